@@ -16,12 +16,18 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines, need_sum
-from sgmcmc.inputs.silent_mistakes import Complete, refuse_silent_mistakes
+from sgmcmc.graphs.vectorization import begin_call
+from sgmcmc.inputs.silent_mistakes import (
+    Complete,
+    refuse_silent_mistakes,
+    rows_from_everywhere,
+)
+from sgmcmc.inputs.slopes import Evaluate, check_slopes
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
@@ -121,8 +127,11 @@ def dry_run(
     latents: Latents | None,
     with_terms: bool,
     in_parts: bool | None = None,
+    corrected: bool = False,
 ) -> dict[str, float]:
-    """Evaluate the model and its gradient once at every start, on the first rows of the data.
+    """Evaluate the model and its gradient at every start, on the first rows of the data.
+
+    A model that was not tried before is evaluated near the first start, too, and on other rows.
 
     Args:
         target: Log posterior.
@@ -132,6 +141,8 @@ def dry_run(
         latents: Function that draws latent variables; ``None`` if there are none.
         with_terms: Whether the terms of single observations will be needed.
         in_parts: Whether the dataset will be read in parts; by default unless these rows are all.
+        corrected: Whether moves will be accepted or rejected by values, so that gradients may be
+            wrong.
 
     Returns:
         Values of the functions at the first start: log-likelihood, log-prior, and the length of the
@@ -140,6 +151,7 @@ def dry_run(
     Raises:
         TypeError, ValueError: A user's function is wrong; the message explains how.
     """
+    begin_call()
     columns = data.rows(np.arange(rows))
     # Ready models say more than a trial can, such as that labels should be numbered from zero.
     check_rows = getattr(target.log_lik, "check_rows", None)
@@ -151,13 +163,20 @@ def dry_run(
     for number, start in enumerate(starts):
         label = "params" if len(starts) == 1 else f"params[{number}]"
         found.append(_run(graph, start, columns, latents is not None))
-        _need_finite(label, target.space.layout, found[-1])
+        _need_finite(label, target.space.layout, found[-1], columns)
         _need_suitable_slopes(target, found[-1]["gradient"], found[-1].pop("nearer", None))
     in_parts = rows < data.size if in_parts is None else in_parts
     gibbs = None if latents is None else latents.gibbs
     tried = Tried((target.log_lik, target.log_prior, gibbs), data, graph, columns, in_parts)
     if not tried.before:
         refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
+        if latents is None:
+            _need_finite_with(graph, starts[0], target.space.layout, data, columns)
+            some = columns
+            if rows < data.size:
+                some = data.rows(rows_from_everywhere(data.size, rows))
+            evaluate = _evaluator(graph, some)
+            check_slopes(target, some, data.size / rows, starts[0], evaluate, corrected)
         tried.remember()
     for values in found if with_terms else ():
         need_sum(
@@ -218,6 +237,50 @@ def _run(
         )
         raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
     return {name: value.numpy() for name, value in values.items()}
+
+
+def _evaluator(graph: Any, columns: Tensors) -> Evaluate:
+    """Return a function that evaluates the model at a position: NaN where functions fail."""
+    known: dict[bytes, tuple[float, np.ndarray, float]] = {}
+
+    def evaluate(position: np.ndarray) -> tuple[float, np.ndarray, float]:
+        key = position.tobytes()
+        if key not in known:
+            try:
+                values = graph(tf.constant(position), columns)
+                value, likelihood = float(values["log_post"]), float(values["log_lik"])
+                known[key] = value, values["gradient"].numpy(), likelihood
+            except tf.errors.OpError:  # functions may check their numbers by themselves
+                known[key] = np.nan, np.full(len(position), np.nan), np.nan
+        return known[key]
+
+    return evaluate
+
+
+def _need_finite_with(
+    graph: Any, start: np.ndarray, layout: Layout, data: Data, columns: Tensors
+) -> None:
+    """Raise an error if the model is not finite on rows that hold an infinite number."""
+    rows = next(iter(columns.values())).shape[0]
+    infinite = infinite_rows(data)[:rows]
+    if not infinite.size or infinite[-1] < rows:  # which were evaluated already
+        return
+    others = np.setdiff1d(np.arange(min(data.size, 2 * rows)), infinite)[: rows - infinite.size]
+    chosen = np.concatenate([infinite, others])
+    if len(chosen) == rows:
+        some = data.rows(chosen)
+        _need_finite("params", layout, _run(graph, start, some, False), some, chosen)
+
+
+def infinite_rows(data: Data) -> np.ndarray:
+    """Return the numbers of rows that hold an infinite number, of entries in memory, in order."""
+    found = [np.empty(0, int)]
+    for column in data.columns.values():
+        if isinstance(column, ArrayColumn) and column.array.dtype.kind == "f" and data.size:
+            array = column.array
+            if np.isinf(array.min()) or np.isinf(array.max()):
+                found.append(np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1)))
+    return np.unique(np.concatenate(found))
 
 
 def _completer(target: Target, latents: Latents | None) -> Complete | None:
@@ -344,19 +407,75 @@ def _need_suitable_slopes(target: Target, gradient: np.ndarray, nearer: np.ndarr
             geometry.check_limit(name, slopes[name], others[name])
 
 
-def _need_finite(label: str, layout: Layout, values: Mapping[str, np.ndarray]) -> None:
+def _need_finite(
+    label: str,
+    layout: Layout,
+    values: Mapping[str, np.ndarray],
+    columns: Tensors,
+    rows: np.ndarray | None = None,
+) -> None:
+    """Raise an error if values or gradient are not finite.
+
+    Args:
+        label: Name of the start.
+        layout: Places of the parameters.
+        values: Values and gradient.
+        columns: Rows on which they were computed.
+        rows: Numbers of these rows; ``None`` for the first ones.
+    """
+    blame = _infinite_entry(columns, rows)
     for argument in ("log_lik", "log_prior", "log_post"):
         value = values.get(argument, np.float32(0.0))
         what = "the log posterior" if argument == "log_post" else f"`{argument}`"
         if not np.isfinite(value):
+            if blame and argument != "log_prior":
+                raise ValueError(f"{blame}, and {what} is {value} on these rows. {_MEND_DATA}")
             raise ValueError(
                 f"{what} is {value} at the starting values in `{label}`; start where it is finite."
             )
     gradient = values["gradient"]
     bad = np.flatnonzero(~np.isfinite(gradient))
-    if bad.size:
-        name = layout.parameter_at(int(bad[0]))
+    if not bad.size:
+        return
+    name, slope = layout.parameter_at(int(bad[0])), gradient[bad[0]]
+    if blame:
         raise ValueError(
-            f"`{label}`: the gradient of the log posterior with respect to {name!r} is "
-            f"{gradient[bad[0]]} at the starting values; start where it is finite."
+            f"{blame}, and the gradient of the log posterior with respect to {name!r} is {slope} "
+            f"on these rows. {_MEND_DATA}"
         )
+    advice = "start where it is finite."
+    if np.isnan(slope):
+        advice = (
+            "the value is finite there. Either start elsewhere, or look for a tf.where: where the "
+            "branch that is not chosen has a derivative that is not finite, the gradient is NaN. "
+            "Give that branch an argument that is safe: tf.where(x > 0, tf.math.log(tf.where(x > "
+            "0, x, 1.0)), 0.0)."
+        )
+    raise ValueError(
+        f"`{label}`: the gradient of the log posterior with respect to {name!r} is {slope} at the "
+        f"starting values; {advice}"
+    )
+
+
+_MEND_DATA = (
+    "Replace infinite numbers, or have the function leave them out, by tf.where with arguments "
+    "that are finite in both branches."
+)
+
+
+def _infinite_entry(columns: Tensors, rows: np.ndarray | None) -> str:
+    """Return the place of the first infinite number in some columns; nothing if there is none."""
+    for name, column in columns.items():
+        dense = column.values if isinstance(column, tf.SparseTensor) else column
+        if not dense.dtype.is_floating:
+            continue
+        places = np.argwhere(np.isinf(dense.numpy()))
+        if places.size:
+            place = [int(k) for k in places[0]]
+            if isinstance(column, tf.SparseTensor):
+                place = [int(k) for k in column.indices[place[0]]]
+            if rows is not None:
+                place[0] = int(rows[place[0]])
+            where = ", ".join(map(str, place))
+            return f"`dataset[{name!r}]` holds an infinite number, first at index {where}"
+    return ""

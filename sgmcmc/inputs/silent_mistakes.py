@@ -22,6 +22,8 @@ from sgmcmc.target.target import Target
 _MOVES = (0.1, 0.01, 1e-3)
 """Distances of the second position from the start, on the scale of one and of the coordinates: the
 first of these at which the log-likelihood is finite is used."""
+_FAR_MOVE = 0.7
+"""Distance of a third position, which is left out if the log-likelihood is not finite there."""
 _PART = 1e-3
 """Largest error of a sum, relative to the sizes of its terms."""
 ROUNDING = 1e-5
@@ -88,18 +90,21 @@ class Trial:
         self._columns = columns
         self._graph = trace(_values(target, complete, on_halves), tf.constant(start), columns)
         self.found = [self._at(start)]
-        draw = np.random.default_rng(0).standard_normal(start.size) * (1.0 + np.abs(start))
-        for move in _MOVES:
-            moved = tf.constant((start + move * draw).astype(start.dtype))
-            position = target.space.retracted(moved).numpy()
-            try:
-                found = self._at(position)
-            except tf.errors.OpError:  # it checks its numbers by itself
-                continue
-            if np.isfinite(found["log_lik"]).all():
-                self.positions.append(position)
-                self.found.append(found)
-                return
+        rng = np.random.default_rng(0)
+        near, far = rng.standard_normal((2, start.size)) * (1.0 + np.abs(start))
+        moves = [[move * near for move in _MOVES], [_FAR_MOVE * far]]
+        for some in moves:
+            for move in some:
+                moved = tf.constant((start + move).astype(start.dtype))
+                position = target.space.retracted(moved).numpy()
+                try:
+                    found = self._at(position)
+                except tf.errors.OpError:  # it checks its numbers by itself
+                    continue
+                if np.isfinite(found["log_lik"]).all():
+                    self.positions.append(position)
+                    self.found.append(found)
+                    break
 
     def _at(self, position: np.ndarray) -> dict[str, list[Any]]:
         """Return the values of each function at a position, which should all be the same.
@@ -117,17 +122,20 @@ class Trial:
             for name, values in first.items()
         }
 
-    def sums(self) -> Sums | None:
-        """Return the changes between the positions, or ``None`` if there are none."""
-        if len(self.found) < 2 or any("halves" not in each for each in self.found):
-            return None
-        values = [np.array([each["log_lik"][0], *each["halves"]]) for each in self.found]
-        if not np.isfinite(values).all():
-            return None
-        whole, *halves = (values[1] - values[0]).tolist()
-        first = self.rows // 2
-        rounding = ROUNDING * float(np.abs(values).max())
-        return Sums(whole, (halves[0], halves[1]), (first, self.rows - first), rounding)
+    def sums(self) -> list[Sums]:
+        """Return the changes from the start to each other position, where they are known."""
+        if any("halves" not in each for each in self.found):
+            return []
+        start, *others = (np.array([each["log_lik"][0], *each["halves"]]) for each in self.found)
+        found, first = [], self.rows // 2
+        for other in others:
+            both = np.stack([start, other])
+            if np.isfinite(both).all():
+                whole, *halves = (other - start).tolist()
+                rounding = ROUNDING * float(np.abs(both).max())
+                rows = (first, self.rows - first)
+                found.append(Sums(whole, (halves[0], halves[1]), rows, rounding))
+        return found
 
 
 def _values(
@@ -179,9 +187,17 @@ def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns
 
 
 def row_by_row(
-    target: Target, complete: Complete | None, trial: Trial, columns: Tensors
+    target: Target, complete: Complete | None, trial: Trial, columns: Tensors, place: int
 ) -> np.ndarray | None:
-    """Return the changes of `log_lik` on single rows, or ``None`` if there are none."""
+    """Return the changes of `log_lik` on single rows, or ``None`` if there are none.
+
+    Args:
+        target: Log posterior.
+        complete: Function that adds latent variables to a minibatch.
+        trial: Trial.
+        columns: Its rows.
+        place: Number of the position, after the start, to which it changes.
+    """
 
     def each(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         params = target.space.constrain(position)
@@ -198,14 +214,16 @@ def row_by_row(
 
     try:
         graph = trace(each, tf.constant(trial.positions[0]), columns)
-        first, second = (graph(tf.constant(p), columns).numpy() for p in trial.positions)
+        ends = (trial.positions[0], trial.positions[place])
+        first, second = (graph(tf.constant(p), columns).numpy() for p in ends)
     except Exception as error:  # single rows may be too few for it
         pass_on(error)
         return None
     return second - first
 
 
-_MOST_ROWS = 512
+_MOST_ROWS = 64
+"""Largest number of rows: what they have in common is easier to see the fewer they are."""
 _REPEATED = 1e-4
 """Largest relative difference of two values of one function."""
 
@@ -234,7 +252,9 @@ def refuse_silent_mistakes(
         ValueError: A function is wrong; the message says how to correct it.
     """
     size = min(data.size, _MOST_ROWS, max(2, rows))
-    columns = data.rows(np.arange(size))
+    # What `gibbs` completes belongs to the first rows.
+    chosen = np.arange(size) if complete is not None else rows_from_everywhere(data.size, size)
+    columns = data.rows(chosen)
     try:
         trial = Trial(target, complete, start, columns)
     except Exception as error:  # it may be written for minibatches of n rows and no others
@@ -245,14 +265,38 @@ def refuse_silent_mistakes(
         for name, values in found.items():
             if name != "halves":
                 _refuse_randomness(name, values)
-    sums = trial.sums()
-    if size < 2 or sums is None or sums.is_sum:
-        return
-    _refuse_broadcasting(target, complete, start, columns)
-    if sums.is_mean:
-        raise ValueError(_mean(sums))
-    if in_parts:
-        _refuse_what_is_no_sum(target, complete, trial, columns, sums)
+    every = trial.sums() if size > 1 else []
+    for place, sums in enumerate(every, 1):
+        if sums.is_sum:
+            continue
+        _refuse_broadcasting(target, complete, start, columns)
+        if sums.is_mean:
+            raise ValueError(_mean(sums))
+        if in_parts:
+            _refuse_what_is_no_sum(target, complete, trial, columns, sums, place)
+
+
+def rows_from_everywhere(size: int, count: int) -> np.ndarray:
+    """Return the numbers of some rows: the first ones, and then others from everywhere.
+
+    The second half are the last rows, rows of the middle and random ones in equal parts, so that
+    the halves differ.
+
+    Args:
+        size: Number of rows of the dataset.
+        count: Number of rows to return, at most all.
+    """
+    if count >= size:
+        return np.arange(size)
+    first = count // 2
+    each = -(-(count - first) // 3)
+    middle = (size - each) // 2
+    parts = [np.arange(first), np.arange(size - each, size), np.arange(middle, middle + each)]
+    most = min(size, 4 * count)
+    parts.append(np.random.default_rng(size).permutation(most) * size // most)
+    rows = np.concatenate(parts)
+    _, places = np.unique(rows, return_index=True)
+    return np.sort(rows[np.sort(places)[:count]])
 
 
 def _refuse_randomness(name: str, values: list[Any]) -> None:
@@ -300,7 +344,7 @@ def _refuse_broadcasting(
         except Exception as error:  # in that shape the model makes no sense
             pass_on(error)
             continue
-        if sums is None or not sums.is_sum:
+        if not sums or not all(each.is_sum for each in sums):
             continue
         if columns[name].shape.rank == 2:
             found, advice = "(N, 1)", f"pass it as a vector, {name}[:, 0]"
@@ -335,7 +379,12 @@ def _mean(sums: Sums) -> str:
 
 
 def _refuse_what_is_no_sum(
-    target: Target, complete: Complete | None, trial: Trial, columns: Tensors, sums: Sums
+    target: Target,
+    complete: Complete | None,
+    trial: Trial,
+    columns: Tensors,
+    sums: Sums,
+    place: int,
 ) -> None:
     """Raise an error unless it is rounding alone by which `log_lik` is no sum."""
     whole, halves = sums.whole, sums.halves
@@ -343,7 +392,7 @@ def _refuse_what_is_no_sum(
         "Look at the shapes in it: an (n, 1) set against an (n,) makes (n, n). Sum over the "
         "observations with tf.reduce_sum, and do not divide by their number."
     )
-    alone = row_by_row(target, complete, trial, columns)
+    alone = row_by_row(target, complete, trial, columns, place)
     if alone is not None:
         if abs(alone.sum() - whole) <= ROUNDING * np.abs(alone).sum() + sums.rounding:
             return

@@ -27,7 +27,7 @@ class Report(Mapping[str, Any]):
     """The choice of the constants of a chain, and the quality of its draws.
 
     A read-only mapping from the names of facts to plain numbers, texts, lists and dicts of these;
-    ``print`` shows a page of them.
+    ``print`` shows a page of them. ``report["Warnings"]`` is the list :attr:`warnings`.
 
     Args:
         facts: Contents of the report; only what JSON can hold, or functions that return it, which
@@ -46,6 +46,9 @@ class Report(Mapping[str, Any]):
         self._facts: dict[str, Any] = dict(own)
 
     def __getitem__(self, name: str) -> Any:
+        if name in ("warnings", "Warnings"):
+            name = "warnings"
+            self._facts.setdefault(name, [])
         if callable(self._facts[name]):
             self._facts[name] = self._facts[name]()
         return self._facts[name]

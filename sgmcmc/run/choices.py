@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
@@ -13,10 +14,13 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
+from sgmcmc.inputs.support import find_support, finite_priors
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored
@@ -33,13 +37,19 @@ from sgmcmc.run.request import (
     prepared,
 )
 from sgmcmc.run.uncentered import uncentered
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import Target
+from sgmcmc.target.geometry import Preconditioner, Space, root_of
+from sgmcmc.target.target import Target, untempered
 from sgmcmc.tuning.laws import LinearRecursion, has_thermostat
 from sgmcmc.tuning.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.tuning.objective import is_of_predictors
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
+
+_SUPPORT_DRAWS = 256
+"""Number of draws from the normal approximation at which the log-prior is evaluated."""
+
+_MOST_OUTSIDE = 0.01
+"""Largest part of them at which it need not be finite."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
                 around.read.target, around.read.data, start, given, model.seed, progress.describe,
                 place, far=not around.held.near_only,
             )  # fmt: skip
+            need_support(around.read.target, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(found.request, plan)
@@ -199,8 +210,43 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             target, model.data, start, given, model.seed, progress.describe, known=request.known,
             earlier=None if near is None else near.plan,
         )  # fmt: skip
+        need_support(target, plan)
         progress.advance(1)
     return Chosen(request, plan)
+
+
+def need_support(target: Target, plan: Plan) -> None:
+    """Raise an error if chains by gradients would leave the support of the prior.
+
+    They do if a part of the normal approximation at the mode lies outside of it, along a parameter
+    without a bijector.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        plan: Plan of the chains.
+    """
+    log_prior, space, mode = untempered(target.log_prior), target.space, plan.mode
+    plain = {name for name, geometry in space.geometries.items() if geometry.in_place}
+    if log_prior is None or not plain or space.joint is not None:
+        return
+    root = root_of(mode.information.covariance)
+    moves = np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
+    points = np.concatenate([mode.position[np.newaxis], mode.position + moves])
+    points = points.astype(target.dtype.as_numpy_dtype)
+    constrain = trace(lambda u: vectorized_map(space.constrain, u), tf.constant(points))
+    draws = {name: part.numpy() for name, part in constrain(tf.constant(points)).items()}
+    fine = finite_priors(log_prior, draws)
+    outside = 1.0 - float(fine[1:].mean())
+    if outside <= _MOST_OUTSIDE or not fine.any():
+        return
+    inside, out = ({k: array[where][0] for k, array in draws.items()} for where in (fine, ~fine))
+    found = find_support(log_prior, inside, out)
+    if found is not None and found.name in plain and found.bijector is not None:
+        raise ValueError(
+            f"`log_prior` is not finite where {found.label} is {found.interval}, and {outside:.2g} "
+            "of the normal approximation to the posterior lies there. Gradients do not keep a "
+            f"chain from crossing the end. {found.advice}"
+        )
 
 
 def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Request:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import flag
+from sgmcmc.checks import flag, outside
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.engine.scheduler import advance_all
 from sgmcmc.errors import DivergenceError
@@ -23,7 +23,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import make_runners
-from sgmcmc.run.calls import brief, on_machines, outside
+from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.checkpoints import (
     Checkpoints,
     Ending,
@@ -37,6 +37,7 @@ from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import crew_of
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import GoOn, SamplerOrigin
+from sgmcmc.run.reports.misgivings import of_infinite_values
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
 
@@ -76,7 +77,10 @@ def run_tuned(request: Request, n_iters: Any, verbose: bool) -> Samples:
             store = stack.enter_context(Store(sampler.options.store))
             if request.seed is None and store.seed is not None:
                 sampler = with_seed(sampler, store.seed)
-        return _Run(sampler, n_iters, store).finish(verbose)
+        samples = _Run(sampler, n_iters, store).finish(verbose)
+    for text in of_infinite_values(samples, sampler):
+        warnings.warn(text, stacklevel=outside())
+    return samples
 
 
 def with_seed(sampler: Sampler, seed: int) -> Sampler:

@@ -25,6 +25,9 @@ alone."""
 
 _ROUNDING = 1e-9
 
+_CHECKS = 8
+"""Number of random directions in which a step must be linear."""
+
 
 class LinearRecursion:
     """The stationary distribution of a dynamics in directions of given curvature.
@@ -71,7 +74,8 @@ class LinearRecursion:
         numbered = [tf.constant([float(leaf)]) for leaf in range(size - 1)]
         self._place = int(tf.nest.pack_sequence_as(state, numbered).position[0])
         inputs = size + self._dynamics.normals + self._dynamics.steps
-        check = np.random.default_rng(1).normal(size=(inputs, 1))
+        # Dynamics that choose between two moves are linear in some directions and not in others.
+        check = np.random.default_rng(1).normal(size=(inputs, _CHECKS))
         tried = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
         found = self._iterate(state, tried, size)
         matrix = found[:, :, :inputs]

@@ -68,6 +68,19 @@ def leverage(
     passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
     points = points.astype(target.dtype.as_numpy_dtype)
     (bends,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
+    bad = np.flatnonzero(~np.isfinite(bends))
+    if bad.size:
+        params = target.space.params(whitening.origin, target.dtype)
+        where = ", ".join(
+            f"{name} = {np.array2string(value, precision=4, threshold=6)}"
+            for name, value in params.items()
+        )
+        raise ValueError(
+            f"`log_lik`: the term of row {bad[0]} is not finite at the mode of the posterior, or "
+            f"near it ({where}); rows like that: {bad.size}. A row whose density is zero there "
+            "makes the log posterior -inf. Look at that row for a mistake, or use a density that "
+            "is positive everywhere."
+        )
     return np.maximum(bends, 0.0) / _STEP**2
 
 

@@ -373,15 +373,16 @@ def _trust_region(
             raise StopIteration
 
     try:
-        found = scipy.optimize.minimize(
-            lambda u: both(u)[0],
-            start,
-            jac=lambda u: both(u)[1],
-            hess=hessian,
-            method="trust-exact",
-            callback=enough,
-            options={"maxiter": 200, "gtol": 1e-9},
-        )
+        with np.errstate(invalid="ignore"):  # infinite values less infinite ones
+            found = scipy.optimize.minimize(
+                lambda u: both(u)[0],
+                start,
+                jac=lambda u: both(u)[1],
+                hess=hessian,
+                method="trust-exact",
+                callback=enough,
+                options={"maxiter": 200, "gtol": 1e-9},
+            )
     except (np.linalg.LinAlgError, UnboundLocalError):
         # The log posterior has a pole: the last place before it. SciPy 1.17 has no step to return
         # if no matrix that it tries is positive, and says so by an unbound name.

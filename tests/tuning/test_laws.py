@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
+from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Barker, Dynamics, Underdamped
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
@@ -27,6 +27,17 @@ def test_variance_of_sgld(epsilon: float, noise: float) -> None:
     decay = 1 - epsilon / 2
     expected = 1 / (1 - epsilon / 4) + epsilon**2 / 4 * noise / (1 - decay**2)
     assert law.variance(noise) == pytest.approx(expected, rel=EXACT)
+
+
+@pytest.mark.parametrize("increments", ["normal", "bimodal"])
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-3, 0.01, 0.1, 1.0])
+def test_dynamics_that_choose_between_two_moves_have_no_linear_law(
+    epsilon: float, increments: str
+) -> None:
+    """Barker's step is linear in some directions, by chance, and not in others."""
+    for curvatures in (None, np.array([1.0, 40.0]), np.array([1e3, 1e5])):
+        with pytest.raises(ValueError, match="does not move linearly"):
+            LinearRecursion(Barker(increments=increments), epsilon, curvatures)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.25, 1.0])

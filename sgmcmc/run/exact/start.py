@@ -58,7 +58,9 @@ def read(request: Request) -> Request:
     if model.values is None:
         rows = min(500, model.data.size)
         in_parts = is_in_pieces(model.data)
-        values = dry_run(model.target, model.data, rows, model.starts, None, False, in_parts)
+        values = dry_run(
+            model.target, model.data, rows, model.starts, None, False, in_parts, corrected=True
+        )
         model = replace(model, values=values)
     return replace(request, model=model)
 

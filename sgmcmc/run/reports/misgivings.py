@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.gradients import ControlVariate, FullGradient, MinibatchGradient
-from sgmcmc.results.arrays import coordinate_name
+from sgmcmc.inputs.support import find_support, finite_priors
+from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import RHAT, Diagnostics
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import Judgement
 from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.target import untempered
 from sgmcmc.tuning.mode import Mode
 
 _ROUNDING = 0.1
@@ -29,6 +31,9 @@ _FAR = 3.0
 
 _OTHERWISE = 2.0
 """Ratio of SDs that is too large."""
+
+_LOOKED_AT = 1000
+"""Largest number of draws at which the log-prior is evaluated."""
 
 _SUPER = 1.3
 """Largest ratio of an effective sample size to the number of draws."""
@@ -82,6 +87,55 @@ def misgivings(
             "SD: the chain has not explored the posterior, or the posterior is far from normal."
         )
     return found
+
+
+def of_support(samples: Samples, sampler: Sampler) -> list[str]:
+    """Return a warning if draws lie where the log-prior is not finite.
+
+    Args:
+        samples: Draws.
+        sampler: Sampler that made them.
+    """
+    log_prior, names = untempered(sampler.target.log_prior), set(sampler.target.space.layout.names)
+    if log_prior is None or set(samples) != names:
+        return []
+    flat = {
+        name: array.reshape(-1, *array.shape[2:])
+        for name, array in by_chain(samples.settings, samples).items()
+    }
+    count = len(next(iter(flat.values())))
+    places = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
+    draws = {name: np.asarray(array[places]) for name, array in flat.items()}
+    fine = finite_priors(log_prior, draws)
+    if fine.all():
+        return []
+    share = f"{1 - fine.mean():.2g} of the draws lie where `log_prior` is not finite"
+    inside = sampler.request.read.params[0]
+    if fine.any():
+        inside = {name: array[fine][0] for name, array in draws.items()}
+    outside = {name: array[~fine][0] for name, array in draws.items()}
+    found = find_support(log_prior, inside, outside)
+    if found is None:
+        return [f"{share}: they do not follow the posterior. Use a bijector, or another prior."]
+    return [
+        f"{share}, {found.label} being {found.interval}: they do not follow the posterior, since "
+        f"gradients do not keep a chain from crossing an end. {found.advice}"
+    ]
+
+
+def of_infinite_values(samples: Samples, sampler: Sampler) -> list[str]:
+    """Return warnings about log posteriors along a chain that are not finite."""
+    bad = ~np.isfinite(samples.log_post.values)
+    if not bad.any():
+        return []
+    found = of_support(samples, sampler)
+    if found or not all(g.affine for g in sampler.target.space.geometries.values()):
+        return found
+    return [
+        f"The estimated log posterior is not finite at {bad.sum()} of {bad.size} points of the "
+        "chain: some rows have a density of zero there, which their gradient may not show. Look "
+        "for rows that are mistakes, or use a density that is positive everywhere."
+    ]
 
 
 def noise_is_predictable(sampler: Sampler) -> bool:

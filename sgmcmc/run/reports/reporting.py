@@ -17,7 +17,13 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
-from sgmcmc.run.reports.misgivings import is_right, misgivings, of_draws, of_rounding
+from sgmcmc.run.reports.misgivings import (
+    is_right,
+    misgivings,
+    of_draws,
+    of_rounding,
+    of_support,
+)
 from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.run.reports.temperature import temperature_facts
 from sgmcmc.run.sampler import Sampler
@@ -120,6 +126,7 @@ def report_on(
     judgement = judge(sampler, samples, required.tolerance, plan.mode, plan.meter)
     warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
     warnings += of_rising(plan.surveyed)
+    warnings += of_support(samples, sampler)
     warnings += misgivings(judgement, sampler, diagnostics, required.tolerance)
     warnings += of_rounding(samples, plan.mode)
     warnings += diagnostics.warnings(required.ess)
@@ -227,6 +234,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             "Draws": _measured_facts(judgement),
             **robust_section(sampler, judgement.mode),
         }
+    warnings = [*of_support(samples, sampler), *warnings]
     clock.done("report")
     return make_report(sampler, samples, diagnostics, sections, warnings, clock)
 

@@ -1,0 +1,285 @@
+"""Gradients of the user's functions, compared with the changes of their values.
+
+Samplers that move by gradients follow the gradient that TensorFlow returns, not the function. It is
+zero where a function rounds or compares (tf.round, tf.argmax, tf.cast to integers), and lacks what
+tf.stop_gradient or Python code hides, so that draws would come from the prior, or from something
+else, without a word.
+
+By the fundamental theorem of calculus the change along a line is the integral of the gradient. It
+is computed by Simpson's rule, whose error is that of the trapezoid rule at most; where the two are
+not close, as at a kink, nothing is concluded. A difference counts if it does not vanish when the
+line is halved again and again, in float64 if the functions can be computed in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import outside
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.passes import cast
+from sgmcmc.data.sparse import has_sparse
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
+from sgmcmc.target.target import Target
+
+_SCALES = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
+"""Lengths of lines, relative to one and to the coordinates."""
+
+_ENOUGH = 2
+"""Number of lines with the right gradient after which no more are tried."""
+
+_SAME = 0.05
+"""Largest difference of change and integral that are the same, relative to the larger."""
+
+_OTHER = 0.2
+"""Least such difference of those that are not."""
+
+_RELIABLE = 0.25
+"""Largest difference of the two rules, relative to that of change and integral."""
+
+_ROUNDING = 16.0
+"""Error of a value, in units of its rounding."""
+
+_HALVINGS = 16
+"""Number of times that a line is halved."""
+
+_FEWEST = 3
+"""Least number of these after which what is left is rounding."""
+
+_MOST_PARAMETERS = 24
+"""Largest number of parameters that are tried."""
+
+Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
+"""Returns the log posterior and its gradient at a flat position, and the log-likelihood of its
+rows; NaN if that fails."""
+
+
+class Line(NamedTuple):
+    """Values and slopes at the start, the middle and the end of a line.
+
+    Attributes:
+        ends: Positions of start and end, (2, d).
+        values: Values, (3,).
+        slopes: Derivatives along the line, from 0 to 1, (3,).
+        rounding: Relative rounding error of the values.
+        likelihood: Change of the log-likelihood, in units of its rounding.
+    """
+
+    ends: np.ndarray
+    values: np.ndarray
+    slopes: np.ndarray
+    rounding: float
+    likelihood: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers are finite."""
+        return bool(np.isfinite(self.values).all() and np.isfinite(self.slopes).all())
+
+    @property
+    def change(self) -> float:
+        """Change of the value."""
+        return float(self.values[2] - self.values[0])
+
+    @property
+    def integral(self) -> float:
+        """Integral of the derivative, by Simpson's rule."""
+        return float(self.slopes @ [1.0, 4.0, 1.0]) / 6.0
+
+    @property
+    def error(self) -> float:
+        """Difference of change and integral."""
+        return abs(self.change - self.integral)
+
+    @property
+    def noise(self) -> float:
+        """Rounding error of the change."""
+        return _ROUNDING * self.rounding * float(np.abs(self.values).max())
+
+    @property
+    def size(self) -> float:
+        """Size of what is compared."""
+        return max(abs(self.change), abs(self.integral))
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the change is clearly the integral."""
+        return self.size > 4 * self.noise and self.error <= _SAME * self.size + self.noise
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the change is clearly not the integral."""
+        trapezoid = float(self.slopes[0] + self.slopes[2]) / 2.0
+        reliable = abs(self.integral - trapezoid) <= _RELIABLE * self.error
+        return reliable and self.error > _OTHER * self.size + 4 * self.noise
+
+
+def check_slopes(
+    target: Target,
+    columns: Tensors,
+    weight: float,
+    start: np.ndarray,
+    evaluate: Evaluate,
+    corrected: bool,
+) -> None:
+    """Raise an error if the gradient along a parameter is not that of the log posterior.
+
+    Args:
+        target: Log posterior.
+        columns: Some rows.
+        weight: Number of rows that each of them represents.
+        start: Flat position.
+        evaluate: Function that evaluates the log posterior on these rows.
+        corrected: Whether moves are accepted or rejected by values: a warning is enough then.
+
+    Raises:
+        ValueError: A function is wrong; the message names it and the parameter.
+    """
+    space = target.space
+    plain = [name for name, g in space.geometries.items() if g.affine and not g.curved]
+    if space.joint is not None or has_sparse(columns):
+        return
+    rounding = float(np.finfo(start.dtype).eps)
+    center = space.preconditioner
+    u = start if center is None else center.out_of(tf.constant(start)).numpy()
+    rng = np.random.default_rng(1)
+    for name in plain[:_MOST_PARAMETERS]:
+        place = space.layout.slices[name]
+        signs = rng.choice([-1.0, 1.0], u[place].shape) * rng.uniform(0.5, 1.0, u[place].shape)
+        move = np.zeros_like(u)
+        move[place] = signs * (1.0 + np.abs(u[place]))
+
+        def at(length: float, move: np.ndarray = move) -> np.ndarray:
+            there = u + length * move
+            return there if center is None else center.into(there)
+
+        line = _first_other(at, evaluate, rounding)
+        if line is None:
+            continue
+        text = _confirmed(target, columns, weight, line, name)
+        if text is None:
+            continue
+        if not corrected:
+            raise ValueError(text)
+        warnings.warn(
+            f"{text} Moves of this sampler are accepted by values, so that its draws are right, "
+            "but it explores this parameter slowly.",
+            stacklevel=outside(),
+        )
+
+
+def _first_other(
+    at: Callable[[float], np.ndarray], evaluate: Evaluate, rounding: float
+) -> Line | None:
+    """Return the first line whose change is clearly not the integral; ``None`` if there is none.
+
+    A line on which the log-likelihood is constant says nothing of it.
+    """
+    found = 0
+    for scale in _SCALES:
+        line = _line(np.stack([at(0.0), at(scale)]), evaluate, rounding)
+        if line.finite and line.is_other:
+            return line
+        found += line.finite and line.is_same and line.likelihood > _ROUNDING
+        if found == _ENOUGH:
+            break
+    return None
+
+
+def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
+    """Return values and slopes along a line."""
+    points = [ends[0], ends.mean(0), ends[1]]
+    found = [evaluate(point) for point in points]
+    move = ends[1].astype(np.float64) - ends[0]
+    slopes = [float(gradient.astype(np.float64) @ move) for _, gradient, _ in found]
+    values = np.array([value for value, _, _ in found])
+    of_data = np.array([likelihood for *_, likelihood in found])
+    unit = rounding * np.abs(of_data).max() + np.finfo(float).tiny
+    moved = float(np.abs(of_data[1:] - of_data[0]).max() / unit)
+    return Line(ends, values, np.array(slopes), rounding, moved)
+
+
+def _confirmed(
+    target: Target, columns: Tensors, weight: float, line: Line, name: str
+) -> str | None:
+    """Return what is wrong with the gradient along a line; ``None`` if nothing is, after all."""
+    double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
+    try:
+        parts = _traced(double, columns, weight)
+    except Exception as error:  # there are constants in float32
+        pass_on(error)
+        double, parts = target, _traced(target, columns, weight)
+    kind = double.dtype.as_numpy_dtype
+    rounding = float(np.finfo(kind).eps)
+
+    def each(position: np.ndarray) -> list[tuple[float, np.ndarray]]:
+        try:
+            found = parts(tf.constant(position.astype(kind)), cast(columns, double.dtype))
+        except tf.errors.OpError:
+            found = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
+        return [(float(value), gradient.numpy()) for value, gradient in found]
+
+    def total(position: np.ndarray) -> tuple[float, np.ndarray, float]:
+        (value, gradient), (prior, slope) = each(position)
+        return value + prior, gradient + slope, value
+
+    line = _line(line.ends.astype(np.float64), total, rounding)
+    if not (line.finite and line.is_other):
+        return None
+    first = line
+    for count in range(_HALVINGS):
+        middle = line.ends.mean(0)
+        halves = [
+            _line(np.stack(ends), total, rounding)
+            for ends in ((line.ends[0], middle), (middle, line.ends[1]))
+        ]
+        if not all(half.finite for half in halves):
+            return None
+        line = max(halves, key=lambda half: half.error)
+        if not line.is_other:
+            if count >= _FEWEST and line.size <= 50 * line.noise:
+                break
+            return None
+    lines = [
+        _line(first.ends, lambda position, place=place: (*each(position)[place], 0.0), rounding)
+        for place in range(2)
+    ]
+    return _wrong(name, target.log_prior is None, *lines)
+
+
+def _traced(target: Target, columns: Tensors, weight: float) -> Callable[..., list[tuple]]:
+    """Return the graph of log-likelihood and log-prior, each with its gradient."""
+
+    def parts(position: tf.Tensor, columns: Tensors) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        minibatch = Minibatch(columns, weight)
+        space = target.space
+        params, u = space.constrain(position), space.coordinates(position)
+        likelihood = weight * tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
+        return [
+            (likelihood, target.gradient(position, minibatch, with_prior=False)),
+            (target.prior_value(params, u), target.prior_gradient(position)),
+        ]
+
+    point = tf.TensorSpec([target.size], target.dtype)
+    return trace(parts, point, cast(columns, target.dtype))
+
+
+def _wrong(name: str, flat: bool, likelihood: Line, prior: Line) -> str:
+    """Return the message on the function whose gradient is more in error."""
+    line, function = likelihood, "`log_lik`"
+    if prior.error > likelihood.error:
+        line, function = prior, "The log-Jacobian of a bijector" if flat else "`log_prior`"
+    return (
+        f"{function} depends on the parameter {name!r}, but its gradient does not show how: along "
+        f"a line in {name!r} it changes by {line.change:.4g}, and by {line.integral:.4g} according "
+        "to its gradient. That of tf.round, tf.floor, tf.argmax, tf.cast to integers and "
+        "comparisons is zero, and tf.stop_gradient and Python code hide it. Use a smooth function, "
+        "such as tf.sigmoid in place of a comparison, sum over the values of an integer, or draw "
+        "it in `gibbs`."
+    )

@@ -1,0 +1,155 @@
+"""Where a log-prior is finite: the parameter that leaves its support, and the bijector that serves.
+
+A prior that is zero outside an interval has no gradient at its ends, so that chains that move by
+gradients walk past them. In the coordinates of a bijector there are no ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.interrupts import pass_on
+from sgmcmc.results.arrays import coordinate_name
+
+_BISECTIONS = 60
+"""Number of halvings by which an end is found."""
+
+_FARTHEST = 1e12
+"""Largest distance at which another end is looked for."""
+
+_ROUND = 1e-4
+"""Relative distance of an end from a round number that it is taken for."""
+
+LogPrior = Callable[[dict[str, Any]], Any]
+Point = Mapping[str, np.ndarray]
+
+
+class Support(NamedTuple):
+    """The interval of a coordinate of a parameter on which the log-prior is finite.
+
+    Attributes:
+        name: Name of the parameter.
+        place: Number of the coordinate in it.
+        shape: Shape of the parameter.
+        low, high: Ends, infinite where there is none; both are if the set is no interval.
+    """
+
+    name: str
+    place: int
+    shape: tuple[int, ...]
+    low: float
+    high: float
+
+    @property
+    def label(self) -> str:
+        """Name of the coordinate."""
+        return coordinate_name(self.name, self.shape, self.place)
+
+    @property
+    def bijector(self) -> str | None:
+        """The bijector that serves, as code; ``None`` if there is no interval."""
+        low, high = f"{self.low:.6g}", f"{self.high:.6g}"
+        if np.isfinite(self.low) and np.isfinite(self.high):
+            return f"tfp.bijectors.Sigmoid({float(low)}, {float(high)})"
+        if self.low == 0.0:
+            return "tfp.bijectors.Exp()"
+        if np.isfinite(self.low):
+            return f"tfp.bijectors.Softplus(low={float(low)})"
+        if np.isfinite(self.high):
+            shift, scale = "tfp.bijectors.Shift", "tfp.bijectors.Scale(-1.0)"
+            return f"tfp.bijectors.Chain([{shift}({float(high)}), {scale}, tfp.bijectors.Exp()])"
+        return None
+
+    @property
+    def advice(self) -> str:
+        """What to do, in a sentence."""
+        found = self.bijector
+        if found is None:
+            return "Give it a bijector, see docs/constrained.md, or a prior that is positive there."
+        return f"Give bijectors={{{self.name!r}: {found}}}, so that the chain has no end to cross."
+
+    @property
+    def interval(self) -> str:
+        """The interval, in words."""
+        if np.isinf(self.low) and np.isinf(self.high):
+            return "outside a part of its space"
+        return f"outside ({self.low:.6g}, {self.high:.6g})"
+
+
+def finite_priors(log_prior: LogPrior, draws: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return whether the log-prior is finite at each of some draws, (k,)."""
+
+    def each(draws: dict[str, tf.Tensor]) -> tf.Tensor:
+        return vectorized_map(lambda params: tf.convert_to_tensor(log_prior(dict(params))), draws)
+
+    given = {name: tf.constant(array) for name, array in draws.items()}
+    return np.isfinite(trace(each, given)(given).numpy())
+
+
+def find_support(log_prior: LogPrior, inside: Point, outside: Point) -> Support | None:
+    """Return the support of the coordinate by which one point is inside it and another is not.
+
+    Args:
+        log_prior: Log-prior.
+        inside: Parameters at which it is finite.
+        outside: Parameters at which it is not.
+    """
+
+    def finite(params: Point) -> bool:
+        try:
+            given = {name: tf.constant(value) for name, value in params.items()}
+            return bool(np.isfinite(float(log_prior(given))))
+        except (ValueError, tf.errors.OpError) as error:
+            pass_on(error)
+            return False
+
+    for name, start in inside.items():
+        start, end = np.asarray(start), np.asarray(outside[name])
+        for place in range(start.size):
+            moved = start.copy()
+            moved.flat[place] = end.flat[place]
+            if finite({**inside, name: moved}):
+                continue
+
+            def at(value: float, name: str = name, place: int = place) -> bool:
+                there = np.asarray(inside[name]).copy()
+                there.flat[place] = value
+                return finite({**inside, name: there})
+
+            here, there = float(start.flat[place]), float(end.flat[place])
+            ends = sorted([_end(at, here, there), _other_end(at, here, np.sign(here - there))])
+            return Support(name, place, start.shape, *ends)
+        if not finite({**inside, name: end}):
+            return Support(name, 0, (), -np.inf, np.inf)
+    return None
+
+
+def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return the end of an interval between two numbers, rounded if that is near."""
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (inside + outside)
+        if at(middle):
+            inside = middle
+        else:
+            outside = middle
+    end = 0.5 * (inside + outside)
+    if abs(end) < 1e-6:
+        return 0.0
+    nearest = float(f"{end:.3g}")
+    return nearest if abs(nearest - end) <= _ROUND * abs(end) else end
+
+
+def _other_end(at: Callable[[float], bool], inside: float, sign: float) -> float:
+    """Return the end in the other direction, or an infinite number."""
+    distance = 1.0 + abs(inside)
+    while distance < _FARTHEST:
+        if not at(inside + sign * distance):
+            return _end(at, inside, inside + sign * distance)
+        distance *= 10.0
+    return float(sign * np.inf)
