@@ -56,12 +56,12 @@ class Tried:
         functions: User's functions.
         data: Dataset.
         graph: Graph of the functions on some rows.
-        columns: These rows.
+        columns: Rows on which it is tried, nested.
         in_parts: Whether the dataset is read in parts, which needs more.
     """
 
     def __init__(
-        self, functions: Functions, data: Data, graph: Any, columns: Tensors, in_parts: bool
+        self, functions: Functions, data: Data, graph: Any, columns: Any, in_parts: bool
     ) -> None:
         self._functions, self._data, self._graph = functions, data, graph
         self._in_parts = in_parts
@@ -109,8 +109,8 @@ def _code(function: Callable[..., Any] | None) -> CodeType | str | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _digest(columns: Tensors) -> bytes:
-    """Return a digest of the first rows."""
+def _digest(columns: Any) -> bytes:
+    """Return a digest of the first of some rows."""
     found = hashlib.sha256()
     for tensor in tf.nest.flatten(columns, expand_composites=True):
         array = np.ascontiguousarray(tensor.numpy()[:_ROWS] if tensor.shape.rank else tensor)
@@ -167,14 +167,15 @@ def dry_run(
         _need_suitable_slopes(target, found[-1]["gradient"], found[-1].pop("nearer", None))
     in_parts = rows < data.size if in_parts is None else in_parts
     gibbs = None if latents is None else latents.gibbs
-    tried = Tried((target.log_lik, target.log_prior, gibbs), data, graph, columns, in_parts)
+    some = columns
+    if rows < data.size and latents is None:
+        some = data.rows(rows_from_everywhere(data.size, rows))
+    functions = (target.log_lik, target.log_prior, gibbs)
+    tried = Tried(functions, data, graph, {"first": columns, "some": some}, in_parts)
     if not tried.before:
         refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
         if latents is None:
             _need_finite_with(graph, starts[0], target.space.layout, data, columns)
-            some = columns
-            if rows < data.size:
-                some = data.rows(rows_from_everywhere(data.size, rows))
             evaluate = _evaluator(graph, some)
             check_slopes(target, some, data.size / rows, starts[0], evaluate, corrected)
         tried.remember()

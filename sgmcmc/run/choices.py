@@ -20,6 +20,7 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
+from sgmcmc.inputs.precision import need_precision
 from sgmcmc.inputs.support import find_support, finite_priors
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
@@ -201,7 +202,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
                 around.read.target, around.read.data, start, given, model.seed, progress.describe,
                 place, far=not around.held.near_only,
             )  # fmt: skip
-            need_support(around.read.target, plan)
+            _need_sound(around.read.target, around.read.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(found.request, plan)
@@ -210,9 +211,17 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             target, model.data, start, given, model.seed, progress.describe, known=request.known,
             earlier=None if near is None else near.plan,
         )  # fmt: skip
-        need_support(target, plan)
+        _need_sound(target, model.data, plan)
         progress.advance(1)
     return Chosen(request, plan)
+
+
+def _need_sound(target: Target, data: Data, plan: Plan) -> None:
+    """Raise an error if chains around the mode would leave what functions or float32 can do."""
+    mode = plan.mode
+    if np.isfinite(mode.information.covariance).all():
+        need_precision(target, data, mode.position, mode.information.covariance)
+        need_support(target, plan)
 
 
 def need_support(target: Target, plan: Plan) -> None:

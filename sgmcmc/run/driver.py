@@ -77,10 +77,7 @@ def run_tuned(request: Request, n_iters: Any, verbose: bool) -> Samples:
             store = stack.enter_context(Store(sampler.options.store))
             if request.seed is None and store.seed is not None:
                 sampler = with_seed(sampler, store.seed)
-        samples = _Run(sampler, n_iters, store).finish(verbose)
-    for text in of_infinite_values(samples, sampler):
-        warnings.warn(text, stacklevel=outside())
-    return samples
+        return _Run(sampler, n_iters, store).finish(verbose)
 
 
 def with_seed(sampler: Sampler, seed: int) -> Sampler:
@@ -145,7 +142,10 @@ class _Run:
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
-        return self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
+        samples = self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
+        for text in of_infinite_values(samples, self.sampler):
+            warnings.warn(text, stacklevel=outside())
+        return samples
 
     def finish_at(self, iteration: int, verbose: bool) -> Samples:
         """Run up to an iteration, and return the kept draws."""

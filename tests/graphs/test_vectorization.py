@@ -1,4 +1,4 @@
-"""Functions that TensorFlow cannot vectorize run in a loop, with the same results and one warning."""
+"""What TensorFlow cannot vectorize runs in a loop, with the same results and one warning."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.precision import need_precision
 from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.posterior import is_in_pieces
@@ -123,6 +124,7 @@ def find_start(
         progress.advance(1)
     if mode is None:
         return start_at_params(model, wanted)
+    need_precision(target, data, mode.position, mode.information.covariance)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T

@@ -183,7 +183,10 @@ class Space:
     def start(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position at which a chain starts that the user starts at ``params``."""
         own = self._own(params, dtype)
-        u = {name: self.geometries[name].start(value, dtype) for name, value in own.items()}
+        u = {
+            name: _finite_start(self.geometries[name], np.asarray(value), dtype)
+            for name, value in own.items()
+        }
         flat = self.layout.join(u, dtype.as_numpy_dtype)
         return self._into(flat, dtype)
 
@@ -299,3 +302,18 @@ def _flat(parts: Tensors) -> tf.Tensor:
 
 def _terms(terms: Iterable[tf.Tensor | None]) -> list[tf.Tensor]:
     return [term for term in terms if term is not None]
+
+
+def _finite_start(geometry: Geometry, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+    """Return the coordinates of a value, of its neighbor if it was rounded to the end of a space.
+
+    So tanh(9.5) is 1 in float32.
+    """
+    u = geometry.start(value, dtype)
+    for toward in (-np.inf, np.inf):
+        bad = ~np.isfinite(u)
+        if not bad.any():
+            break
+        near = geometry.start(np.nextafter(value, value.dtype.type(toward)), dtype)
+        u = np.where(bad & np.isfinite(near), near, u)
+    return u
