@@ -248,7 +248,7 @@ def _evaluator(graph: Any, columns: Tensors) -> Evaluate:
         key = position.tobytes()
         if key not in known:
             try:
-                values = graph(tf.constant(position), columns)
+                values = graph(tf.constant(position, graph.inputs[0].dtype), columns)
                 value, likelihood = float(values["log_post"]), float(values["log_lik"])
                 known[key] = value, values["gradient"].numpy(), likelihood
             except tf.errors.OpError:  # functions may check their numbers by themselves
