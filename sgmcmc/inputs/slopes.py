@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -246,10 +247,12 @@ def _confirmed(
             if count >= _FEWEST and line.size <= 50 * line.noise:
                 break
             return None
-    lines = [
-        _line(first.ends, lambda position, place=place: (*each(position)[place], 0.0), rounding)
-        for place in range(2)
-    ]
+
+    def of_part(position: np.ndarray, place: int) -> tuple[float, np.ndarray, float]:
+        value, gradient = each(position)[place]
+        return value, gradient, 0.0
+
+    lines = [_line(first.ends, partial(of_part, place=place), rounding) for place in range(2)]
     return _wrong(name, target.log_prior is None, *lines)
 
 
