@@ -318,7 +318,8 @@ class Marginal:
         if not self.groups.normal:
             return self.normal(params, dataset)
         if MODE in dataset:
-            held = narrowed(self._law(params), self._start(params, dataset), self._held(dataset))
+            fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
+            held = narrowed(self._law(fixed), self._start(fixed, dataset), self._held(dataset))
             return closer(partial(self.heights, params, dataset), held)
         return one_step(self.joint(params, dataset), self._start(params, dataset))
 
