@@ -40,7 +40,7 @@ many coordinates is smaller than the prediction."""
 _MARGIN = 1.2
 """Factor by which chains are longer than they seem to need."""
 
-_SAID = 300.0
+_SAID = 60.0
 """Predicted seconds above which there is a warning."""
 
 _TRIES = 4

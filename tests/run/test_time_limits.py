@@ -66,7 +66,7 @@ def up_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_draws_until_then_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    up_after(6, monkeypatch)
+    up_after(40, monkeypatch)
     samples = nuts(n_iters=20_000, max_seconds=1e6)
     assert 4 <= samples["m"].shape[1] < 20_000
     assert "effective sample size" in str(samples.report.warnings)
@@ -76,6 +76,16 @@ def test_no_draws_by_then_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     up_after(0, monkeypatch)
     with pytest.raises(TimeoutError, match="`max_seconds`: time was up"):
         nuts(max_seconds=1e6)
+
+
+def test_gradients_of_small_data_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit: a wish that cannot be granted ends, by a count, and is said to be open."""
+    monkeypatch.setattr(exact, "_MOST_GRADIENTS", 4000)
+    monkeypatch.setattr("sgmcmc.run.lengths._FIRST", 0.5)  # too few for this number, so far
+    samples = nuts(n_iters=None, ess=4000)
+    assert samples["m"].shape[1] == 1000
+    assert "effective sample size" in str(samples.report.warnings)
+    np.testing.assert_array_equal(samples["m"][:, :250], nuts(n_iters=None, ess=1)["m"][:, :250])
 
 
 def over(*arguments: Any, **named: Any) -> Any:

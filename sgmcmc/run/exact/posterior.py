@@ -77,6 +77,13 @@ _HURRIED = (
 )
 
 
+_SMALL = 10**6
+"""Largest number of observations times coordinates for which gradients are bounded by default."""
+
+_MOST_GRADIENTS = 2e6
+"""Largest number of gradients over all of them, of all chains: a minute or a few."""
+
+
 @dataclass(frozen=True)
 class _Quick:
     """A chain whose draws are nearly independent, for the choice of its length."""
@@ -84,7 +91,27 @@ class _Quick:
     autocorrelation: float = 1.0
 
 
-class _UntilLost(UntilEffective):
+class _UntilDear(UntilEffective):
+    """Runs until every coordinate has its effective sample size, or costs more than it may.
+
+    Of small data, without a time limit, the number of gradients is bounded. It is counted, not
+    timed, so that the same seed gives the same draws on every machine.
+    """
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        super().see(samples)
+        origin, required = origin_of(samples), self._required
+        numbers = origin.sampler.data.size * origin.sampler.target.size
+        if numbers > _SMALL or required.n_iters is not None or required.max_seconds is not None:
+            return
+        gradients = sum(chain["moves"] * chain["gradients of a move"] for chain in origin.facts)
+        assert self.diagnostics is not None
+        done = self.diagnostics.draws * origin.sampler.options.thin
+        self.cap = min(self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients))))
+
+
+class _UntilLost(_UntilDear):
     """Runs until every coordinate has its effective sample size, near where nodes are held.
 
     Farther away the density by these nodes may be any, even higher than at the mode.
@@ -197,7 +224,7 @@ def _run(
         if rows is not None:
             lengths: UntilEffective = UntilPredictive(rows, *given)
         else:
-            lengths = (_UntilLost if _may_get_lost(request) else UntilEffective)(*given)
+            lengths = (_UntilLost if _may_get_lost(request) else _UntilDear)(*given)
         samples = run_lengths(request, lengths, verbose)
         log.predicted = None if rows is None else lengths.diagnostics
         return _reported(samples, required, log)
