@@ -117,7 +117,7 @@ def categories(column: Categories | None) -> pd.Categorical:
     import pandas as pd
 
     assert column is not None
-    levels = pd.Index(list(column.levels.values), tupleize_cols=False)
+    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates; never of tuples
     return pd.Categorical.from_codes(column.codes, levels, ordered=column.levels.ordered)
 
 
