@@ -417,3 +417,17 @@ def test_columns_of_targets_never_make_pairs_of_rows(seed: int) -> None:
     )  # fmt: skip
     kernel = next(name for name in chain if "kernel" in name)
     assert abs(chain[kernel][-100:].mean() - 2) < 0.1
+
+
+@pytest.mark.slow
+def test_a_recurrent_network_is_sampled() -> None:
+    """Its loop over time has second derivatives that TensorFlow cannot vectorize."""
+    X = rng.normal(size=(120, 6, 2)).astype(np.float32)
+    own = keras.Sequential([keras.Input((6, 2)), layers.LSTM(4), layers.Dense(1)])
+    model = sgmcmc.keras_model(own, "mse")
+    chain = sgmcmc.sgld(
+        model.log_lik, {"X": X, "y": X[:, :, 0].sum(1)}, model.params, 1e-4,
+        log_prior=model.log_prior, minibatch_size=30, n_iters=100, verbose=False, seed=1,
+    )  # fmt: skip
+    assert all(np.isfinite(draws).all() for draws in chain.values())
+    assert chain.report
