@@ -1,6 +1,6 @@
 """A gallery of models of PyMC, each with the log density that PyMC gives it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import sgmcmc
 from tests.neighbours.gallery import F8, N, assert_densities
 
 pm = pytest.importorskip("pymc", minversion="6")
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
 pt = pytest.importorskip("pytensor.tensor")
 
 rng = np.random.default_rng(4)
@@ -30,6 +30,15 @@ trials = rng.integers(3, 9, N)
 hits = rng.binomial(trials, 0.4)
 parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
 weights = rng.dirichlet([1.0, 1.0], N)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def precision_as_it_was() -> Iterator[None]:
+    """PyTensor switches JAX to double precision for the whole process, other tests included."""
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
 
 GALLERY: dict[str, tuple[Callable[[], Any], list[str] | None]] = {}
 
