@@ -11,6 +11,7 @@ import scipy.special
 
 import sgmcmc
 from sgmcmc.regression import averages, linear
+from sgmcmc.regression.model import REFERENCE
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 N = 3000
@@ -218,12 +219,14 @@ def test_new_groups_are_drawn_once_and_alone(
 def test_linear_predictors_are_those_of_the_model(
     fit: sgmcmc.Regression, grouped: sgmcmc.Regression
 ) -> None:
-    """What NumPy computes in float64 is what the chain's function computes."""
+    """What NumPy computes in float64 is what the chain's function computes, in its units."""
     for each, frame in ((fit, FRAME.iloc[:50]), (grouped, GROUPED.iloc[:50])):
         predictor, model = each._predictor, each._model
-        eta = predictor.thinned.predict(model.predictor, model.rows(frame), reduce=None)
+        rows = model.rows(frame)
+        eta = predictor.thinned.predict(model.predictor, rows, reduce=None)
         ((_, found),) = predictor.pieces(frame)
-        np.testing.assert_allclose(found, np.reshape(eta, found.shape), rtol=1e-4, atol=1e-4)
+        wanted = rows[REFERENCE] + model.unit * np.reshape(eta, found.shape)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_variables_of_bars_and_offsets(grouped: sgmcmc.Regression) -> None:
