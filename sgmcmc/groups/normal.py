@@ -31,7 +31,7 @@ _DIGITS = 16.0
 """Least distance of a node from a mode, in units of its rounding."""
 
 _STEPS_TO_LAW = 2
-"""Newton steps to the mode of a density that is quadratic: the second mends the rounding of the
+"""Newton steps to the mode of a density that is quadratic: the second corrects the rounding of the
 first, which is many SDs of a density that is far narrower than its distance."""
 
 _SMOOTH_STEPS = 2

@@ -29,8 +29,8 @@ def need_precision(
 ) -> None:
     """Raise an error if the log posterior has no value in float32 where it has one in float64.
 
-    So it is with a Cholesky factor of a matrix that is nearly singular, or with parameters that
-    are so near to a pole that float32 does not tell them from it.
+    Examples are a Cholesky factor of a matrix that is nearly singular, and parameters so near to a
+    pole that float32 does not tell them from it.
 
     Args:
         target: Log posterior, without a preconditioner.

@@ -68,7 +68,7 @@ class Support(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to do, in a sentence."""
+        """Advice, in a sentence."""
         found = self.bijector
         if found is None:
             return "Give it a bijector, see docs/constrained.md, or a prior that is positive there."
