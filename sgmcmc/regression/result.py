@@ -266,6 +266,8 @@ class Regression:
         known = [each.by for each in self._model.effects]
         if by is None and len(known) == 1:
             by = known[0]
+        if by not in known and f"`{by}`" in known:
+            by = f"`{by}`"
         if by not in known:
             raise ValueError(
                 f"`by` must be a factor of the formula's bars, {known}; it is {by!r}."
