@@ -198,11 +198,12 @@ def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
     points = [ends[0], ends.mean(0), ends[1]]
     found = [evaluate(point) for point in points]
     move = ends[1].astype(np.float64) - ends[0]
-    slopes = [float(gradient.astype(np.float64) @ move) for _, gradient, _ in found]
     values = np.array([value for value, _, _ in found])
     of_data = np.array([likelihood for *_, likelihood in found])
-    unit = rounding * np.abs(of_data).max() + np.finfo(float).tiny
-    moved = float(np.abs(of_data[1:] - of_data[0]).max() / unit)
+    with np.errstate(invalid="ignore"):  # infinite numbers, of a line that is not finite
+        slopes = [float(gradient.astype(np.float64) @ move) for _, gradient, _ in found]
+        unit = rounding * np.abs(of_data).max() + np.finfo(float).tiny
+        moved = float(np.abs(of_data[1:] - of_data[0]).max() / unit)
     return Line(ends, values, np.array(slopes), rounding, moved)
 
 
