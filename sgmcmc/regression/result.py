@@ -389,7 +389,7 @@ class Regression:
             The rows or the values of ``by``, with columns ``estimate``, ``error``, ``lower`` and
             ``upper``; of averages also ``rows``, the number of rows that each is over (the sum of
             their weights). If responses are levels there is a row for each level, in ``level``. A
-            column of the data of one of these names is in backticks: `` `rows` ``.
+            column of the data of one of these names is put in backticks.
         """
         about = Question(data, by, weights, condition, prob)
         return marginal_effects.predictions(self._predictor, about)
