@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -181,7 +180,7 @@ def _local_parquet(label: str, where: Path, arrow: Any) -> Any:
         for part in Path(file).relative_to(where).parts[:-1]:
             name, sign, value = part.partition("=")
             if sign:
-                keys.setdefault(name, []).append(unquote(value))
+                keys.setdefault(name, []).append(_unquoted(value))
     options: dict[str, Any] = {}
     if keys:
         options["partitioning"] = _of_folders(keys, arrow)
