@@ -175,9 +175,6 @@ OPTIONS = {
         params={"theta": [1.0, 2.0]},
         bijectors={"theta": tfp.bijectors.FillScaleTriL()},
     ),
-    "bijector of another dtype": bad_value(
-        "`bijectors['theta']`", "float64", bijectors={"theta": tfp.bijectors.Scale(np.float64(2.0))}
-    ),
 }
 
 UNKNOWN = {
