@@ -144,6 +144,24 @@ class Expression:
                 self._check(child, known)
         if isinstance(node, ast.Attribute):
             self._check_attribute(node)
+        if isinstance(node, ast.Call):
+            self._check_arguments(node)
+
+    def _check_arguments(self, node: ast.Call) -> None:
+        """Refuse further arguments of NumPy's functions: they are arrays to be written to."""
+        function = None
+        if isinstance(node.func, ast.Name):
+            function = FUNCTIONS.get(node.func.id)
+        elif isinstance(node.func, ast.Attribute) and owner_of(node.func) == "np":
+            function = getattr(np, node.func.attr)
+        given = len(node.args) + len(node.keywords)
+        wrong = isinstance(function, np.ufunc) and given != function.nin
+        if wrong or any(word.arg == "out" for word in node.keywords):
+            logarithm = " A logarithm to the base b is log(x) / log(b)."
+            raise ValueError(
+                f"`formula`: {self.as_written(node)!r} has {given} arguments, which "
+                f"{self.as_written(node.func)}() does not take." + logarithm * (function is np.log)
+            )
 
     def _refuse(self, name: str, known: list[str]) -> None:
         instead = f" Write {_NOT_OF_R[name]}." if name in _NOT_OF_R else ""

@@ -79,7 +79,7 @@ def read_rows(
     elif hasattr(data, "to_pandas"):
         found = data.to_pandas()
     elif isinstance(data, Mapping):
-        found = pd.DataFrame({name: _values(name, values) for name, values in data.items()})
+        found = pd.DataFrame(_of_dict(data))
     else:
         raise TypeError(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
@@ -121,10 +121,63 @@ def categories(column: Categories | None) -> pd.Categorical:
     return pd.Categorical.from_codes(column.codes, levels, ordered=column.levels.ordered)
 
 
+def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return columns of a dict for a frame.
+
+    Raises:
+        ValueError: They are no vectors, not of one length, or not in one order.
+    """
+    found = {name: _values(name, values) for name, values in data.items()}
+    sizes: dict[Any, int] = {}
+    for name, values in found.items():
+        if np.ndim(values) > 1:
+            raise ValueError(
+                f"`data[{name!r}]` has the shape {np.shape(values)}. A column is a vector: give "
+                "each column of a matrix a name of its own."
+            )
+        if np.ndim(values):
+            sizes[name] = len(values)
+    if not sizes:  # one row
+        return {name: np.reshape(values, 1) for name, values in found.items()}
+    if len(set(sizes.values())) > 1:
+        lengths = ", ".join(f"{name!r} {size}" for name, size in list(sizes.items())[:6])
+        raise ValueError(f"The columns of `data` must have one length; they have {lengths}.")
+    indexed = {name: values.index for name, values in data.items() if _has_index(values)}
+    first = next(iter(indexed), None)
+    for name, index in indexed.items():
+        need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
+    return found
+
+
 def _values(name: Any, values: Any) -> Any:
     """Return a column of a dict for a frame; categories keep their levels and their order."""
+    import pandas as pd
+
+    if isinstance(values, np.ma.MaskedArray | list | tuple):
+        values = pd.Series(values)  # with what is masked, or NaN among text, missing
     found = read_categories(values, f"data[{name!r}]")
     return np.asarray(values) if found is None else categories(found)
+
+
+def _has_index(values: Any) -> bool:
+    import pandas as pd
+
+    return isinstance(values, pd.Series | pd.DataFrame)
+
+
+def need_one_order(label: str, index: pd.Index, other: str, among: pd.Index) -> None:
+    """Refuse a series whose index has the labels of another in another order.
+
+    Rows are read by their places: those of one label would be apart.
+    """
+    if len(index) != len(among) or index.equals(among) or not index.is_unique:
+        return
+    if among.is_unique and index.isin(among).all():
+        raise ValueError(
+            f"The index of {label} has the labels of {other} in another order, and rows are read "
+            "by their places. Put both in one order, with .reindex(...), or drop the index, with "
+            ".reset_index(drop=True)."
+        )
 
 
 def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
@@ -240,6 +293,12 @@ def column(frame: pd.DataFrame, name: str) -> np.ndarray:
 def need_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a column that is not there, or has missing values."""
     if name not in frame.columns:
+        known = next((own for own in frame.columns if str(own) == name), None)
+        if known is not None:
+            raise ValueError(
+                f"`formula` names {name!r}, which `data` has as {type(known).__name__} {known!r}. "
+                "Names must be text: data.columns = data.columns.map(str)."
+            )
         raise ValueError(
             f"`formula` names {name!r}, but `data` has no such column."
             + did_you_mean(name, list(map(str, frame.columns)))

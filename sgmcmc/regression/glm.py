@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.formula import parse, used_columns, with_dot
-from sgmcmc.regression.frames import column, read_rows
+from sgmcmc.regression.frames import column, need_one_order, read_rows
 from sgmcmc.regression.noise import need_noise
 from sgmcmc.regression.result import Regression
 from sgmcmc.samplers.sample import sample
@@ -104,7 +105,7 @@ def glm(
     parsed = with_dot(parsed, frame, weights)
     if not len(frame):
         raise ValueError("`data` has no rows.")
-    used = _weights(weights, frame, kept)
+    used = _weights(weights, data, frame, kept)
     model, y = make_model(parsed, frame, chosen, priors, used)
     if used is None or used.all():
         need_noise(model, y, frame)
@@ -120,13 +121,29 @@ def glm(
     return Regression(model, samples, frame, dropped, used, named)
 
 
-def _weights(weights: Any, frame: pd.DataFrame, kept: np.ndarray | None) -> np.ndarray | None:
+def _weights(
+    weights: Any, data: Any, frame: pd.DataFrame, kept: np.ndarray | None
+) -> np.ndarray | None:
     """Return the weight of each row that is kept; ``None`` if there are none."""
+    import pandas as pd
+
     if weights is None:
         return None
+    index, among = getattr(weights, "index", None), getattr(data, "index", None)
+    if isinstance(index, pd.Index) and isinstance(among, pd.Index):
+        need_one_order("`weights`", index, "`data`", among)
     values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
     if not isinstance(weights, str) and kept is not None and values.shape == kept.shape:
         values = values[kept]
+    if values.dtype.kind == "O" and values.ndim == 1:
+        values = np.asarray(plain(pd.Series(values)))  # decimals, and integers of Python's
+    if values.dtype.kind not in "biuf":
+        raise TypeError(
+            "`weights` must be a number, 0 or more, for each row of `data`; it holds "
+            f"{values.reshape(-1)[0]!r}."
+        )
+    if np.ma.is_masked(weights):
+        raise ValueError("`weights` has masked values. A weight is a number for each row.")
     if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
     if not values.any():

@@ -52,9 +52,15 @@ def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
 def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
     """Return the expression in ``trials(...)`` or ``cens(...)`` of each row, in float64."""
     constants: Constants = {}
-    found = evaluated(text, frame, constants)
+    found = _numbers(name, text, frame, constants)
     if constants:
         raise ValueError(f"`formula`: {name}({text}) must be a function of each row alone.")
+    return found
+
+
+def _numbers(name: str, text: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
+    """Return the expression in ``trials(...)``, ``cens(...)`` or ``offset(...)``, in float64."""
+    found = evaluated(text, frame, constants)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"`formula`: {name}({text}) must hold numbers; it holds {found[0]!r}.")
     return found.astype(np.float64)
@@ -179,7 +185,7 @@ def responses(
     if weights is not None:
         found["weights"] = weights
     if formula.offset is not None:
-        found["offset"] = evaluated(formula.offset, frame, constants)
+        found["offset"] = _numbers("offset", formula.offset, frame, constants)
     if formula.censored is not None:
         found["censored"] = censored_of(formula, frame)
     return Responses.of(y, **found)

@@ -73,7 +73,14 @@ def _plain(values: pd.Series) -> pd.Series:
         return _of_objects(values)
     if str(dtype) == "str":  # text of pandas 3
         return values
+    if isinstance(dtype, pd.SparseDtype):
+        return _plain(pd.Series(np.asarray(values), values.index))
     kind = getattr(dtype, "kind", "O")
+    if kind == "c":
+        raise TypeError(
+            f"`data[{values.name!r}]` holds complex numbers. Make columns of its parts, .real and "
+            ".imag."
+        )
     if isinstance(dtype, np.dtype):
         wide = kind == "f" and dtype.itemsize not in (4, 8)
         return values.astype(np.float32 if dtype.itemsize == 2 else np.float64) if wide else values

@@ -1,0 +1,101 @@
+"""Containers of columns: what is missing, in what order rows are, and what is no number at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sgmcmc
+from sgmcmc.regression.expressions import Expression
+from sgmcmc.regression.frames import as_frame
+from sgmcmc.regression.glm import _weights
+
+N = 40
+RNG = np.random.default_rng(4)
+X = RNG.integers(-3, 9, N)
+FRAME = pd.DataFrame({"x": X, "y": X + RNG.normal(size=N), "f": RNG.choice(list("ab"), N)})
+MASKED = np.ma.masked_greater(X, 5)
+HOLES = [np.nan if n % 9 == 0 else str(each) for n, each in enumerate(FRAME["f"])]
+
+
+@pytest.mark.parametrize("column", [MASKED, np.ma.array(X.astype(float), mask=X > 5), HOLES])
+def test_what_is_masked_or_nan_among_text_is_missing(column: Any) -> None:
+    found = as_frame({"y": FRAME["y"], "c": column})["c"]
+    wanted = np.ma.getmaskarray(column) if column is not HOLES else np.arange(N) % 9 == 0
+    np.testing.assert_array_equal(found.isna(), wanted)
+    with pytest.raises(ValueError, match=r"data\['c'\]. has \d+ missing values"):
+        sgmcmc.glm("y ~ c", {"y": FRAME["y"], "c": column})
+
+
+def test_containers_without_holes_are_those_of_a_frame() -> None:
+    columns = {"x": np.ma.array(X), "y": list(FRAME["y"]), "f": tuple(FRAME["f"])}
+    found = as_frame(columns)
+    assert found["f"].tolist() == FRAME["f"].tolist()
+    np.testing.assert_array_equal(found[["x", "y"]], FRAME[["x", "y"]])
+    sparse = as_frame(FRAME.assign(x=pd.arrays.SparseArray(X)), lambda frame: ["x", "y"])
+    np.testing.assert_array_equal(sparse["x"], X)
+    assert sparse["x"].dtype == np.int64
+
+
+def test_single_values_are_one_row() -> None:
+    assert as_frame({"x": 1.5, "f": "a"}).to_dict("list") == {"x": [1.5], "f": ["a"]}
+
+
+def test_series_in_another_order_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"data\['x'\]. has the labels of `data\['y'\]. in another"
+    ):
+        as_frame({"y": FRAME["y"], "x": FRAME["x"][::-1]})
+    with pytest.raises(ValueError, match=r"`weights` has the labels of `data` in another order"):
+        sgmcmc.glm("y ~ x", FRAME, weights=(FRAME["x"] + 4)[::-1])
+    # Other labels say nothing of the order.
+    assert len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis(range(N, 2 * N))})) == N
+    assert len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis([0] * N)})) == N
+
+
+BAD: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a matrix": ("y ~ c", {"c": np.ones((N, 2))}, r"`data\['c'\]` has the shape \(40, 2\)"),
+    "lengths": ("y ~ c", {"c": np.ones(3)}, "must have one length.*'y' 40, .*'c' 3"),
+    "complex": ("y ~ c", {"c": X + 1j}, r"`data\['c'\]` holds complex numbers"),
+    "text as offset": ("y ~ offset(f)", {}, r"offset\(f\) must hold numbers; it holds '[ab]'"),
+    "dates as offset": (
+        "y ~ offset(c)", {"c": np.arange(N).astype("datetime64[D]")}, r"offset\(c\) must hold",
+    ),
+    "names of numbers": ("y ~ `3`", {3: X}, "has as int 3. Names must be text"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_column_of_numbers_is_refused_by_name(name: str) -> None:
+    formula, more, message = BAD[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        sgmcmc.glm(formula, {**FRAME.to_dict("series"), **more})
+
+
+@pytest.mark.parametrize("kind", ["int8", "bool", "Int64", "object", "float16"])
+def test_weights_of_any_storage(kind: str) -> None:
+    given = pd.Series(RNG.integers(0, 2, N)).astype(kind)
+    for weights in (given, given.to_numpy()):
+        found = _weights(weights, FRAME, FRAME, None)
+        assert found is not None and found.dtype == np.float64
+        np.testing.assert_array_equal(found, given.astype(float))
+
+
+@pytest.mark.parametrize(
+    "weights", [["1"] * N, np.ma.masked_equal(X, 2), pd.date_range("2020", periods=N)]
+)
+def test_weights_that_are_no_numbers(weights: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="`weights`"):
+        sgmcmc.glm("y ~ x", FRAME, weights=weights)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["log(x, y)", "log(x, 2)", "np.add(x, y, y)", "np.sqrt(x, out=y)", "np.clip(x, 0, 9, out=y)"],
+)
+def test_arguments_that_numpy_would_write_to_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="arguments, which"):
+        Expression(text, FRAME.columns)
