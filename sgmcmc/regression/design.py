@@ -8,6 +8,7 @@ coefficient that a row has.
 
 from __future__ import annotations
 
+import ast
 import re
 import warnings
 from collections import Counter
@@ -303,8 +304,11 @@ def _learned(
     known = parts.known.get(text)
     is_factor = "C" in calls(expression.tree) if known is None else known.levels
     whole = frame[own] if expression.stateful else None
-    if is_factor and len(own) == 1:
-        _need_few_levels(frame[own[0]], own[0], written_out=column is None)
+    if is_factor:
+        tree = expression.tree
+        inside = tree.args[0] if isinstance(tree, ast.Call) and tree.args else tree
+        if (name := expression.column_of(inside)) is not None:
+            _need_few_levels(frame[name], name, written_out=column is None)
     rows = _unique(frame[own]) if is_factor else whole
     if rows is not None:
         alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")

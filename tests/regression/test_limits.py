@@ -70,3 +70,10 @@ def test_moderate_ones_are_not(terms: str) -> None:
 
 def test_tests_of_text() -> None:
     assert Expression("I(3 * s.str.startswith('a'))", FRAME.columns).variables == ["s"]
+
+
+def test_factors_computed_from_a_column_of_measurements() -> None:
+    frame = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 50), "y": np.arange(50.0) % 7})
+    assert make_design("C(x > 0)", frame).terms == ("Intercept", "C(x > 0)[T.True]")
+    with pytest.raises(ValueError, match=r"data\['x'\].*level of its own in each of 50 rows"):
+        make_design("C(x)", frame)
