@@ -100,8 +100,8 @@ class Line(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Rounding error of the change."""
-        return _ROUNDING * self.rounding * float(np.abs(self.values).max())
+        """Rounding error of the change; the terms of a value that is near zero may be of size one."""
+        return _ROUNDING * self.rounding * max(1.0, float(np.abs(self.values).max()))
 
     @property
     def size(self) -> float:
