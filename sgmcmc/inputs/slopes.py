@@ -100,7 +100,7 @@ class Line(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Rounding error of the change; the terms of a value that is near zero may be of size one."""
+        """Rounding error of the change; terms of a value near zero may be of size one."""
         return _ROUNDING * self.rounding * max(1.0, float(np.abs(self.values).max()))
 
     @property
