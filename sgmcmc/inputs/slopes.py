@@ -210,7 +210,7 @@ def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
 def _confirmed(
     target: Target, columns: Tensors, weight: float, line: Line, name: str
 ) -> str | None:
-    """Return what is wrong with the gradient along a line; ``None`` if nothing is, after all."""
+    """Return the message on a gradient that is wrong along a line; ``None`` if it is not."""
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     try:
         parts = _traced(double, columns, weight)

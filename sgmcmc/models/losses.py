@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from sgmcmc.checks import describe
+from sgmcmc.libraries import tensorflow_probability
 
 Array = np.ndarray
 
@@ -391,9 +391,8 @@ class _Aligned:
 
     def _read(self, y: Any) -> Any:
         distribution = self._distribution
-        if not isinstance(distribution, tfp.distributions.Distribution) or tf.nest.is_nested(
-            distribution.dtype
-        ):
+        known = tensorflow_probability().distributions.Distribution
+        if not isinstance(distribution, known) or tf.nest.is_nested(distribution.dtype):
             return y
         y = tf.convert_to_tensor(y)
         dtype = distribution.dtype
