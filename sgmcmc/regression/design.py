@@ -305,10 +305,11 @@ def _learned(
     is_factor = "C" in calls(expression.tree) if known is None else known.levels
     whole = frame[own] if expression.stateful else None
     if is_factor:
-        tree = expression.tree
-        inside = tree.args[0] if isinstance(tree, ast.Call) and tree.args else tree
-        if (name := expression.column_of(inside)) is not None:
-            _need_few_levels(frame[name], name, written_out=column is None)
+        call = expression.tree
+        inside = call.args[0] if isinstance(call, ast.Call) and call.args else call
+        coded = expression.column_of(inside)
+        if coded is not None:
+            _need_few_levels(frame[coded], coded, written_out=column is None)
     rows = _unique(frame[own]) if is_factor else whole
     if rows is not None:
         alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")
