@@ -125,7 +125,9 @@ def test_entries_of_groups_are_none_of_the_datasets_own() -> None:
 
 
 def test_a_factor_called_censored_in_a_model_of_survival() -> None:
-    frame = pd.DataFrame({"t": np.exp(0.3 * Z) * RNG.weibull(2.0, N), "c": G % 2, "z": Z, "k": G})
+    rng = np.random.default_rng(3)
+    times, flags = np.exp(0.3 * Z) * rng.weibull(2.0, N), rng.integers(0, 2, N)
+    frame = pd.DataFrame({"t": times, "c": flags, "z": Z, "k": G})
     wanted = sgmcmc.glm("t | cens(c) ~ z + (1 | k)", frame, "weibull", **QUIET)
     renamed = frame.rename(columns={"k": "censored"})
     found = sgmcmc.glm("t | cens(c) ~ z + (1 | censored)", renamed, "weibull", **QUIET)
