@@ -248,7 +248,7 @@ def test_one_observation(run: Run) -> None:
     assert run(dataset={"x": [1.0]}, minibatch_size=1)["theta"].shape == (20,)
 
 
-NAMES = ("a b", "ä", "a/b", "test/theta", "draws", "gradients", "", "1", "__0", "scale:0")
+NAMES = ("a b", "ä", "a/b", "test/theta", "draws", "gradients", "1", "__0", "scale:0")
 
 
 def test_any_name_will_do(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
