@@ -124,6 +124,7 @@ def test_entries_of_groups_are_none_of_the_datasets_own() -> None:
         assert [name for name in dataset if entry_of(name) == name] == ["g"]
 
 
+@pytest.mark.slow
 def test_a_factor_called_censored_in_a_model_of_survival() -> None:
     rng = np.random.default_rng(3)
     times, flags = np.exp(0.3 * Z) * rng.weibull(2.0, N), rng.integers(0, 2, N)
