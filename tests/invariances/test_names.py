@@ -200,6 +200,7 @@ def test_draws_by_strange_names_are_written_and_read(tmp_path: Path) -> None:
     assert list(sgmcmc.summary(samples).index) == names
 
 
+@pytest.mark.slow
 def test_a_regression_of_columns_with_spaces_and_reserved_names() -> None:
     frame = pd.DataFrame({"sigma": X, "my k": G, "if": np.abs(Z) + 1.0, "estimate": Z, "my y": Y})
     plain = dict(zip(frame, ["u", "k", "t", "v", "y"], strict=True))
