@@ -27,26 +27,23 @@ def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """
     found = _of_each_row("trials", formula.trials or "1", frame)
     bad = (found < 1) | (found != np.floor(found))
-    if bad.any():
-        place = int(bad.argmax())
-        raise ValueError(
-            f"`formula`: trials({formula.trials}) must hold integers, 1 or more; row {place} has "
-            f"{found[place]:g}."
-        )
-    return found
+    return _need_none(bad, found, f"trials({formula.trials}) must hold integers, 1 or more")
 
 
 def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """Return 1 for each row whose time is a lower bound, else 0."""
     flags = _of_each_row("cens", formula.censored or "0", frame)
     bad = ~np.isin(flags, (0.0, 1.0))
+    wanted = f"cens({formula.censored}) must hold 1 if the time is censored, else 0"
+    return _need_none(bad, flags, wanted)
+
+
+def _need_none(bad: np.ndarray, values: np.ndarray, wanted: str) -> np.ndarray:
+    """Return values of which none is bad; the message about one names its row."""
     if bad.any():
         place = int(bad.argmax())
-        raise ValueError(
-            f"`formula`: cens({formula.censored}) must hold 1 if the time is censored, else 0; row "
-            f"{place} has {flags[place]:g}."
-        )
-    return flags
+        raise ValueError(f"`formula`: {wanted}; row {place} has {values[place]:g}.")
+    return values
 
 
 def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
