@@ -30,10 +30,6 @@ a multiple of the one that is held, leaves no digits to heights at the nodes tha
 _DIGITS = 16.0
 """Least distance of a node from a mode, in units of its rounding."""
 
-_STEPS_TO_LAW = 2
-"""Newton steps to the mode of a density that is quadratic: the second corrects the rounding of the
-first, which is many SDs of a density that is far narrower than its distance."""
-
 _SMOOTH_STEPS = 2
 """Newton steps from a mode that make it a function of the parameters: after one its first
 derivatives are right, after two the second ones too."""
@@ -264,17 +260,25 @@ def narrowed(law: Height, start: tf.Tensor, held: Normal) -> Normal:
         [sum(held.root[i][k] * held.root[j][k] for k in range(min(i, j) + 1)) for j in range(q)]
         for i in range(q)
     ]
-    mode = start
-    for _ in range(_STEPS_TO_LAW):
-        _, slope, bends = _bends(law, mode)
+    _, slope, bends = _bends(law, start)
+    matrix = [[known[i][j] + bends[i][j] for j in range(q)] for i in range(q)]
+    root = _root(matrix, _FLOOR_OF_QUADRATIC[dtype])
+    # A curvature beyond what the dtype holds leaves no step of the right length.
+    finite = tf.reduce_all(tf.math.is_finite(tf.stack(bends)), [0, 1])[:, tf.newaxis]
+
+    def closer_to_law(mode: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         away = tf.unstack(mode - held.mode, axis=1)
         pulls = [sum(known[i][j] * away[j] for j in range(q)) for i in range(q)]
-        matrix = [[known[i][j] + bends[i][j] for j in range(q)] for i in range(q)]
-        root = _root(matrix, _FLOOR_OF_QUADRATIC[dtype])
         step = newton_step(slope - tf.stack(pulls, 1), root)[0]
-        # A curvature beyond what the dtype holds leaves no step of the right length.
-        finite = tf.reduce_all(tf.math.is_finite(tf.stack(bends)), [0, 1])
-        mode += tf.where(finite[:, tf.newaxis], step, tf.zeros_like(step))
+        return mode + tf.where(finite, step, tf.zeros_like(step))
+
+    # The second step corrects the rounding of the first, which is many SDs of a density that is far
+    # narrower than its distance.
+    mode = closer_to_law(start, slope)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(mode)
+        total = tf.reduce_sum(law(mode))
+    mode = closer_to_law(mode, tape.gradient(total, mode, unconnected_gradients="zero"))
     ratio = tf.reduce_max(tf.stack([bends[j][j] / known[j][j] for j in range(q)]), 0)
     narrow = ratio > np.finfo(dtype.as_numpy_dtype).eps ** _NARROWER
     return Normal(

@@ -8,6 +8,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.passes import cast
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
 from sgmcmc.interrupts import pass_on
@@ -43,12 +44,12 @@ def need_precision(
     columns = data.rows(rows_from_everywhere(data.size, min(data.size, _MOST_ROWS)))
     moves = np.random.default_rng(1).standard_normal((_DRAWS, target.size))
     points = np.concatenate([np.zeros((1, target.size)), moves @ root_of(covariance).T]) + position
-    found = [_value(target, columns, point) for point in points]
+    found = _values(target, columns, points)
     bad = [k for k, (value, _) in enumerate(found) if not np.isfinite(value)]
     if not bad or (bad[0] > 0 and len(bad) <= _MOST_BAD):
         return
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
-    if not all(np.isfinite(_value(double, columns, points[k])[0]) for k in bad):
+    if not np.isfinite([value for value, _ in _values(double, columns, points[bad])]).all():
         return
     where = "at the mode" if bad[0] == 0 else f"at {len(bad)} of {_DRAWS} draws around the mode"
     reason = next((text for _, text in found if text), "")
@@ -60,14 +61,20 @@ def need_precision(
     )
 
 
-def _value(target: Target, columns: Tensors, position: np.ndarray) -> tuple[float, str]:
-    """Return the log posterior of some rows, NaN if that fails, and the reason."""
-    point = tf.constant(position, target.dtype)
+def _values(target: Target, columns: Tensors, points: np.ndarray) -> list[tuple[float, str]]:
+    """Return the log posterior of some rows at each point, NaN if that fails, and the reason."""
+    batch = Minibatch(cast(columns, target.dtype))
+    spec = tf.TensorSpec(points.shape[1:], target.dtype)
+    found = []
     try:
-        return float(target.log_post(point, Minibatch(cast(columns, target.dtype)))), ""
-    except tf.errors.OpError as error:
-        pass_on(error)
-        return np.nan, first_lines(error)
+        log_post = trace(lambda point: target.log_post(point, batch), spec)
     except (TypeError, ValueError) as error:  # constants in float32
         pass_on(error)
-        return np.nan, ""
+        return [(np.nan, "")] * len(points)
+    for point in points:
+        try:
+            found.append((float(log_post(tf.constant(point, target.dtype))), ""))
+        except tf.errors.OpError as error:
+            pass_on(error)
+            found.append((np.nan, first_lines(error)))
+    return found

@@ -105,7 +105,7 @@ def find_start(
         verbose: Whether to show progress.
         large: Whether no mode is assumed.
         known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
-        mode: Mode, if it is known.
+        mode: Mode, if it is known, at which the precision has been checked.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -121,10 +121,11 @@ def find_start(
         if mode is None:
             start = model.starts[0].astype(np.float64)
             mode = _mode(objective, target, data, start, seed, known)
+            if mode is not None:
+                need_precision(target, data, mode.position, mode.information.covariance)
         progress.advance(1)
     if mode is None:
         return start_at_params(model, wanted)
-    need_precision(target, data, mode.position, mode.information.covariance)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
