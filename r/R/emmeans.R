@@ -2,7 +2,7 @@
 
 #' @exportS3Method emmeans::recover_data
 recover_data.sgmcmcGlm <- function(object, ...) {
-    emmeans::recover_data(object$call, object$design$fixed$terms, NULL, frame = object$frame, ...)
+    emmeans::recover_data(object$call, stats::delete.response(object$terms), NULL, frame = object$model, ...)
 }
 
 #' @exportS3Method emmeans::emm_basis
@@ -14,7 +14,7 @@ emm_basis.sgmcmcGlm <- function(object, trms, xlev, grid, ...) {
     draws <- fixedDraws(object)
     attr(draws, "n.chains") <- nrow(object$draws[[1]])
     list(
-        X = model.matrix(trms, frame, contrasts.arg = object$design$fixed$contrasts),
+        X = model.matrix(trms, frame, contrasts.arg = object$contrasts),
         bhat = base::colMeans(draws), nbasis = matrix(NA), V = stats::cov(draws),
         dffun = function(k, dfargs) Inf, dfargs = list(), misc = emmeansLink(object), post.beta = draws
     )

@@ -22,6 +22,8 @@
 #'   for each.
 #' @param quantiles Probabilities, for quantiles over draws instead of means, a row for each.
 #' @param seed Seed of the draws of responses, or of the choice of rows.
+#' @param trials Numbers of trials of the rows of `newdata`, for draws of binomial responses; `NULL` for
+#'   those of the response, or of the weights of proportions, evaluated in `newdata`.
 #' @param parm Names or indices of terms.
 #' @param level,prob Probability of the intervals.
 #' @param robust Whether to add a column of robust standard deviations.
@@ -45,7 +47,7 @@ NULL
 print.sgmcmcGlm <- function(x, digits = 3, ...) {
     cat("Family: ", x$familyName, " (link ", x$link, ")\n", sep = "")
     cat("Formula: ", paste(deparse(x$formula), collapse = " "), "\n", sep = "")
-    cat("Rows: ", nobs(x), if (x$dropped > 0) paste0(" (", x$dropped, " with missing values left out)"), "\n\n", sep = "")
+    cat("Rows: ", nobs(x), if (length(x$na.action) > 0) paste0(" (", length(x$na.action), " with missing values left out)"), "\n\n", sep = "")
     table <- as.data.frame(summary(x))
     print(signif(table, digits + 1), digits = digits)
     cat("\nPriors:\n")
@@ -75,11 +77,6 @@ summary.sgmcmcGlm <- function(object, prob = 0.95, robust = FALSE, ...) {
     table
 }
 
-fixedTerms <- function(object) {
-    names <- names(object$draws)
-    if (object$familyName == "categorical") names else intersect(object$design$fixed$names, names)
-}
-
 # The regression in Python, which files do not have.
 inPython <- function(object) {
     if (reticulate::py_is_null_xptr(object$python)) {
@@ -93,9 +90,8 @@ inPython <- function(object) {
 }
 
 fixedDraws <- function(object) {
-    terms <- fixedTerms(object)
-    values <- vapply(object$draws[terms], as.numeric, numeric(length(object$draws[[1]])))
-    colnames(values) <- terms
+    values <- vapply(object$draws[object$fixed], as.numeric, numeric(length(object$draws[[1]])))
+    colnames(values) <- names(object$fixed)
     values
 }
 
@@ -116,13 +112,14 @@ coef.sgmcmcGlm <- function(object, ...) fixef.sgmcmcGlm(object)
 #' @export
 ranef.sgmcmcGlm <- function(object, ...) {
     factors <- needGroups(object)
-    known <- namesOf(object$design)
+    known <- namesInR(object$design, object$bars)
     found <- lapply(seq_along(factors), function(number) {
-        parts <- callPython("glm_effects", inPython(object), paste0("g_", number, "_"))
+        parts <- callPython("glm_effects", inPython(object), codesOfGroups(length(factors))[[number]])
+        places <- order(as.integer(unlist(parts$groups)))
         framed <- function(values) {
-            values <- matrix(values, length(parts$groups))
-            frame <- as.data.frame(values, row.names = as.character(unlist(parts$groups)))
-            stats::setNames(frame, termsInR(as.character(unlist(parts$terms)), known))
+            values <- matrix(values, length(parts$groups))[places, , drop = FALSE]
+            frame <- as.data.frame(values, row.names = object$bars$groups[[number]]$labels)
+            stats::setNames(frame, known[as.character(unlist(parts$terms))])
         }
         structure(framed(parts$estimate), sd = framed(parts$error))
     })
@@ -130,7 +127,7 @@ ranef.sgmcmcGlm <- function(object, ...) {
 }
 
 needGroups <- function(object) {
-    factors <- factorsIn(object$design)
+    factors <- names(object$bars$groups)
     if (length(factors) == 0) {
         stop("the formula has no effects of groups, as (1 | g) is", call. = FALSE)
     }
@@ -143,26 +140,21 @@ needGroups <- function(object) {
 #' @export
 VarCorr.sgmcmcGlm <- function(x, sigma = 1, rdig = 3, ...) {
     needGroups(x)
-    table <- summary(x)
-    table[grepl("^(sd|cor)\\(", row.names(table)), ]
+    summary(x)[x$roles %in% c("sd", "cor"), ]
 }
 
 #' @rdname sgmcmcGlm-methods
 #' @export
 predict.sgmcmcGlm <- function(object, newdata = NULL, type = c("link", "response", "predictive"),
-                              quantiles = NULL, seed = 1, ...) {
+                              quantiles = NULL, seed = 1, trials = NULL, ...) {
     type <- match.arg(type)
-    data <- if (!is.null(newdata)) {
-        found <- columnsOf(object$design, newdata)
-        if (object$familyName == "binomial") {
-            found$trials_ <- asArray(rep(1, nrow(newdata)))
-        }
-        if (length(found) == 0) list(none_ = asArray(numeric(nrow(newdata)))) else found
-    }
+    needTrials <- type == "predictive"
+    rows <- if (!is.null(newdata)) newRows(object, newdata, trials, needTrials) else ownRows(object, needTrials)
     found <- callPython(
-        "glm_predict", inPython(object), data, type,
+        "glm_predict", inPython(object), rows$sent, type,
         if (!is.null(quantiles)) as.list(quantiles), whole(seed)
     )
+    found <- allRows(found, rows$complete, if (is.null(quantiles) && type != "predictive") 1L else 2L)
     if (length(dim(found)) == 1) as.vector(found) else found
 }
 
@@ -178,12 +170,12 @@ residuals.sgmcmcGlm <- function(object, ...) {
     if (!is.null(object$levels)) {
         stop("responses of family ", object$familyName, " are levels, without residuals", call. = FALSE)
     }
-    as.numeric(object$response) - as.numeric(fitted(object))
+    object$y - as.numeric(fitted(object))
 }
 
 #' @importFrom stats nobs
 #' @export
-nobs.sgmcmcGlm <- function(object, ...) nrow(object$frame)
+nobs.sgmcmcGlm <- function(object, ...) nrow(object$model)
 
 #' @importFrom stats formula
 #' @export
@@ -232,7 +224,7 @@ as_draws.sgmcmcGlm <- function(x, ...) {
 
 #' @export
 plot.sgmcmcGlm <- function(x, prob = 0.95, ...) {
-    terms <- setdiff(fixedTerms(x), "(Intercept)")
+    terms <- setdiff(names(x$fixed), "(Intercept)")
     ends <- confint.sgmcmcGlm(x, terms, prob)
     places <- rev(seq_along(terms))
     before <- graphics::par(mar = c(4, max(4, 0.6 * max(nchar(terms))), 1, 1))

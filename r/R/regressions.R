@@ -1,18 +1,26 @@
 #' Regressions in one line
 #'
 #' Samples the posterior of a generalized linear model, or of one with effects of groups, by
-#' [sgmcmcSample()], without constants. The formula is R's, with R's contrasts, `offset()`, `I()` and
-#' functions such as `poly()`; effects of groups are written as in lme4: `(1 + x | g)`, `(x || g)`,
-#' `(1 | a/b)`.
+#' [sgmcmcSample()], without constants. Formula and data are read as by [stats::lm()] and
+#' [stats::glm()]; effects of groups are written as in lme4: `(1 + x | g)`, `(x || g)`, `(1 | a/b)`.
 #'
-#' [stats::model.matrix()] makes the design; coefficients are those of its columns. The default
-#' priors are wide, and scaled by the data; `print` shows them. Effects of one factor
-#' are integrated out by quadrature; those of others are coordinates of the chain.
+#' [stats::model.frame()] evaluates the formula, with its bars, and `subset`, `weights` and `offset` in
+#' `data` and the environment of the formula. [stats::model.matrix()] makes the design; coefficients
+#' are those of its columns. New rows of `predict` have the bases that `poly()`, `scale()` and the
+#' like had in `data`. The default priors are wide, and scaled by the data; `print` shows them.
+#' Effects of one factor are integrated out by quadrature; those of others are coordinates of the
+#' chain.
 #'
-#' @param formula Formula. The response is a number, for `binomial()` also a logical, a factor,
+#' Groups are known by their values: rows of `newdata` belong to the group 100000 whether that is an
+#' integer, a number, or the level of a factor. Integers of 64 bits (of bit64), and labelled values
+#' (of haven) are the numbers that they stand for.
+#'
+#' @param formula Formula. The response is a number; for `binomial()` also a logical, a factor,
 #'   whose first level is a failure, a matrix `cbind(successes, failures)`, or a proportion with
-#'   `weights` for the numbers of trials, as in [stats::glm()].
-#' @param data Data frame.
+#'   `weights` for the numbers of trials, as in [stats::glm()]; for `"ordinal"` a factor with levels
+#'   from low to high. A dot is all columns of `data` but the response and the groups of bars.
+#' @param data Data frame, list or environment; without it variables are those of the formula's
+#'   environment.
 #' @param family One of R's families: `gaussian()`, `binomial()` with link `"logit"`, `"probit"` or
 #'   `"cloglog"`, `poisson()`, `Gamma("log")`, `MASS::negative.binomial()`, whose shape is
 #'   estimated in any case; or the name of a family: in addition to these `"student"`, `"beta"`,
@@ -20,18 +28,26 @@
 #'   and `"categorical"`.
 #' @param priors Named list by term: `c(mean, sd)` of a normal for a coefficient, the rate of an
 #'   exponential for `"sigma"`, `"shape"`, `"phi"`, `"nu"`, and `"sd"`, of effects of groups. That of
-#'   `"(Intercept)"` is for the intercept at the means of all columns.
-#' @param weights Weight of each row's log-likelihood, evaluated in `data`; of proportions, the
-#'   numbers of trials.
-#' @param na.action Function for missing values, such as [stats::na.omit()] or
-#'   [stats::na.fail()]. `print` has the number of rows that were left out.
+#'   `"(Intercept)"` is for the intercept at the means of all columns. The coefficient of a column
+#'   that is called `sigma` is `` "`sigma`" ``.
+#' @param weights Weight of each row's log-likelihood; of proportions, the numbers of trials. A
+#'   number of trials that is not whole makes the row a success and a failure with weights.
+#' @param na.action Function for missing values, such as [stats::na.omit()], [stats::na.exclude()] or
+#'   [stats::na.fail()]; by default `getOption("na.action")`, as in [stats::lm()]. `print` has the
+#'   number of rows that were left out.
+#' @param subset Rows to use, an expression in the columns of `data`.
+#' @param offset Known part of the linear predictor, in addition to any `offset()` in `formula`.
+#' @param contrasts List of contrasts of the fixed terms by factor, as in [stats::lm()].
 #' @param seed Integer seed; `NULL` draws one from R's generator.
 #' @param verbose Whether to show progress.
-#' @param ... For `sgmcmcGlm`, further arguments of [sgmcmcSample()], such as `ess`, `nChains` and
-#'   `maxSeconds`; for others ignored.
-#' @return An object of class `sgmcmcGlm`. Its methods, in addition to those of this page, are
-#'   `formula`, `nobs`, `family`, `fixef`, `plot`; `chain` is its entry with the draws of the
-#'   chain, for [report()].
+#' @param ... Further arguments of [sgmcmcSample()], such as `ess`, `nChains` and `maxSeconds`; others
+#'   are refused.
+#' @return An object of class `sgmcmcGlm`; see [sgmcmcGlm-methods]. Its entries have the names of those
+#'   of `glm`: `call`, `formula`, `family`, `model` (the model frame), `terms`, `xlevels`, `contrasts`, `x`
+#'   (the model matrix), `y`, `offset`, `weights`, `na.action`. `draws` has an array of chains and draws
+#'   for each coefficient, standard deviation and auxiliary parameter, `roles` says which each is
+#'   (`"fixed"`, `"sd"`, `"cor"`, `"auxiliary"`, `"cutpoint"`), and `warnings` are reasons not to trust them,
+#'   which are also signaled. `chain` has the draws of the chain, for [report()].
 #' @references Gelman, Hill and Vehtari (2020), *Regression and Other Stories*, section 9.5, for
 #'   default priors. Pinheiro and Bates (1995), Approximations to the log-likelihood function in the
 #'   nonlinear mixed-effects model, *Journal of Computational and Graphical Statistics* 4.
@@ -44,314 +60,278 @@
 #' fit
 #' coef(fit)
 #' predict(fit, data.frame(wt = 3, gear = 4), type = "response")
-#' fit <- sgmcmcGlm(weight ~ Time + (1 + Time | Chick), ChickWeight, family = gaussian())
+#' fit <- sgmcmcGlm(weight ~ Time + (1 + Time | Chick), ChickWeight)
 #' VarCorr(fit)
 #' ranef(fit)$Chick
 #' }
-sgmcmcGlm <- function(formula, data, family = stats::binomial(), priors = NULL, weights = NULL,
-                      na.action = stats::na.omit, seed = NULL, verbose = TRUE, ...) {
+sgmcmcGlm <- function(formula, data, family = stats::gaussian(), priors = NULL, weights, na.action,
+                      seed = NULL, verbose = TRUE, ..., subset, offset, contrasts = NULL) {
+    call <- match.call()
+    # In a function that passes its dots on, match.call() has ..1 in place of what the user wrote.
+    for (name in intersect(c("weights", "subset", "offset", "na.action"), names(call))) {
+        call[[name]] <- eval(call("substitute", as.name(name)))
+    }
+    needKnown(names(sys.call()), names(list(...)))
+    if (!missing(data) && (inherits(data, "family") || is.function(data))) {
+        stop("`data` is a family: the arguments are sgmcmcGlm(formula, data, family)", call. = FALSE)
+    }
+    made <- regressionOf(formula, if (missing(data)) NULL else data, family, contrasts, call, parent.frame())
+    arguments <- pythonArguments(
+        list(seed = seed, verbose = verbose), c(list(priors = priorsOf(priors, made)), list(...))
+    )
+    sampled(made, arguments[!vapply(arguments, is.null, NA)])
+}
+
+# A regression before it is sampled: frame, designs and response, and what is sent to Python.
+regressionOf <- function(formula, data, family, contrasts, call, caller) {
+    formula <- formulaOf(formula, caller)
+    chosen <- familyOf(family)
+    bars <- barsOf(formula)
+    fixed <- withoutDot(withoutBars(formula), bars, data)
+    frame <- frameOf(fixed, bars, data, call, caller)
+    if (nrow(frame) == 0) {
+        stop("`data` has no rows without missing values", call. = FALSE)
+    }
+    described <- partOf(fixed, frame)
+    design <- designOf(described, frame, contrasts)
+    effects <- list(designs = effectsOf(bars, frame, environment(formula)), groups = list())
+    for (bar in bars) {
+        effects$groups[[nameOf(bar$by)]] <- groupsOf(bar$by, frame)
+    }
+    needDistinct(effects$designs)
+    weights <- numbersOf(stats::model.weights(frame), "weights", frame)
+    offset <- numbersOf(model.offset(frame), "offset", frame)
+    if (any(weights < 0)) {
+        stop("`weights` must not be negative", call. = FALSE)
+    }
+    response <- responseOf(model.response(frame), chosen$name, weights, codeOf(formula[[2]]))
+    design$terms <- NULL
+    object <- list(
+        call = call, formula = formula, family = chosen$family, familyName = response$family,
+        model = frame, terms = described, xlevels = design$levels, contrasts = design$contrasts,
+        design = design, bars = effects, x = design$matrix, y = response$value, offset = offset,
+        weights = weights, trials = response$trials, halves = isTRUE(response$halves),
+        levels = response$levels, na.action = attr(frame, "na.action"), link = chosen$link
+    )
+    object$sent <- sentOf(object, response)
+    object
+}
+
+formulaOf <- function(formula, caller) {
+    if (is.character(formula) && length(formula) == 1) {
+        formula <- stats::as.formula(formula, caller)
+    }
     if (!inherits(formula, "formula") || length(formula) != 3) {
         stop("`formula` must be a formula with a response, such as y ~ x", call. = FALSE)
     }
-    if (!is.data.frame(data)) {
-        stop("`data` must be a data frame", call. = FALSE)
-    }
-    weights <- eval(substitute(weights), data, parent.frame())
-    if (!is.null(weights) && (!is.numeric(weights) || length(weights) != nrow(data))) {
-        stop("`weights` must be a number for each row of `data`", call. = FALSE)
-    }
-    chosen <- familyOf(family)
-    bars <- barsOf(formula)
-    fixed <- withoutBars(formula)
-    groups <- unique(unlist(lapply(bars, function(bar) all.vars(bar$by))))
-    fixed <- stats::formula(terms(fixed, data = data[setdiff(names(data), groups)]))
-    environment(fixed) <- environment(formula)
-    whole <- Reduce(function(left, bar) plus(left, bar), bars, fixed)
-    left <- attr(model.frame(whole, data, na.action = na.action), "na.action")
-    if (length(left) > 0) {
-        data <- data[-left, , drop = FALSE]
-        weights <- weights[-left]
-    }
-    frame <- model.frame(fixed, data, drop.unused.levels = TRUE)
-    design <- c(list(fixed = designOf(frame)), lapply(bars, designOfBar, data, environment(formula)))
-    response <- responseOf(model.response(frame), chosen$family, weights)
-    columns <- c(response$columns, columnsOf(design, data, frame))
-    known <- namesOf(design)
-    keywords <- pythonArguments(
-        list(seed = seed, verbose = verbose),
-        c(list(priors = priorsOf(priors, known), weights = response$weights), list(...))
-    )
-    found <- inNamesOf(known, callPython(
-        "glm", textOf(design, response, "offset_" %in% names(columns)), columns,
-        response$levels, response$family, chosen$link, keywords[!vapply(keywords, is.null, NA)]
-    ), deparse(formula[[2]]))
-    names(found$draws) <- termsInR(names(found$draws), known)
-    names(found$priors) <- termsInR(names(found$priors), known)
-    structure(
-        list(
-            call = match.call(), formula = formula, family = family, familyName = response$family,
-            link = found$link, draws = found$draws, priors = found$priors, design = design,
-            response = response$value, frame = frame, dropped = length(left),
-            levels = response$levels, warnings = termsInR(as.character(unlist(found$warnings)), known),
-            chain = asChains(found$chain), python = found$fit
-        ),
-        class = "sgmcmcGlm"
-    )
+    stats::formula(formula)
 }
 
-# The name of a family in Python, and its link, if there is one.
-familyOf <- function(family) {
-    if (is.function(family)) {
-        family <- family()
+# Numbers of the model frame, one for each row, such as weights.
+numbersOf <- function(values, name, frame) {
+    if (is.null(values)) {
+        return(NULL)
     }
-    if (is.character(family) && length(family) == 1) {
-        return(list(family = if (family == "Gamma") "gamma" else family, link = NULL))
+    if (!is.numeric(values) || length(values) != nrow(frame) || !all(is.finite(values))) {
+        stop("`", name, "` must be a finite number for each row of `data`", call. = FALSE)
     }
-    if (!inherits(family, "family")) {
-        stop("`family` must be a family, such as binomial(), or the name of one", call. = FALSE)
+    as.numeric(values)
+}
+
+needDistinct <- function(designs) {
+    effects <- unlist(lapply(designs, function(one) paste0(one$names, "` of `", one$by)))
+    if (anyDuplicated(effects) > 0) {
+        stop("`formula`: two bars have the effect `", effects[duplicated(effects)][[1]], "`", call. = FALSE)
     }
-    name <- if (startsWith(family$family, "Negative Binomial")) "negative_binomial" else tolower(family$family)
-    if (!name %in% c("gaussian", "binomial", "poisson", "gamma", "negative_binomial")) {
-        stop(
-            "`family`: ", family$family, " has no posterior here; there are gaussian(), binomial(), ",
-            "poisson(), Gamma(\"log\"), MASS::negative.binomial(), and others by name, see ?sgmcmcGlm",
-            call. = FALSE
+}
+
+# Everything that goes to Python but for the further arguments.
+sentOf <- function(object, response) {
+    rows <- seq_len(nrow(object$model))
+    if (object$halves) {
+        rows <- c(rows, rows)
+    }
+    found <- sentColumns(
+        lapply(c(list(object$design), object$bars$designs), function(one) one$matrix[rows, , drop = FALSE]),
+        lapply(object$bars$groups, function(groups) codesOf(groups, inFrame, object$model)[rows]),
+        object$offset[rows]
+    )
+    trials <- if (!object$halves) object$trials
+    found$formula <- textOf(object$design, object$bars, !is.null(trials), !is.null(object$offset))
+    found$y <- asArray(response$sent)
+    found$levels <- as.list(response$levels)
+    found$trials <- if (!is.null(trials)) asArray(trials)
+    found$weights <- if (!is.null(response$weights)) asArray(response$weights)
+    found$family <- object$familyName
+    found$link <- object$link
+    found
+}
+
+# The regression with its draws, whose names are R's.
+sampled <- function(object, arguments) {
+    known <- namesInR(object$design, object$bars)
+    response <- codeOf(object$formula[[2]])
+    found <- inNamesOf(known, response, callPython("glm", object$sent, arguments))
+    named <- namedEntries(found$entries, known, object$levels)
+    object$sent <- NULL
+    object$link <- found$link
+    object$draws <- stats::setNames(lapply(found$entries, function(entry) entry$draws), named$names)
+    object$roles <- stats::setNames(named$roles, named$names)
+    object$fixed <- named$fixed
+    object$priors <- namedPriors(found$priors, known, named)
+    object$warnings <- translated(inWordsOfR(as.character(unlist(found$warnings))), known, response)
+    object$chain <- asChains(found$chain)
+    object$python <- found$fit
+    for (text in object$warnings) {
+        warning(text, call. = FALSE)
+    }
+    structure(object, class = "sgmcmcGlm")
+}
+
+# The names of the entries of a regression: coefficients as model.matrix() calls its columns,
+# in backticks where another entry has that name; `fixed` has these by the names of coef().
+namedEntries <- function(entries, known, levels) {
+    roles <- vapply(entries, function(entry) entry$role, "")
+    inR <- function(codes) ifelse(is.na(known[codes]), codes, known[codes])
+    own <- vapply(entries, function(entry) {
+        terms <- inR(as.character(unlist(entry$terms)))
+        level <- if (!is.null(entry$level)) levels[[entry$level]]
+        switch(entry$role,
+            fixed = paste0(if (!is.null(level)) paste0(level, ": "), terms),
+            sd = , cor = paste0(entry$role, "(", inR(entry$by), ": ", paste(terms, collapse = ", "), ")"),
+            cutpoint = paste0(level, "|", levels[[entry$level + 1]]),
+            terms
         )
-    }
-    if (name == "gamma" && family$link != "log") {
-        stop("`family`: write Gamma(\"log\"); there is no link ", family$link, call. = FALSE)
-    }
-    list(family = name, link = family$link)
-}
-
-isBar <- function(term) is.call(term) && as.character(term[[1]])[[1]] %in% c("|", "||")
-
-# The bars of a formula: the terms left of each, the factor right of it, and whether the
-# effects are correlated. (1 | a/b) is (1 | a) + (1 | a:b).
-barsOf <- function(formula) {
-    found <- list()
-    look <- function(term) {
-        if (is.call(term) && identical(term[[1]], quote(`(`)) && isBar(term[[2]])) {
-            term <- term[[2]]
-        }
-        if (isBar(term)) {
-            correlated <- identical(term[[1]], quote(`|`))
-            for (by in factorsOf(term[[3]])) {
-                found[[length(found) + 1]] <<- list(terms = term[[2]], by = by, correlated = correlated)
-            }
-        } else if (is.call(term)) {
-            lapply(as.list(term)[-1], look)
-        }
-    }
-    look(formula[[3]])
-    found
-}
-
-factorsOf <- function(by) {
-    if (is.call(by) && identical(by[[1]], quote(`(`))) {
-        return(factorsOf(by[[2]]))
-    }
-    if (!is.call(by) || !identical(by[[1]], quote(`/`))) {
-        return(list(by))
-    }
-    outer <- factorsOf(by[[2]])
-    c(outer, list(call(":", outer[[length(outer)]], by[[3]])))
-}
-
-# A formula without its bars, which must be added to the other terms.
-withoutBars <- function(formula) {
-    drop <- function(term) {
-        if (isBar(term) || (is.call(term) && identical(term[[1]], quote(`(`)) && isBar(term[[2]]))) {
-            return(NULL)
-        }
-        if (is.call(term) && identical(term[[1]], quote(`+`)) && length(term) == 3) {
-            left <- drop(term[[2]])
-            right <- drop(term[[3]])
-            if (is.null(left)) return(right)
-            return(if (is.null(right)) left else call("+", left, right))
-        }
-        if (is.call(term) && as.character(term[[1]])[[1]] == "-" && length(term) == 3) {
-            left <- drop(term[[2]])
-            return(as.call(c(quote(`-`), left, term[[3]])))
-        }
-        if (any(c("|", "||") %in% all.names(term)) && length(barsOf(call("~", 1, term))) > 0) {
-            stop("`formula`: bars must be added to the other terms, as in y ~ x + (1 | g)", call. = FALSE)
-        }
-        term
-    }
-    rest <- drop(formula[[3]])
-    formula[[3]] <- if (is.null(rest)) 1 else rest
-    formula
-}
-
-# A formula with the variables of a bar, to find the rows with missing values.
-plus <- function(formula, bar) {
-    formula[[3]] <- call("+", call("+", formula[[3]], bar$terms), bar$by)
-    formula
-}
-
-# A factor with one level is refused by name.
-needLevels <- function(columns) {
-    single <- vapply(columns, function(values) {
-        (is.factor(values) || is.character(values)) && length(unique(values)) < 2
-    }, NA)
-    if (any(single)) {
-        stop("`formula`: ", names(columns)[single][[1]], " has one level: a factor needs two or more", call. = FALSE)
-    }
-}
-
-# What makes a model matrix from data: terms, levels and contrasts; and the matrix.
-designOf <- function(frame) {
-    described <- attr(frame, "terms")
-    needLevels(frame[rownames(attr(described, "factors"))])
-    matrix <- model.matrix(described, frame)
-    alone <- stats::delete.response(described)
+    }, "")
+    isFixed <- roles == "fixed"
+    names <- own
+    clash <- isFixed & own %in% own[!isFixed]
+    names[clash] <- paste0("`", own[clash], "`")
+    names <- make.unique(names)
     list(
-        terms = alone, levels = stats::.getXlevels(alone, frame), matrix = matrix,
-        contrasts = attr(matrix, "contrasts"), names = colnames(matrix)
+        names = names, roles = roles, fixed = stats::setNames(names[isFixed], own[isFixed]),
+        codes = vapply(entries, function(entry) entry$key, "")
     )
 }
 
-designOfBar <- function(bar, data, environment) {
-    described <- stats::as.formula(call("~", bar$terms), env = environment)
-    c(designOf(model.frame(described, data, drop.unused.levels = TRUE)), bar["by"], bar["correlated"])
+namedPriors <- function(priors, known, named) {
+    keys <- vapply(priors, function(prior) prior$key, "")
+    places <- match(keys, named$codes)
+    names <- ifelse(is.na(places), ifelse(is.na(known[keys]), keys, known[keys]), named$names[places])
+    stats::setNames(lapply(priors, function(prior) prior$text), names)
 }
 
-matrixOf <- function(design, data) {
-    frame <- model.frame(design$terms, data, xlev = design$levels, na.action = stats::na.fail)
-    model.matrix(design$terms, frame, contrasts.arg = design$contrasts)
+# Text of Python's in R's names, each code once: what a name holds is not read again.
+translated <- function(text, known, response) {
+    text <- gsub("data['y']", response, text, fixed = TRUE)
+    places <- gregexpr("\\b(x_[0-9]+_|z_[0-9]+_[0-9]+_|g_[0-9]+_|Intercept)(?![A-Za-z0-9_])", text, perl = TRUE)
+    regmatches(text, places) <- lapply(regmatches(text, places), function(codes) {
+        ifelse(is.na(known[codes]), codes, known[codes])
+    })
+    text
 }
 
-byOf <- function(design) gsub(" ", "", paste(deparse(design$by), collapse = ""), fixed = TRUE)
-
-# The group of each row, as text.
-labelsOfGroups <- function(by, data) {
-    if (is.call(by) && identical(by[[1]], quote(`:`))) {
-        return(paste(labelsOfGroups(by[[2]], data), labelsOfGroups(by[[3]], data), sep = ":"))
-    }
-    as.character(eval(by, data))
-}
-
-# Columns in Python: x_1_, x_2_, ... of fixed terms, z_1_2_ of the effects of the first bar, and
-# g_1_ of the factors.
-columnsOf <- function(design, data, frame = NULL) {
-    found <- list()
-    for (place in seq_along(design)) {
-        one <- design[[place]]
-        values <- if (is.null(frame)) matrixOf(one, data) else one$matrix
-        for (number in which(one$names != "(Intercept)")) {
-            found[[codeOf(place, number)]] <- asArray(as.numeric(values[, number]))
-        }
-    }
-    factors <- factorsIn(design)
-    for (number in seq_along(factors)) {
-        by <- design[[match(factors[[number]], c("", vapply(design[-1], byOf, "")))]]$by
-        found[[paste0("g_", number, "_")]] <- as.list(labelsOfGroups(by, data))
-    }
-    if (is.null(frame)) {
-        frame <- model.frame(design$fixed$terms, data, xlev = design$fixed$levels)
-    }
-    offset <- model.offset(frame)
-    if (!is.null(offset)) {
-        found$offset_ <- asArray(as.numeric(offset))
-    }
-    found
-}
-
-factorsIn <- function(design) unique(vapply(design[-1], byOf, ""))
-
-codeOf <- function(place, number) {
-    if (place == 1) paste0("x_", number, "_") else paste0("z_", place - 1, "_", number, "_")
-}
-
-# The formula in Python of these columns.
-textOf <- function(design, response, offset) {
-    ofTerms <- function(place) {
-        names <- design[[place]]$names
-        others <- vapply(which(names != "(Intercept)"), function(number) codeOf(place, number), "")
-        paste(c(if ("(Intercept)" %in% names) "1" else "0", others), collapse = " + ")
-    }
-    factors <- factorsIn(design)
-    bars <- vapply(seq_along(design)[-1], function(place) {
-        number <- match(byOf(design[[place]]), factors)
-        paste0("(", ofTerms(place), if (design[[place]]$correlated) " | " else " || ", "g_", number, "_)")
-    }, "")
-    left <- if (is.null(response$columns$trials_)) "y" else "y | trials(trials_)"
-    paste(left, "~", paste(c(ofTerms(1), bars, if (offset) "offset(offset_)"), collapse = " + "))
-}
-
-# Names of R's by those in Python.
-namesOf <- function(design) {
-    found <- character()
-    for (place in seq_along(design)) {
-        names <- design[[place]]$names
-        codes <- vapply(seq_along(names), function(number) codeOf(place, number), "")
-        found[codes[names != "(Intercept)"]] <- names[names != "(Intercept)"]
-    }
-    factors <- factorsIn(design)
-    found[if (length(factors) > 0) paste0("g_", seq_along(factors), "_")] <- factors
-    found
-}
-
-termsInR <- function(text, known) {
-    for (code in names(known)) {
-        text <- gsub(paste0("\\b", code), gsub("\\", "\\\\", known[[code]], fixed = TRUE), text)
-    }
-    gsub("\\bIntercept\\b", "(Intercept)", text)
-}
-
-# What Python says of columns, in R's names.
-inNamesOf <- function(known, value, response = "y") {
+inNamesOf <- function(known, response, value) {
     tryCatch(value, sgmcmcError = function(problem) {
-        message <- sub("data['y']", response, problem$message, fixed = TRUE)
-        problem$message <- termsInR(message, known)
+        problem$message <- translated(problem$message, known, response)
         stop(problem)
     })
 }
 
-priorsOf <- function(priors, known) {
+# Priors by the names of Python. A term may be written as it is in the table, as model.matrix()
+# calls it, or without its backticks.
+priorsOf <- function(priors, object) {
     if (is.null(priors)) {
         return(NULL)
     }
-    given <- names(priors)
-    codes <- names(known)[match(given, known)]
-    names(priors) <- ifelse(given == "(Intercept)", "Intercept", ifelse(is.na(codes), given, codes))
-    lapply(priors, function(prior) if (is.numeric(prior) && length(prior) == 2) as.list(prior) else prior)
+    if (!is.list(priors) || is.null(names(priors)) || any(names(priors) == "") || anyDuplicated(names(priors))) {
+        stop(
+            "`priors` must be a list with a name for each entry, by term, such as ",
+            "list(x = c(0, 1), sigma = 1)",
+            call. = FALSE
+        )
+    }
+    known <- namesInR(object$design, object$bars)
+    columns <- known[known %in% object$design$names & startsWith(names(known), "x_") | names(known) == "Intercept"]
+    columns <- columns[!duplicated(columns)]
+    own <- c("sigma", "shape", "phi", "nu", "zi", "sd")
+    codes <- vapply(names(priors), function(name) {
+        auxiliary <- name %in% own && !(name %in% columns && !name %in% auxiliariesOf(object))
+        place <- if (!auxiliary) {
+            c(match(name, columns), match(sub("^`(.*)`$", "\\1", name), columns), match(paste0("`", name, "`"), columns))
+        }
+        place <- place[!is.na(place)]
+        if (length(place) > 0) names(columns)[[place[[1]]]] else name
+    }, "")
+    unknown <- codes == names(priors) & !codes %in% own
+    if (any(unknown)) {
+        stop(
+            "`priors` has no term ", names(priors)[unknown][[1]], ": the terms are ",
+            paste(c(columns, auxiliariesOf(object)), collapse = ", "),
+            call. = FALSE
+        )
+    }
+    values <- Map(function(prior, name) {
+        if (!is.numeric(prior)) {
+            return(prior)
+        }
+        if (!length(prior) %in% 1:2 || !all(is.finite(prior))) {
+            stop("`priors$", name, "` must be c(mean, sd), or for ", paste(own, collapse = ", "), " a rate", call. = FALSE)
+        }
+        if (length(prior) == 2) as.list(as.numeric(prior)) else as.numeric(prior)
+    }, priors, names(priors))
+    stats::setNames(values, codes)
 }
 
-# The response as numbers, or as levels; binomial responses with the numbers of trials.
-responseOf <- function(y, family, weights) {
-    trials <- NULL
-    levels <- NULL
-    if (family %in% c("binomial", "bernoulli")) {
-        if (is.matrix(y) && ncol(y) == 2) {
-            trials <- rowSums(y)
-            y <- y[, 1]
-        } else if (is.factor(y) || is.character(y)) {
-            y <- as.numeric(as.integer(factor(y)) != 1)
-        } else if (is.logical(y)) {
-            y <- as.numeric(y)
-        } else if (!is.null(weights) && any(y > 0 & y < 1)) {
-            trials <- weights
-            weights <- NULL
-            y <- round(y * trials)
-        }
-        family <- if (is.null(trials)) "bernoulli" else "binomial"
-    } else if (family %in% c("ordinal", "categorical")) {
-        y <- factor(y)
-        levels <- as.list(levels(y))
-        y <- as.character(y)
+# The names of the parameters of the family, and that of the standard deviations of effects.
+auxiliariesOf <- function(object) {
+    family <- switch(object$familyName,
+        gaussian = "sigma", student = c("sigma", "nu"), gamma = , weibull = , negative_binomial = "shape",
+        beta = "phi", zero_inflated_poisson = "zi"
+    )
+    c(family, if (length(object$bars$designs) > 0) "sd")
+}
+
+# Arguments of other packages, and how to say it here.
+elsewhere <- c(
+    prior = "`priors`, a list by term such as priors = list(x = c(0, 1))",
+    prior_intercept = "`priors`, as in priors = list(`(Intercept)` = c(0, 10))",
+    prior_aux = "`priors`, as in priors = list(sigma = 1)", prior_covariance = "`priors`, as in priors = list(sd = 1)",
+    chains = "`nChains`", iter = "`nIters`, or `ess` for an effective sample size", warmup = "`burnIn`",
+    REML = "nothing: variances are sampled", link = "the family's, as in binomial(\"probit\")",
+    size = "cbind(successes, failures) in `formula`", trials = "cbind(successes, failures) in `formula`",
+    random = "a bar in `formula`, as in y ~ x + (1 | g)", cores = "nothing: chains run together",
+    control = "arguments of sgmcmcSample()", start = "nothing: starting values are chosen",
+    missing = "`na.action`", verbosity = "`verbose`", refresh = "`verbose`", nAGQ = "nothing: it is chosen",
+    model = "nothing: the model frame is kept", x = "nothing: the model matrix is kept", y = "nothing: it is kept"
+)
+
+# Arguments that neither this function nor sgmcmcSample() has are refused by name.
+needKnown <- function(written, further) {
+    taken <- c("logLik", "dataset", "params", "logPrior")
+    allowed <- c(setdiff(names(formals(sgmcmcSample)), c(taken, "...")), furtherArguments)
+    foreign <- c(intersect(written, "prior"), setdiff(further, c(allowed, "")))
+    if (length(foreign) == 0) {
+        return(invisible())
     }
-    if (is.matrix(y)) {
-        stop("`formula`: the response is a matrix, which only binomial() takes", call. = FALSE)
-    }
-    columns <- list(y = if (is.character(y)) as.list(y) else asArray(as.vector(y)))
-    if (!is.null(trials)) {
-        columns$trials_ <- asArray(as.numeric(trials))
-    }
-    list(
-        columns = columns, levels = levels, family = family,
-        weights = if (!is.null(weights)) asArray(as.numeric(weights)),
-        value = if (is.null(trials)) y else y / trials
+    name <- foreign[[1]]
+    known <- c(names(formals(sgmcmcGlm)), allowed)
+    near <- known[utils::adist(name, known, ignore.case = TRUE) <= 2]
+    stop(
+        "sgmcmcGlm() has no argument `", name, "`",
+        if (name %in% names(elsewhere)) {
+            paste0(": here it is ", elsewhere[[name]])
+        } else if (length(near) > 0) {
+            paste0("; did you mean `", near[[1]], "`?")
+        } else {
+            "; see ?sgmcmcGlm, and ?sgmcmcSample for further arguments"
+        },
+        call. = FALSE
     )
 }
+
+furtherArguments <- c(
+    "alpha", "L", "a", "integrator", "nLeapfrog", "maxTreeDepth", "thin", "store", "storeGradients",
+    "testFunctions", "storeParams", "reductions", "reduce", "dtype", "jitCompile", "updates", "replace",
+    "storage", "temperature"
+)

@@ -60,7 +60,7 @@ test_that("binomial responses are those of glm", {
         stats::glm(s / n ~ x, binomial("probit"), data, weights = n))
     data$won <- factor(ifelse(data$s > 2, "yes", "no"))
     data$x[3] <- NA
-    fit <- fitOf(won ~ x, data)
+    fit <- fitOf(won ~ x, data, binomial())
     expect_equal(nobs(fit), n - 1)
     near(fit, stats::glm(won ~ x, binomial(), data))
 })
@@ -88,7 +88,7 @@ test_that("bars are effects of groups", {
         fixef(fit)[[1]] + effects[1:2, 1], tolerance = 0.05
     )
     expect_length(predict(fit, data.frame(x = 0, g = c("a", "new"))), 2)
-    expect_equal(byOf(designOfBar(barsOf(y ~ (1 | a / b))[[2]], data, environment())), "a:b")
+    expect_equal(nameOf(barsOf(y ~ (1 | a / b))[[2]]$by), "a:b")
 })
 
 test_that("other families and links agree with R's", {

@@ -11,38 +11,71 @@ import sgmcmc
 from sgmcmc_r.draws import parts, r_hat_of_one
 
 
-def fit(
-    formula: str,
-    data: Mapping[str, Any],
-    levels: Sequence[str] | None,
-    family: str,
-    link: str | None,
-    keywords: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return a regression: the object of Python's, its draws by term, priors and warnings.
+def fit(sent: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a regression: the object of Python's, its draws, priors and warnings.
+
+    Entries are told from each other by their ``role``, not by names.
 
     Args:
-        formula: Formula of the columns that R has made.
-        data: Columns.
-        levels: Levels of the response, lowest first; ``None`` if it is a number.
-        family: Name of the family.
-        link: Name of the link; ``None`` for the family's own.
+        sent: Columns that R has made, formula, family and link, and the response: numbers, or the
+            numbers of its levels from 1.
         keywords: Further keyword arguments of :func:`sgmcmc.glm`.
     """
     import pandas as pd
 
-    columns = _frame(data)
-    if levels is not None:
-        columns["y"] = pd.Categorical(columns["y"], list(levels), ordered=True)
-    made = sgmcmc.glm(formula, columns, family, link=link, **keywords)
+    columns = _frame(sent)
+    levels = list(sent.get("levels") or ())
+    y = np.atleast_1d(sent["y"])
+    if levels:
+        y = pd.Categorical.from_codes(y.astype(int) - 1, levels, ordered=True)
+    columns["y"] = y
+    if sent.get("trials") is not None:
+        columns["trials_"] = np.atleast_1d(sent["trials"])
+    made = sgmcmc.glm(
+        sent["formula"],
+        columns,
+        sent["family"],
+        link=sent.get("link"),
+        weights=None if sent.get("weights") is None else np.atleast_1d(sent["weights"]),
+        **keywords,
+    )
     return {
         "fit": made,
         "link": made.link,
-        "draws": {name: np.asarray(values, float) for name, values in made._draws.items()},
-        "priors": made.priors,
+        "entries": entries(made),
+        "priors": [{"key": key, "text": text} for key, text in made.priors.items()],
         "warnings": made.warnings,
         "chain": parts(made.samples),
     }
+
+
+def entries(made: sgmcmc.Regression) -> list[dict[str, Any]]:
+    """Return the draws of a regression in the order of its summary, each with its role.
+
+    Roles are ``"fixed"``, ``"sd"``, ``"cor"``, ``"auxiliary"`` and ``"cutpoint"``. Entries have the
+    names of their columns in ``terms``, that of the factor in ``by``, and the number of the level
+    that they are of, or above, in ``level``.
+    """
+    model, found = made._model, []
+    outcomes = range(2, len(model.outcomes) + 1) if model.family.several else [None]
+    for level in outcomes:
+        found += [{"role": "fixed", "terms": [term], "level": level} for term in model.terms]
+    for each in model.effects:
+        pairs = [[each.terms[j], each.terms[i]] for i, j in each.pairs]
+        found += [{"role": "sd", "by": each.by, "terms": [term]} for term in each.terms]
+        found += [{"role": "cor", "by": each.by, "terms": pair} for pair in pairs]
+    for name, where in model.family.aux:
+        if where == "ordered":
+            places = range(1, len(model.outcomes))
+            found += [{"role": "cutpoint", "terms": [], "level": place} for place in places]
+        else:
+            found.append({"role": "auxiliary", "terms": [name]})
+    draws = made._draws
+    if len(found) != len(draws):
+        raise AssertionError(f"{len(found)} entries and {len(draws)} draws of {list(draws)}")
+    for entry, (key, values) in zip(found, draws.items(), strict=True):
+        entry.update(key=key, draws=np.asarray(values, float))
+    return found
 
 
 def robust(made: sgmcmc.Regression) -> list[float]:
@@ -77,7 +110,7 @@ def effects(made: sgmcmc.Regression, by: str) -> dict[str, Any]:
 
 def predict(
     made: sgmcmc.Regression,
-    data: Mapping[str, Any] | None,
+    sent: Mapping[str, Any] | None,
     kind: str,
     quantiles: Sequence[float] | None,
     seed: int,
@@ -86,12 +119,15 @@ def predict(
 
     Args:
         made: Regression.
-        data: Columns; ``None`` for those of the regression.
+        sent: Columns; ``None`` for those of the regression.
         kind: ``"link"``, ``"response"`` or ``"predictive"``.
         quantiles: Probabilities, for quantiles in place of means.
         seed: Seed of the draws of responses.
     """
-    frame = None if data is None else _frame(data)
+    frame = None if sent is None else _frame(sent)
+    if frame is not None and made.family == "binomial":
+        trials = sent.get("trials")
+        frame["trials_"] = np.ones(len(frame)) if trials is None else np.atleast_1d(trials)
     if kind == "predictive":
         return made.predict(frame, "response", seed=seed)
     if kind == "response":
@@ -112,8 +148,16 @@ def loo(made: sgmcmc.Regression, seed: int) -> dict[str, Any]:
     return {"elpd": float(found.elpd), "se": float(found.se), "page": page}
 
 
-def _frame(data: Mapping[str, Any]) -> Any:
-    """Return columns as a frame; R makes a list of a single row's text."""
+def _frame(sent: Mapping[str, Any]) -> Any:
+    """Return the columns of terms, effects, groups and offset as a frame."""
     import pandas as pd
 
-    return pd.DataFrame({name: np.atleast_1d(values) for name, values in data.items()})
+    found: dict[str, Any] = {}
+    for part in sent.get("matrices") or ():
+        values = np.asarray(part["values"], float)
+        found.update(zip(np.atleast_1d(part["names"]).tolist(), values.T, strict=True))
+    for name, codes in (sent.get("groups") or {}).items():
+        found[name] = np.atleast_1d(codes)
+    if sent.get("offset") is not None:
+        found["offset_"] = np.atleast_1d(sent["offset"])
+    return pd.DataFrame(found, index=range(int(sent["rows"])))
