@@ -13,9 +13,9 @@
 #'   returns a tensor with an entry, a number or an array, for each row.
 #' @param dataset Named list of arrays, which `f` may use; `NULL` for the chain's own.
 #' @param reduce Reduction: `"mean"` over all draws of all chains, `"quantiles"`, or `"none"`.
-#' @param quantiles Probabilities of the quantiles.
+#' @param quantiles Probabilities of the quantiles; their names, if they have some, are those of the result.
 #' @param logLik Log-likelihood; `NULL` for the chain's own. Draws from a file have none.
-#' @param ... Ignored.
+#' @param ... No further arguments: what a method does not know is an error.
 #' @return For `predict` an array with an entry for each row, `c(N, ...)`; for quantiles
 #'   `c(length(quantiles), N, ...)`; without reduction `c(chains, draws, N, ...)`. For
 #'   `pointwiseLogLik` an array of draws, chains and observations.
@@ -36,12 +36,23 @@ NULL
 #' @export
 predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "quantiles", "none"),
                                  quantiles = c(0.05, 0.5, 0.95), ...) {
+    needNoMore("predict() of draws", ..., instead = c(newdata = "write `dataset`"))
+    needProbabilities(quantiles, "quantiles")
     reduce <- match.arg(reduce)
-    callPython(
+    found <- callPython(
         "predict", forPython(object, "object"), guarded(f),
         if (!is.null(dataset)) columns(dataset, attr(object, "groupFactors")),
-        if (reduce != "none") reduce, as.list(quantiles)
+        if (reduce != "none") reduce, as.list(unname(quantiles))
     )
+    if (reduce == "quantiles") namedQuantiles(found, quantiles) else found
+}
+
+# An array whose first dimension is that of quantiles.
+namedQuantiles <- function(values, quantiles) {
+    labels <- vector("list", length(dim(values)))
+    labels[[1]] <- labelsOfQuantiles(quantiles)
+    dimnames(values) <- labels
+    values
 }
 
 #' @rdname predictions

@@ -72,8 +72,8 @@ givenNames <- function(params) {
 #' `pointwiseLogLik(chain)`.
 #'
 #' @param x Draws, see [sgmcmcChains].
-#' @param row.names,optional As for every [as.data.frame()].
-#' @param ... Ignored.
+#' @param row.names,optional,stringsAsFactors As for every [as.data.frame()].
+#' @param ... No further arguments: what a method does not know is an error.
 #' @return An array, a matrix, a data frame, or an object of the other package.
 #' @name conversions
 #' @examples
@@ -88,6 +88,7 @@ NULL
 #' @rdname conversions
 #' @export
 as.array.sgmcmcChains <- function(x, ...) {
+    needNoMore("as.array() of draws", ...)
     if (length(x) == 0) {
         stop("there are no draws of parameters", call. = FALSE)
     }
@@ -109,13 +110,15 @@ as.array.sgmcmcChains <- function(x, ...) {
 #' @rdname conversions
 #' @export
 as.matrix.sgmcmcChains <- function(x, ...) {
+    needNoMore("as.matrix() of draws", ...)
     values <- as.array(x)
     matrix(values, ncol = dim(values)[[3]], dimnames = list(NULL, dimnames(values)[[3]]))
 }
 
 #' @rdname conversions
 #' @export
-as.data.frame.sgmcmcChains <- function(x, row.names = NULL, optional = FALSE, ...) {
+as.data.frame.sgmcmcChains <- function(x, row.names = NULL, optional = FALSE, ..., stringsAsFactors = FALSE) {
+    needNoMore("as.data.frame() of draws", ...)
     values <- as.matrix(x)
     n <- drawsOf(x)
     frame <- as.data.frame(values, row.names = row.names, optional = optional)
@@ -128,6 +131,7 @@ as.data.frame.sgmcmcChains <- function(x, row.names = NULL, optional = FALSE, ..
 #' @rdname conversions
 #' @exportS3Method coda::as.mcmc
 as.mcmc.sgmcmcChains <- function(x, ...) {
+    needNoMore("as.mcmc() of draws", ...)
     if (chainsOf(x) > 1) {
         stop("there are ", chainsOf(x), " chains: use as.mcmc.list()", call. = FALSE)
     }
@@ -137,6 +141,7 @@ as.mcmc.sgmcmcChains <- function(x, ...) {
 #' @rdname conversions
 #' @exportS3Method coda::as.mcmc.list
 as.mcmc.list.sgmcmcChains <- function(x, ...) {
+    needNoMore("as.mcmc.list() of draws", ...)
     values <- as.array(x)
     numbers <- iterationsOf(x)
     coda::mcmc.list(lapply(seq_len(dim(values)[[2]]), function(chain) {
@@ -161,12 +166,13 @@ iterationsOf <- function(x) {
 #' @rdname conversions
 #' @exportS3Method posterior::as_draws
 as_draws.sgmcmcChains <- function(x, ...) {
+    needNoMore("as_draws() of draws", ...)
     posterior::as_draws_array(forPosterior(x))
 }
 
 #' @rdname conversions
 #' @exportS3Method posterior::as_draws_array
-as_draws_array.sgmcmcChains <- function(x, ...) as_draws.sgmcmcChains(x)
+as_draws_array.sgmcmcChains <- function(x, ...) as_draws.sgmcmcChains(x, ...)
 
 forPosterior <- function(x) {
     values <- as.array(x)

@@ -4,7 +4,8 @@
 #'
 #' The logistic function and R's densities, of tensors: `sum(dbinom(dataset$y, 1, plogis(eta), log = TRUE))`
 #' is a log-likelihood. If no argument is a
-#' tensor, the function of stats is called. On the scale of logarithms they are exact far in the tails;
+#' tensor, the function of stats is called, or that of a package attached before this one. What is outside of
+#' the support has density 0, as in R, and a count is an integer there. On the scale of logarithms they are exact far in the tails;
 #' `dbinom` of `plogis(eta)` is not, for `plogis(eta)` rounds to 0 and 1 from eta = 17 on in single
 #' precision: `-tf$nn$sigmoid_cross_entropy_with_logits(y, eta)` is.
 #'
@@ -12,7 +13,6 @@
 #' @param mean,sd,rate,shape,scale,shape1,shape2,size,prob,lambda,df Parameters: tensors, or numbers.
 #' @param location,log,lower.tail,log.p,mu As in R.
 #' @param ncp As in R, of numbers only.
-#' @param ... Further arguments of the function of stats.
 #' @return A tensor, or what the function of stats returns.
 #' @name distributions
 #' @examples
@@ -35,11 +35,31 @@ onScale <- function(value, log) if (log) value else exp(value)
 # `log` is an argument of densities.
 logOf <- function(x) tensorflow()$math$log(x)
 
+# A log density where there is one, and -Inf elsewhere.
+within <- function(inside, value) tensorflow()$where(inside, value, like(-Inf, value))
+
+# Values where they are inside, else one that is: what is computed there is thrown away, but has a gradient.
+placed <- function(inside, x, instead) tensorflow()$where(inside, x, like(instead, x))
+
+# A log probability of counts, which R has for integers that are not negative.
+ofCounts <- function(x, probability, most = NULL) {
+    math <- tensorflow()$math
+    inside <- x >= 0 & math$abs(x - math$round(x)) <= 1e-7 * pmax(math$abs(x), 1)
+    if (!is.null(most)) inside <- inside & x <= most
+    within(inside, probability(placed(inside, x, 0)))
+}
+
+needNoCenter <- function(law, missing) {
+    if (!missing) {
+        stop(law, " of tensors has no `ncp`", call. = FALSE)
+    }
+}
+
 #' @rdname distributions
 #' @export
 plogis <- function(q, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(q, location, scale)) {
-        return(stats::plogis(q, location, scale, lower.tail, log.p))
+        return(elsewhere("plogis", q, location, scale)(q, location, scale, lower.tail, log.p))
     }
     z <- floating((q - location) / scale)
     if (!lower.tail) z <- -z
@@ -48,18 +68,21 @@ plogis <- function(q, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE)
 
 #' @rdname distributions
 #' @export
-qlogis <- function(p, location = 0, scale = 1, ...) {
+qlogis <- function(p, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(p, location, scale)) {
-        return(stats::qlogis(p, location, scale, ...))
+        return(elsewhere("qlogis", p, location, scale)(p, location, scale, lower.tail, log.p))
     }
-    location + scale * (log(p) - log1p(-p))
+    of <- asFloats(p, location, scale)
+    p <- of[[1]]
+    z <- if (log.p) p - logOf(-tensorflow()$math$expm1(p)) else logOf(p) - log1p(-p)
+    of[[2]] + of[[3]] * if (lower.tail) z else -z
 }
 
 #' @rdname distributions
 #' @export
 pnorm <- function(q, mean = 0, sd = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(q, mean, sd)) {
-        return(stats::pnorm(q, mean, sd, lower.tail, log.p))
+        return(elsewhere("pnorm", q, mean, sd)(q, mean, sd, lower.tail, log.p))
     }
     z <- floating((q - mean) / sd)
     if (!lower.tail) z <- -z
@@ -71,7 +94,7 @@ pnorm <- function(q, mean = 0, sd = 1, lower.tail = TRUE, log.p = FALSE) {
 #' @export
 dnorm <- function(x, mean = 0, sd = 1, log = FALSE) {
     if (!anyTensor(x, mean, sd)) {
-        return(stats::dnorm(x, mean, sd, log))
+        return(elsewhere("dnorm", x, mean, sd)(x, mean, sd, log))
     }
     of <- asFloats(x, mean, sd)
     z <- (of[[1]] - of[[2]]) / of[[3]]
@@ -81,9 +104,11 @@ dnorm <- function(x, mean = 0, sd = 1, log = FALSE) {
 #' @rdname distributions
 #' @export
 dt <- function(x, df, ncp, log = FALSE) {
-    if (!anyTensor(x, df)) {
-        return(if (missing(ncp)) stats::dt(x, df, log = log) else stats::dt(x, df, ncp, log))
+    if (!anyTensor(x, df, if (!missing(ncp)) ncp)) {
+        found <- elsewhere("dt", x, df)
+        return(if (missing(ncp)) found(x, df, log = log) else found(x, df, ncp, log))
     }
+    needNoCenter("dt()", missing(ncp))
     of <- asFloats(x, df)
     nu <- of[[2]]
     constant <- lgamma((nu + 1) / 2) - lgamma(nu / 2) - 0.5 * logOf(nu * pi)
@@ -94,71 +119,100 @@ dt <- function(x, df, ncp, log = FALSE) {
 #' @export
 dbinom <- function(x, size, prob, log = FALSE) {
     if (!anyTensor(x, size, prob)) {
-        return(stats::dbinom(x, size, prob, log))
+        return(elsewhere("dbinom", x, size, prob)(x, size, prob, log))
     }
     of <- asFloats(x, size, prob)
     math <- tensorflow()$math
-    rest <- of[[2]] - of[[1]]
-    ways <- lgamma(of[[2]] + 1) - lgamma(of[[1]] + 1) - lgamma(rest + 1)
-    onScale(ways + math$xlogy(of[[1]], of[[3]]) + math$xlog1py(rest, -of[[3]]), log)
+    onScale(ofCounts(of[[1]], function(x) {
+        rest <- of[[2]] - x
+        ways <- lgamma(of[[2]] + 1) - lgamma(x + 1) - lgamma(rest + 1)
+        ways + math$xlogy(x, of[[3]]) + math$xlog1py(rest, -of[[3]])
+    }, most = of[[2]]), log)
 }
 
 #' @rdname distributions
 #' @export
 dpois <- function(x, lambda, log = FALSE) {
     if (!anyTensor(x, lambda)) {
-        return(stats::dpois(x, lambda, log))
+        return(elsewhere("dpois", x, lambda)(x, lambda, log))
     }
     of <- asFloats(x, lambda)
-    onScale(tensorflow()$math$xlogy(of[[1]], of[[2]]) - of[[2]] - lgamma(of[[1]] + 1), log)
+    onScale(ofCounts(of[[1]], function(x) {
+        tensorflow()$math$xlogy(x, of[[2]]) - of[[2]] - lgamma(x + 1)
+    }), log)
 }
 
 #' @rdname distributions
 #' @export
 dnbinom <- function(x, size, prob, mu, log = FALSE) {
-    given <- c(list(x, size), if (!missing(prob)) list(prob), if (!missing(mu)) list(mu))
-    if (!any(vapply(given, isTensor, NA))) {
-        return(if (missing(mu)) stats::dnbinom(x, size, prob, log = log) else stats::dnbinom(x, size, mu = mu, log = log))
+    if (!missing(mu) && !missing(prob)) {
+        stop("'prob' and 'mu' both specified", call. = FALSE)
+    }
+    if (missing(mu) && missing(prob)) {
+        stop("argument \"prob\" is missing, with no default", call. = FALSE)
+    }
+    given <- list(x, size, if (missing(mu)) prob else mu)
+    if (!do.call(anyTensor, given)) {
+        found <- do.call(elsewhere, c("dnbinom", given))
+        return(if (missing(mu)) found(x, size, prob, log = log) else found(x, size, mu = mu, log = log))
     }
     of <- do.call(asFloats, given)
     p <- if (missing(mu)) of[[3]] else of[[2]] / (of[[2]] + of[[3]])
-    ways <- lgamma(of[[1]] + of[[2]]) - lgamma(of[[2]]) - lgamma(of[[1]] + 1)
-    onScale(ways + of[[2]] * logOf(p) + tensorflow()$math$xlog1py(of[[1]], -p), log)
+    onScale(ofCounts(of[[1]], function(x) {
+        ways <- lgamma(x + of[[2]]) - lgamma(of[[2]]) - lgamma(x + 1)
+        ways + of[[2]] * logOf(p) + tensorflow()$math$xlog1py(x, -p)
+    }), log)
 }
 
 #' @rdname distributions
 #' @export
 dexp <- function(x, rate = 1, log = FALSE) {
     if (!anyTensor(x, rate)) {
-        return(stats::dexp(x, rate, log))
+        return(elsewhere("dexp", x, rate)(x, rate, log))
     }
     of <- asFloats(x, rate)
-    onScale(logOf(of[[2]]) - of[[2]] * of[[1]], log)
+    onScale(within(of[[1]] >= 0, logOf(of[[2]]) - of[[2]] * of[[1]]), log)
 }
 
 #' @rdname distributions
 #' @export
 dgamma <- function(x, shape, rate = 1, scale = 1 / rate, log = FALSE) {
-    if (!missing(scale)) {
-        rate <- 1 / scale
+    both <- !missing(rate) && !missing(scale)
+    if (!anyTensor(x, shape, rate, scale)) {
+        found <- elsewhere("dgamma", x, shape, rate, scale)
+        # stats compares a rate and a scale, if both are given.
+        return(
+            if (both) {
+                found(x, shape, rate, scale, log)
+            } else if (missing(scale)) {
+                found(x, shape, rate, log = log)
+            } else {
+                found(x, shape, scale = scale, log = log)
+            }
+        )
     }
-    if (!anyTensor(x, shape, rate)) {
-        return(stats::dgamma(x, shape, rate, log = log))
+    if (both) {
+        stop("specify 'rate' or 'scale' but not both", call. = FALSE)
     }
-    of <- asFloats(x, shape, rate)
-    value <- of[[2]] * logOf(of[[3]]) - lgamma(of[[2]])
-    onScale(value + (of[[2]] - 1) * logOf(of[[1]]) - of[[3]] * of[[1]], log)
+    of <- asFloats(x, shape, if (missing(scale)) rate else 1 / scale)
+    inside <- of[[1]] >= 0
+    x <- placed(inside, of[[1]], 1)
+    value <- of[[2]] * logOf(of[[3]]) - lgamma(of[[2]]) + tensorflow()$math$xlogy(of[[2]] - 1, x) - of[[3]] * x
+    onScale(within(inside, value), log)
 }
 
 #' @rdname distributions
 #' @export
 dbeta <- function(x, shape1, shape2, ncp = 0, log = FALSE) {
-    if (!anyTensor(x, shape1, shape2)) {
-        return(
-            if (missing(ncp)) stats::dbeta(x, shape1, shape2, log = log) else stats::dbeta(x, shape1, shape2, ncp, log)
-        )
+    if (!anyTensor(x, shape1, shape2, ncp)) {
+        found <- elsewhere("dbeta", x, shape1, shape2)
+        return(if (missing(ncp)) found(x, shape1, shape2, log = log) else found(x, shape1, shape2, ncp, log))
     }
+    needNoCenter("dbeta()", missing(ncp))
     of <- asFloats(x, shape1, shape2)
+    inside <- of[[1]] >= 0 & of[[1]] <= 1
+    x <- placed(inside, of[[1]], 0.5)
     value <- lgamma(of[[2]] + of[[3]]) - lgamma(of[[2]]) - lgamma(of[[3]])
-    onScale(value + (of[[2]] - 1) * logOf(of[[1]]) + (of[[3]] - 1) * log1p(-of[[1]]), log)
+    math <- tensorflow()$math
+    onScale(within(inside, value + math$xlogy(of[[2]] - 1, x) + math$xlog1py(of[[3]] - 1, -x)), log)
 }

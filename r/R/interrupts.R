@@ -15,6 +15,30 @@ interrupt <- function(samples = NULL) {
     invokeRestart("abort")
 }
 
+# The time limit of setTimeLimit(), which R looks at while it runs itself; so it does for a moment, some times
+# a second. Its error must not cross Python: FALSE tells Python to end the chain, and callPython() gives it again.
+checkLimits <- function() {
+    tryCatch(
+        {
+            Sys.sleep(1e-4)
+            TRUE
+        },
+        error = function(problem) {
+            problem["call"] <- list(NULL)
+            shown$limit <- problem
+            FALSE
+        }
+    )
+}
+
+# R's own error, with the draws so far kept.
+overLimit <- function(problem, samples) {
+    if (!is.null(samples)) {
+        keep(samples)
+    }
+    stop(problem)
+}
+
 keep <- function(samples) {
     kept$samples <- samples
     where <- "interruptedDraws() returns"
@@ -56,6 +80,8 @@ storeOf <- function(samples) attr(samples, "origin")$store
 #' interrupted in this session, or else in a script. A script writes them to a file in the
 #' folder `tools::R_user_dir("sgmcmc", "data")`, which the next interrupted script replaces.
 #' With `store` they are in the store, and the same call continues the chain.
+#'
+#' A time limit, see [setTimeLimit()], ends a sampler in the same way, with R's own error.
 #'
 #' A program that handles the interrupt gets the draws with it: the condition has the classes
 #' `interrupt`, like R's own, and `sgmcmcInterrupt`, and its `samples` are the draws.

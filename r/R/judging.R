@@ -108,7 +108,8 @@ quickWarnings <- function(chain) {
 #'
 #' @param object,x Draws, see [sgmcmcChains]; a summary.
 #' @param parameters Names of the parameters to show; `NULL` shows all.
-#' @param quantiles The quantiles to show.
+#' @param quantiles Probabilities of the quantiles to show; their names, if they have some, are those of
+#'   the columns.
 #' @param digits Number of significant digits.
 #' @param ... For `print`, further arguments of [print.data.frame()].
 #' @return A data frame, a row for each component, with the attribute `warnings`.
@@ -121,11 +122,15 @@ quickWarnings <- function(chain) {
 #' summary(chain, "theta")["theta[1]", "mean"]
 #' }
 summary.sgmcmcChains <- function(object, parameters = NULL, quantiles = c(0.05, 0.5, 0.95), ...) {
+    needNoMore("summary() of draws", ...)
+    needProbabilities(quantiles, "quantiles")
     if (!is.null(parameters)) {
         object <- ofParameters(object, parameters)
     }
-    found <- callPython("summary", withoutOrigin(object), NULL, as.list(quantiles))
+    found <- callPython("summary", withoutOrigin(object), NULL, as.list(unname(quantiles)))
     table <- as.data.frame(found$columns, optional = TRUE)
+    own <- nzchar(names(quantiles))
+    names(table)[match(sprintf("q%g", 100 * quantiles), names(table))[own]] <- names(quantiles)[own]
     row.names(table) <- positionsFrom1(found$labels)
     table <- table[allLabels(object, own = FALSE), , drop = FALSE]
     row.names(table) <- allLabels(object)

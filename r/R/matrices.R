@@ -18,11 +18,20 @@ t.sgmcmcTensor <- function(x) {
 #' @rdname tensors
 #' @rawNamespace if (getRversion() < "4.3.0") export("%*%")
 `%*%` <- function(x, y) {
-    if (isTensor(x) || isTensor(y)) matrixOps.sgmcmcTensor(x, y) else base::`%*%`(x, y)
+    if (isTensor(x) || isTensor(y)) product(x, y) else elsewhere("%*%", x, y)(x, y)
 }
 
 #' @rawNamespace if (getRversion() >= "4.3.0") S3method(matrixOps, sgmcmcTensor)
 matrixOps.sgmcmcTensor <- function(x, y) {
+    # From R 4.4 on the products of base look for this method too.
+    switch(.Generic,
+        crossprod = crossprod(x, if (!missing(y)) y),
+        tcrossprod = tcrossprod(x, if (!missing(y)) y),
+        product(x, y)
+    )
+}
+
+product <- function(x, y) {
     tf <- tensorflow()
     first <- counted(x, y)
     y <- counted(y, x)

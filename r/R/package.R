@@ -20,4 +20,5 @@
 
 .onLoad <- function(libname, pkgname) {
     reticulate::register_class_filter(markTensors)
+    watchForGenerics()
 }

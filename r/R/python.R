@@ -5,6 +5,7 @@ python <- new.env(parent = emptyenv())
 
 # The Python half of this package, in inst/python; the first call starts Python.
 bridge <- function() {
+    needNoFork()
     if (is.null(python$bridge)) {
         python$bridge <- tryCatch(
             reticulate::import_from_path(
@@ -20,16 +21,59 @@ bridge <- function() {
             }
         )
         python$bridge$progress$is_shown_by(tellProgress)
+        python$bridge$progress$limits_are_checked_by(checkLimits)
+        python$process <- Sys.getpid()
     }
     python$bridge
 }
 
+# A process forked from this one has TensorFlow without its threads, for which it would wait for ever.
+needNoFork <- function() {
+    if (!is.null(python$process) && python$process != Sys.getpid()) {
+        stop(
+            "this process was forked, as by parallel::mclapply(), from one in which TensorFlow had started, and ",
+            "TensorFlow does not survive that. Use processes of their own, parallel::parLapply(parallel::makeCluster(2), ",
+            "...) or future::plan(\"multisession\"), or fork before the first call of sgmcmc",
+            call. = FALSE
+        )
+    }
+}
+
+# Objects of Python are not written to files: what comes from one is a pointer to nothing.
+needLive <- function(object, what) {
+    if (inherits(object, "python.builtin.object") && reticulate::py_is_null_xptr(object)) {
+        stop(what, call. = FALSE)
+    }
+    object
+}
+
+anyLost <- function(x) {
+    if (inherits(x, "python.builtin.object")) {
+        return(reticulate::py_is_null_xptr(x))
+    }
+    is.list(x) && any(vapply(unclass(x), anyLost, NA))
+}
+
 # Call a function of the bridge module and return what it returned.
 callPython <- function(name, ...) {
-    outcome <- bridge()$call(name, ...)
+    outcome <- tryCatch(bridge()$call(name, ...), error = function(problem) {
+        if (anyLost(list(...))) {
+            stop(
+                "what is handed over comes from a file, or from an R session that has ended, and lived in its ",
+                "Python: make it again in this session",
+                call. = FALSE
+            )
+        }
+        stop(problem)
+    })
+    limit <- shown$limit
+    shown$limit <- NULL
     giveAgain()
     for (text in outcome$warnings) {
         warning(inWordsOfR(text), call. = FALSE)
+    }
+    if (!is.null(limit)) {
+        overLimit(limit, if (!is.null(outcome$value)) asChains(outcome$value))
     }
     if (outcome$interrupted) {
         interrupt(if (!is.null(outcome$value)) asChains(outcome$value))

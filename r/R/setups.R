@@ -22,7 +22,7 @@ setUp <- function(method, arguments, ...) {
 
 #' @export
 print.sgmcmc <- function(x, ...) {
-    cat(inWordsOfR(reticulate::py_repr(x$python)), "\n", sep = "")
+    cat(inWordsOfR(reticulate::py_repr(pythonSampler(x))), "\n", sep = "")
     invisible(x)
 }
 

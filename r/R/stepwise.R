@@ -30,16 +30,19 @@ initSess <- function(sgmcmc, verbose = TRUE, restore = NULL) {
         if (closed) {
             stop("this session is closed: start another by initSess(sampler)", call. = FALSE)
         }
-        session
+        needLive(session, paste0(
+            "this session comes from a file or from an R session that has ended, and lived in its Python. What ",
+            "sess$save(path) writes can be continued, by initSess(sampler, restore = path)"
+        ))
     }
     structure(
         list(
             run = function(fetches, feed_dict = NULL) {
-                open()
+                session <- open()
                 runFetches(fetches, feeds(feed_dict), session)
             },
             save = function(path) invisible(callPython("save", open(), path.expand(path))),
-            iteration = function() session$iteration,
+            iteration = function() open()$iteration,
             close = function() {
                 closed <<- TRUE
                 invisible(NULL)
@@ -96,7 +99,10 @@ pythonSampler <- function(sgmcmc) {
     if (!inherits(sgmcmc, "sgmcmc")) {
         stop("`sgmcmc` must be what a setup function, such as sgldSetup, returned", call. = FALSE)
     }
-    sgmcmc$python
+    needLive(
+        sgmcmc$python,
+        "`sgmcmc`: this sampler comes from a file or from a session that has ended, and lived in its Python; set it up again"
+    )
 }
 
 pythonSession <- function(sess) {

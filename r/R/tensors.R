@@ -67,6 +67,9 @@ like <- function(x, tensor) {
             call. = FALSE
         )
     }
+    if (isS4(x)) {
+        x <- as.matrix(x) # of the package Matrix, which may be sparse
+    }
     dtype <- tensor$dtype
     if (is.logical(x) && !ofKind(tensor, "bool")) {
         storage.mode(x) <- "double"

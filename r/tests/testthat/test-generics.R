@@ -199,3 +199,35 @@ test_that("densities and matrices are R's", {
     set.seed(1)
     expect_equal(ours, base::matrix(rnorm(4), 2))
 })
+
+test_that("densities are those of R outside of the support, and refuse what R refuses", {
+    for (log in c(TRUE, FALSE)) {
+        expect_same(dexp(x, 2, log = log))
+        expect_same(dgamma(c(-1, 0, 2) + 0 * x, 1, 2, log = log))
+        expect_same(dgamma(x, 2, scale = 2, log = log))
+        expect_same(dbeta(c(-1, 0, 1) + 0 * x, 1, 2, log = log))
+        expect_same(dbinom(c(-1, 3, 4) + 0 * x, 3, 0.2, log = log))
+        expect_same(dpois(c(-1, 0, 3) + 0 * x, 2, log = log), 1e-5)
+        expect_same(dnbinom(c(-1, 0, 3) + 0 * x, 2, mu = 0.3, log = log), 1e-5)
+        expect_same(suppressWarnings(dpois(c(1.5, 0, 3) + 0 * x, 2, log = log)), 1e-5)
+    }
+    expect_same(qlogis(c(0.1, 0.5, 0.9) + 0 * x, 1, 2, lower.tail = FALSE), 1e-5)
+    expect_same(qlogis(c(-0.1, -0.5, -2) + 0 * x, log.p = TRUE), 1e-5)
+    for (one in list(1, tensor(1))) {
+        expect_error(dgamma(one, 2, rate = 2, scale = 3), "specify 'rate' or 'scale' but not both")
+        expect_error(dnbinom(one, 2, 0.5, mu = 1), "'prob' and 'mu' both specified")
+        expect_error(dnbinom(one, 2), "\"prob\" is missing")
+        expect_error(qlogis(one, wrong = 1), "unused argument")
+    }
+    expect_error(dt(tensor(1), 3, ncp = 1), "no `ncp`")
+    expect_error(dbeta(tensor(0.5), 2, 2, ncp = 1), "no `ncp`")
+    expect_warning(expect_equal(sgmcmc::dgamma(1, 2, 2, 0.5), stats::dgamma(1, 2, 2)), "but not both")
+    # The gradient is finite where a value is outside.
+    tape <- reticulate::import("tensorflow")$GradientTape()
+    shape <- tf$constant(2)
+    tape$`__enter__`()
+    tape$watch(shape)
+    total <- sum(exp(dgamma(tensor(c(-1, 1, 2)), shape, 2, log = TRUE)))
+    tape$`__exit__`(NULL, NULL, NULL)
+    expect_true(is.finite(as.numeric(tape$gradient(total, shape))))
+})

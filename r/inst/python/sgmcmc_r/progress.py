@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from typing import Any
 
 from tqdm.std import tqdm
 
 _tell: list[Callable[..., Any]] = []
+_check: list[Callable[[], bool]] = []
+_BETWEEN_CHECKS = 0.1
 
 
 def is_shown_by(tell: Callable[..., Any]) -> None:
@@ -21,8 +24,19 @@ def is_shown_by(tell: Callable[..., Any]) -> None:
     _tell[:] = [tell]
 
 
+def limits_are_checked_by(check: Callable[[], bool]) -> None:
+    """Have an R function look at R's time limits.
+
+    Args:
+        check: function that returns whether there is time left.
+    """
+    _check[:] = [check]
+
+
 class Bar(tqdm):
     """A bar that R draws; when it is drawn, and how fast it moves, are tqdm's."""
+
+    _next_check = 0.0
 
     monitor_interval = 0  # tqdm's monitor would call R from a thread of its own
 
@@ -30,6 +44,14 @@ class Bar(tqdm):
         """Make one, with the options of tqdm."""
         self._ended = False
         super().__init__(**options, file=io.StringIO())
+
+    def update(self, n: float | None = 1) -> bool | None:
+        """Move on, also where nothing is shown, unless R's time is over: that ends the call."""
+        if time.monotonic() >= Bar._next_check:
+            if not all(check() for check in _check):
+                raise KeyboardInterrupt
+            Bar._next_check = time.monotonic() + _BETWEEN_CHECKS
+        return super().update(n)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Tell R, unless it has heard the last of this."""
