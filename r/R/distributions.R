@@ -59,7 +59,7 @@ needNoCenter <- function(law, missing) {
 #' @export
 plogis <- function(q, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(q, location, scale)) {
-        return(elsewhere("plogis", q, location, scale)(q, location, scale, lower.tail, log.p))
+        return(withoutPackage("plogis", q, location, scale)(q, location, scale, lower.tail, log.p))
     }
     z <- floating((q - location) / scale)
     if (!lower.tail) z <- -z
@@ -70,7 +70,7 @@ plogis <- function(q, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE)
 #' @export
 qlogis <- function(p, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(p, location, scale)) {
-        return(elsewhere("qlogis", p, location, scale)(p, location, scale, lower.tail, log.p))
+        return(withoutPackage("qlogis", p, location, scale)(p, location, scale, lower.tail, log.p))
     }
     of <- asFloats(p, location, scale)
     p <- of[[1]]
@@ -82,7 +82,7 @@ qlogis <- function(p, location = 0, scale = 1, lower.tail = TRUE, log.p = FALSE)
 #' @export
 pnorm <- function(q, mean = 0, sd = 1, lower.tail = TRUE, log.p = FALSE) {
     if (!anyTensor(q, mean, sd)) {
-        return(elsewhere("pnorm", q, mean, sd)(q, mean, sd, lower.tail, log.p))
+        return(withoutPackage("pnorm", q, mean, sd)(q, mean, sd, lower.tail, log.p))
     }
     z <- floating((q - mean) / sd)
     if (!lower.tail) z <- -z
@@ -94,7 +94,7 @@ pnorm <- function(q, mean = 0, sd = 1, lower.tail = TRUE, log.p = FALSE) {
 #' @export
 dnorm <- function(x, mean = 0, sd = 1, log = FALSE) {
     if (!anyTensor(x, mean, sd)) {
-        return(elsewhere("dnorm", x, mean, sd)(x, mean, sd, log))
+        return(withoutPackage("dnorm", x, mean, sd)(x, mean, sd, log))
     }
     of <- asFloats(x, mean, sd)
     z <- (of[[1]] - of[[2]]) / of[[3]]
@@ -105,7 +105,7 @@ dnorm <- function(x, mean = 0, sd = 1, log = FALSE) {
 #' @export
 dt <- function(x, df, ncp, log = FALSE) {
     if (!anyTensor(x, df, if (!missing(ncp)) ncp)) {
-        found <- elsewhere("dt", x, df)
+        found <- withoutPackage("dt", x, df)
         return(if (missing(ncp)) found(x, df, log = log) else found(x, df, ncp, log))
     }
     needNoCenter("dt()", missing(ncp))
@@ -119,7 +119,7 @@ dt <- function(x, df, ncp, log = FALSE) {
 #' @export
 dbinom <- function(x, size, prob, log = FALSE) {
     if (!anyTensor(x, size, prob)) {
-        return(elsewhere("dbinom", x, size, prob)(x, size, prob, log))
+        return(withoutPackage("dbinom", x, size, prob)(x, size, prob, log))
     }
     of <- asFloats(x, size, prob)
     math <- tensorflow()$math
@@ -134,7 +134,7 @@ dbinom <- function(x, size, prob, log = FALSE) {
 #' @export
 dpois <- function(x, lambda, log = FALSE) {
     if (!anyTensor(x, lambda)) {
-        return(elsewhere("dpois", x, lambda)(x, lambda, log))
+        return(withoutPackage("dpois", x, lambda)(x, lambda, log))
     }
     of <- asFloats(x, lambda)
     onScale(ofCounts(of[[1]], function(x) {
@@ -153,7 +153,7 @@ dnbinom <- function(x, size, prob, mu, log = FALSE) {
     }
     given <- list(x, size, if (missing(mu)) prob else mu)
     if (!do.call(anyTensor, given)) {
-        found <- do.call(elsewhere, c("dnbinom", given))
+        found <- do.call(withoutPackage, c("dnbinom", given))
         return(if (missing(mu)) found(x, size, prob, log = log) else found(x, size, mu = mu, log = log))
     }
     of <- do.call(asFloats, given)
@@ -168,7 +168,7 @@ dnbinom <- function(x, size, prob, mu, log = FALSE) {
 #' @export
 dexp <- function(x, rate = 1, log = FALSE) {
     if (!anyTensor(x, rate)) {
-        return(elsewhere("dexp", x, rate)(x, rate, log))
+        return(withoutPackage("dexp", x, rate)(x, rate, log))
     }
     of <- asFloats(x, rate)
     onScale(within(of[[1]] >= 0, logOf(of[[2]]) - of[[2]] * of[[1]]), log)
@@ -179,7 +179,7 @@ dexp <- function(x, rate = 1, log = FALSE) {
 dgamma <- function(x, shape, rate = 1, scale = 1 / rate, log = FALSE) {
     both <- !missing(rate) && !missing(scale)
     if (!anyTensor(x, shape, rate, scale)) {
-        found <- elsewhere("dgamma", x, shape, rate, scale)
+        found <- withoutPackage("dgamma", x, shape, rate, scale)
         # stats compares a rate and a scale, if both are given.
         return(
             if (both) {
@@ -205,7 +205,7 @@ dgamma <- function(x, shape, rate = 1, scale = 1 / rate, log = FALSE) {
 #' @export
 dbeta <- function(x, shape1, shape2, ncp = 0, log = FALSE) {
     if (!anyTensor(x, shape1, shape2, ncp)) {
-        found <- elsewhere("dbeta", x, shape1, shape2)
+        found <- withoutPackage("dbeta", x, shape1, shape2)
         return(if (missing(ncp)) found(x, shape1, shape2, log = log) else found(x, shape1, shape2, ncp, log))
     }
     needNoCenter("dbeta()", missing(ncp))

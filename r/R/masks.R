@@ -3,7 +3,7 @@
 
 # That function: the next one on the search path or, of an object of S4, one that the package of
 # its class knows.
-elsewhere <- function(name, ...) {
+withoutPackage <- function(name, ...) {
     place <- match("package:sgmcmc", search())
     # The namespace of stats sees those of stats and of base.
     found <- get(name, envir = if (is.na(place)) asNamespace("stats") else as.environment(place + 1), mode = "function")
@@ -36,37 +36,37 @@ alongDimension <- function(x, name, axis, na.rm = FALSE, dims = 1, ...) {
 #' @rdname tensors
 #' @export
 rowSums <- function(x, ...) {
-    if (isTensor(x)) alongDimension(x, "rowSums", 1L, ...) else elsewhere("rowSums", x)(x, ...)
+    if (isTensor(x)) alongDimension(x, "rowSums", 1L, ...) else withoutPackage("rowSums", x)(x, ...)
 }
 
 #' @rdname tensors
 #' @export
 colSums <- function(x, ...) {
-    if (isTensor(x)) alongDimension(x, "colSums", 0L, ...) else elsewhere("colSums", x)(x, ...)
+    if (isTensor(x)) alongDimension(x, "colSums", 0L, ...) else withoutPackage("colSums", x)(x, ...)
 }
 
 #' @rdname tensors
 #' @export
 rowMeans <- function(x, ...) {
-    if (isTensor(x)) alongDimension(x, "rowMeans", 1L, ...) else elsewhere("rowMeans", x)(x, ...)
+    if (isTensor(x)) alongDimension(x, "rowMeans", 1L, ...) else withoutPackage("rowMeans", x)(x, ...)
 }
 
 #' @rdname tensors
 #' @export
 colMeans <- function(x, ...) {
-    if (isTensor(x)) alongDimension(x, "colMeans", 0L, ...) else elsewhere("colMeans", x)(x, ...)
+    if (isTensor(x)) alongDimension(x, "colMeans", 0L, ...) else withoutPackage("colMeans", x)(x, ...)
 }
 
 #' @rdname tensors
 #' @export
 pmin <- function(..., na.rm = FALSE) {
-    if (anyTensor(...)) entrywise("minimum", na.rm, ...) else elsewhere("pmin", ...)(..., na.rm = na.rm)
+    if (anyTensor(...)) entrywise("minimum", na.rm, ...) else withoutPackage("pmin", ...)(..., na.rm = na.rm)
 }
 
 #' @rdname tensors
 #' @export
 pmax <- function(..., na.rm = FALSE) {
-    if (anyTensor(...)) entrywise("maximum", na.rm, ...) else elsewhere("pmax", ...)(..., na.rm = na.rm)
+    if (anyTensor(...)) entrywise("maximum", na.rm, ...) else withoutPackage("pmax", ...)(..., na.rm = na.rm)
 }
 
 anyTensor <- function(...) any(vapply(list(...), isTensor, NA))
@@ -92,7 +92,7 @@ entrywise <- function(name, na.rm, ...) {
 #' @export
 ifelse <- function(test, yes, no) {
     if (!isTensor(test)) {
-        return(elsewhere("ifelse", test)(test, yes, no))
+        return(withoutPackage("ifelse", test)(test, yes, no))
     }
     tensor <- Find(isTensor, list(yes, no))
     if (is.null(tensor)) {
@@ -105,7 +105,7 @@ ifelse <- function(test, yes, no) {
 #' @export
 crossprod <- function(x, y = NULL, ...) {
     if (!isTensor(x) && !isTensor(y)) {
-        found <- elsewhere("crossprod", x, y)
+        found <- withoutPackage("crossprod", x, y)
         return(if (is.null(y)) found(x, ...) else found(x, y, ...))
     }
     needNoMore("crossprod", ...)
@@ -116,7 +116,7 @@ crossprod <- function(x, y = NULL, ...) {
 #' @export
 tcrossprod <- function(x, y = NULL, ...) {
     if (!isTensor(x) && !isTensor(y)) {
-        found <- elsewhere("tcrossprod", x, y)
+        found <- withoutPackage("tcrossprod", x, y)
         return(if (is.null(y)) found(x, ...) else found(x, y, ...))
     }
     needNoMore("tcrossprod", ...)
@@ -138,7 +138,7 @@ diag <- function(x = 1, nrow, ncol, names = TRUE) {
     if (!missing(names)) given$names <- names
     if (!missing(nrow)) given$nrow <- nrow
     if (!missing(ncol)) given$ncol <- ncol
-    do.call(elsewhere("diag", x), given, quote = TRUE)
+    do.call(withoutPackage("diag", x), given, quote = TRUE)
 }
 
 #' @rdname tensors
@@ -154,7 +154,7 @@ matrix <- function(data = NA, nrow = 1, ncol = 1, byrow = FALSE, dimnames = NULL
     given <- list(data = data, byrow = byrow)
     if (!missing(nrow)) given$nrow <- nrow
     if (!missing(ncol)) given$ncol <- ncol
-    do.call(elsewhere("matrix", data), c(given, list(dimnames = dimnames)), quote = TRUE)
+    do.call(withoutPackage("matrix", data), c(given, list(dimnames = dimnames)), quote = TRUE)
 }
 
 # Packages with generics of S4 under these names. If one is attached after this package its

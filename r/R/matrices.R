@@ -18,7 +18,7 @@ t.sgmcmcTensor <- function(x) {
 #' @rdname tensors
 #' @rawNamespace if (getRversion() < "4.3.0") export("%*%")
 `%*%` <- function(x, y) {
-    if (isTensor(x) || isTensor(y)) product(x, y) else elsewhere("%*%", x, y)(x, y)
+    if (isTensor(x) || isTensor(y)) product(x, y) else withoutPackage("%*%", x, y)(x, y)
 }
 
 #' @rawNamespace if (getRversion() >= "4.3.0") S3method(matrixOps, sgmcmcTensor)
