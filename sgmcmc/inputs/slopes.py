@@ -24,7 +24,6 @@ import tensorflow as tf
 from sgmcmc.checks import outside
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.passes import cast
-from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
@@ -32,8 +31,9 @@ from sgmcmc.target.target import Target
 _SCALES = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
 """Lengths of lines, relative to one and to the coordinates."""
 
-_ENOUGH = 2
-"""Number of lines with the right gradient after which no more are tried."""
+_ENOUGH = 3
+"""Number of lines with the right gradient after which no more are tried: what rounds, but has the
+gradient of what does not, is right on long lines alone."""
 
 _SAME = 0.05
 """Largest difference of change and integral that are the same, relative to the larger."""
@@ -144,17 +144,22 @@ def check_slopes(
     """
     space = target.space
     plain = [name for name, g in space.geometries.items() if g.affine and not g.curved]
-    if space.joint is not None or has_sparse(columns):
+    if space.joint is not None:
         return
     rounding = float(np.finfo(start.dtype).eps)
     center = space.preconditioner
     u = start if center is None else center.out_of(tf.constant(start)).numpy()
     rng = np.random.default_rng(1)
-    for name in plain[:_MOST_PARAMETERS]:
-        place = space.layout.slices[name]
-        signs = rng.choice([-1.0, 1.0], u[place].shape) * rng.uniform(0.5, 1.0, u[place].shape)
+    signs = rng.choice([-1.0, 1.0], u.shape) * rng.uniform(0.5, 1.0, u.shape)
+    places = {name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain}
+    lines = [([name], places[name]) for name in plain[:_MOST_PARAMETERS]]
+    still = _without_gradient(target, start, evaluate(start)[1])
+    found = {name: place[still[place]] for name, place in places.items() if still[place].any()}
+    if found:
+        lines.append((list(found), np.concatenate(list(found.values()))))
+    for names, moved in lines:
         move = np.zeros_like(u)
-        move[place] = signs * (1.0 + np.abs(u[place]))
+        move[moved] = signs[moved] * (1.0 + np.abs(u[moved]))
 
         def at(length: float, move: np.ndarray = move) -> np.ndarray:
             there = u + length * move
@@ -163,7 +168,7 @@ def check_slopes(
         line = _first_other(at, evaluate, rounding)
         if line is None:
             continue
-        text = _confirmed(target, columns, weight, line, name)
+        text = _confirmed(target, columns, weight, line, names)
         if text is None:
             continue
         if not corrected:
@@ -173,6 +178,17 @@ def check_slopes(
             "but it explores this parameter slowly.",
             stacklevel=outside(),
         )
+
+
+def _without_gradient(target: Target, start: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Return whether each coordinate has a gradient that is that of the prior alone, (d,).
+
+    A few such coordinates are lost among the others of their parameter, and need a line of their
+    own.
+    """
+    of_prior = target.prior_gradient(tf.constant(start)).numpy()
+    near = _ROUNDING * float(np.finfo(start.dtype).eps)
+    return np.abs(gradient - of_prior) <= near * np.abs(of_prior)
 
 
 def _first_other(
@@ -208,7 +224,7 @@ def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
 
 
 def _confirmed(
-    target: Target, columns: Tensors, weight: float, line: Line, name: str
+    target: Target, columns: Tensors, weight: float, line: Line, names: list[str]
 ) -> str | None:
     """Return the message on a gradient that is wrong along a line; ``None`` if it is not."""
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
@@ -254,7 +270,7 @@ def _confirmed(
         return value, gradient, 0.0
 
     lines = [_line(first.ends, partial(of_part, place=place), rounding) for place in range(2)]
-    return _wrong(name, target.log_prior is None, *lines)
+    return _wrong(names, target.log_prior is None, *lines)
 
 
 def _traced(target: Target, columns: Tensors, weight: float) -> Callable[..., list[tuple]]:
@@ -274,14 +290,15 @@ def _traced(target: Target, columns: Tensors, weight: float) -> Callable[..., li
     return trace(parts, point, cast(columns, target.dtype))
 
 
-def _wrong(name: str, flat: bool, likelihood: Line, prior: Line) -> str:
+def _wrong(names: list[str], flat: bool, likelihood: Line, prior: Line) -> str:
     """Return the message on the function whose gradient is more in error."""
     line, function = likelihood, "`log_lik`"
     if prior.error > likelihood.error:
         line, function = prior, "The log-Jacobian of a bijector" if flat else "`log_prior`"
+    name = ", ".join(map(repr, names[:4])) + " …" * (len(names) > 4)
     return (
-        f"{function} depends on the parameter {name!r}, but its gradient does not show how: along "
-        f"a line in {name!r} it changes by {line.change:.4g}, and by {line.integral:.4g} according "
+        f"{function} depends on the parameter {name}, but its gradient does not show how: along "
+        f"a line in {name} it changes by {line.change:.4g}, and by {line.integral:.4g} according "
         "to its gradient. That of tf.round, tf.floor, tf.argmax, tf.cast to integers and "
         "comparisons is zero, and tf.stop_gradient and Python code hide it. Use a smooth function, "
         "such as tf.sigmoid in place of a comparison, sum over the values of an integer, or draw "

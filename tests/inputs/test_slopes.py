@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from scipy import sparse
 
 import sgmcmc
 from sgmcmc.data.reading import read_dataset
@@ -87,6 +88,58 @@ def tried(log_lik: Any, params: Any = None, log_prior: Any = None, **more: Any) 
     data = read_dataset(more.pop("dataset", DATA), tf.float32)
     starts = [space.start(start, tf.float32)]
     return dry_run(target, data, more.pop("rows", 20), starts, None, False, **more)
+
+
+MANY: dict[str, float] = {f"a{place}": 0.1 for place in range(29)} | {"z": 0.2}
+HIDDEN: dict[str, tuple[Any, Any]] = {
+    "one coordinate of two": (
+        lambda p, d: normal(p["v"][0] + tf.round(3.0 * p["v"][1]), d),
+        {"v": np.array([0.3, 0.2])},
+    ),
+    "one coordinate of a hundred": (
+        lambda p, d: normal(tf.reduce_sum(p["v"][1:]) + tf.round(3.0 * p["v"][0]), d),
+        {"v": np.full(100, 0.1)},
+    ),
+    "the last of thirty parameters": (
+        lambda p, d: normal(tf.add_n([p[n] for n in MANY if n != "z"]) + tf.round(3 * p["z"]), d),
+        MANY,
+    ),
+    "rounded values, slopes that are not": (
+        lambda p, d: normal(p["a"] + tf.stop_gradient(tf.round(p["a"]) - p["a"]), d),
+        {"a": np.float64(1.0)},
+    ),
+    "sparse rows": (
+        lambda p, d: normal(
+            tf.sparse.sparse_dense_matmul(d["S"], tf.stop_gradient(p["v"])[:, tf.newaxis])[:, 0], d
+        ),
+        {"v": np.zeros(9)},
+    ),
+}
+SPARSE = sparse.random(N, 9, 0.4, format="csr", dtype=np.float32, random_state=1)
+
+
+def all_wide(params: Tensors) -> tf.Tensor:
+    return -0.02 * tf.add_n([tf.reduce_sum(value**2) for value in params.values()])
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_wrong_gradients_of_a_few_coordinates_are_found(name: str) -> None:
+    log_lik, params = HIDDEN[name]
+    with pytest.raises(ValueError, match="its gradient does not show how"):
+        tried(log_lik, params, all_wide, dataset={"y": Y, "S": SPARSE})
+
+
+@pytest.mark.parametrize("start", [0.0, 0.1])
+def test_coordinates_that_no_row_looks_at_pass(start: float) -> None:
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        rows = tf.cast(dataset["counts"], tf.int32)
+        hidden = tf.nn.relu(dataset["x"][:, tf.newaxis] * params["w"] - 3.0)
+        sparse_part = tf.sparse.sparse_dense_matmul(dataset["S"], params["v"][:9, tf.newaxis])
+        mean = tf.gather(params["v"], rows) + tf.linalg.matvec(hidden, params["w"])
+        return normal(mean + sparse_part[:, 0], dataset)
+
+    params = {"v": np.full(200, start), "w": np.full(8, start)}
+    tried(log_lik, params, all_wide, dataset={**DATA, "S": SPARSE})
 
 
 def test_the_message_says_which_function() -> None:
