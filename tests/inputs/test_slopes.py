@@ -156,6 +156,7 @@ def test_moves_that_values_correct_are_warned_of() -> None:
 
 
 tfd = tfp.distributions
+BASE = tf.constant(1e6)
 RIGHT: dict[str, tuple[Any, Any]] = {
     "linear": (lambda p, d: normal(line(p, d), d), wide),
     "flat": (lambda p, d: normal(line(p, d), d), None),
@@ -184,6 +185,10 @@ RIGHT: dict[str, tuple[Any, Any]] = {
     "waves": (lambda p, d: normal(tf.sin(40.0 * p["a"]) + tf.cos(9.0 * p["b"] * d["x"]), d), wide),
     "large numbers": (
         lambda p, d: -0.5 * ((1e6 + d["y"]) - (1e6 + line(p, d))) ** 2,
+        wide,
+    ),
+    "large numbers of float32": (
+        lambda p, d: -0.5 * ((BASE + d["y"]) - (BASE + line(p, d))) ** 2,
         wide,
     ),
     "a straight line": (lambda p, d: 1e-3 * line(p, d), wide),
