@@ -142,6 +142,14 @@ def test_coordinates_that_no_row_looks_at_pass(start: float) -> None:
     tried(log_lik, params, all_wide, dataset={**DATA, "S": SPARSE})
 
 
+def test_priors_of_graphs_alone_pass() -> None:
+    def log_prior(params: Tensors) -> tf.Tensor:
+        return wide(params) + 0.0 * tf.hessians(wide(params), params["b"])[0]
+
+    params = {"v": np.zeros(2), **START}
+    tried(lambda p, d: normal(line({**p, "a": p["v"][0]}, d), d), params, log_prior)
+
+
 def test_the_message_says_which_function() -> None:
     def rounded(params: Tensors) -> tf.Tensor:
         return wide(params) - 50.0 * tf.round(4.0 * params["a"]) ** 2
