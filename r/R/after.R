@@ -39,9 +39,10 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
     needNoMore("predict() of draws", ..., instead = c(newdata = "write `dataset`"))
     needProbabilities(quantiles, "quantiles")
     reduce <- match.arg(reduce)
+    known <- attr(object, "known")
     found <- callPython(
-        "predict", forPython(object, "object"), guarded(f),
-        if (!is.null(dataset)) columns(dataset, attr(object, "groupFactors")),
+        "predict", forPython(object, "object"), guarded(f, factorsIn(known, dataset)),
+        if (!is.null(dataset)) columns(dataset, known, new = TRUE),
         if (reduce != "none") reduce, as.list(unname(quantiles))
     )
     if (reduce == "quantiles") namedQuantiles(found, quantiles) else found
@@ -58,9 +59,10 @@ namedQuantiles <- function(values, quantiles) {
 #' @rdname predictions
 #' @export
 pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
+    known <- attr(chain, "known")
     callPython(
-        "terms", forPython(chain), if (!is.null(dataset)) columns(dataset, attr(chain, "groupFactors")),
-        guarded(logLik)
+        "terms", forPython(chain), if (!is.null(dataset)) columns(dataset, known, new = TRUE),
+        guarded(logLik, factorsIn(known, dataset))
     )
 }
 
@@ -82,7 +84,7 @@ pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
 extend <- function(chain, nIters, verbose = TRUE) {
     needRegular(chain, "chains go on after all")
     found <- callPython("extend", forPython(chain), nIters, verbose)
-    asChains(c(found, list(labels = attr(chain, "labels"), groupFactors = attr(chain, "groupFactors"))))
+    asChains(c(found, list(labels = attr(chain, "labels"), known = attr(chain, "known"))))
 }
 
 #' Kernel Stein discrepancy

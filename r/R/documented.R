@@ -3,10 +3,11 @@
 
 addDocumented <- function(object) {
     sampler <- object$python
+    known <- object$known
     parts <- callPython("documented", sampler)
     makeActiveBinding("placeholders", function() callPython("placeholders", parts), object)
     object$estLogPost <- fetch(
-        function(minibatch) callPython("est_log_post", sampler, columns(minibatch)), parts, FALSE
+        function(minibatch) callPython("est_log_post", sampler, columns(minibatch, known, new = TRUE)), parts, FALSE
     )
     names <- names(object$params)
     steps <- lapply(names, function(name) operation("step", parts, name))
@@ -17,7 +18,7 @@ addDocumented <- function(object) {
         object$paramsOpt <- parts$params_opt
         object$logPostOptGrad <- parts$log_post_opt_grad
         object$estLogPostOpt <- fetch(
-            function(minibatch) callPython("est_log_post_opt", parts, columns(minibatch)), parts, TRUE
+            function(minibatch) callPython("est_log_post_opt", parts, columns(minibatch, known, new = TRUE)), parts, TRUE
         )
         object$optimizer <- operation("ascend", parts)
     }

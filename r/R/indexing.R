@@ -2,6 +2,7 @@
 #' @export
 `[.sgmcmcTensor` <- function(x, ..., drop = TRUE) {
     indices <- eval(substitute(alist(...)))
+    original <- x
     shape <- dim(x)
     isEmpty <- vapply(indices, identical, NA, quote(expr = ))
     if (all(isEmpty) && length(indices) < 2) {
@@ -39,7 +40,7 @@
             x <- tensorflow()$gather(x, index[[1]], axis = axis)
         }
     }
-    x
+    if (isCodes(original)) markCodes(x, attr(original, "label")) else x
 }
 
 # Positions from 0, of indices as R has them.

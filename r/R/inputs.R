@@ -34,24 +34,38 @@ underNewNames <- function(arguments) {
 
 # Columns of the dataset that stay integers: factors, and those that the user names.
 integersIn <- function(arguments) {
-    dataset <- arguments[["dataset"]]
-    factors <- if (is.list(dataset)) names(dataset)[vapply(dataset, is.factor, NA)]
-    factors <- setdiff(factors, factorsOfGroups(arguments[["groups"]]))
-    found <- unique(c(as.character(unlist(arguments[["integers"]])), factors))
+    known <- knownOf(arguments[["dataset"]], arguments[["groups"]])
+    found <- unique(c(as.character(unlist(arguments[["integers"]])), names(known$levels)))
     if (length(found) > 0) as.list(found)
+}
+
+# What is known of a dataset when others are read later: `groups`, names of the entries whose groups
+# have effects, and `levels` of the other factors.
+knownOf <- function(dataset, groups) {
+    groups <- factorsOfGroups(groups)
+    factors <- if (is.list(dataset)) names(dataset)[vapply(dataset, is.factor, NA)]
+    factors <- setdiff(factors, groups)
+    list(groups = groups, levels = lapply(stats::setNames(factors, factors), function(name) levels(dataset[[name]])))
+}
+
+# Names of the entries of a dataset that a model has as codes of factors.
+factorsIn <- function(known, dataset = NULL) {
+    c(names(known$levels), if (is.list(dataset)) names(dataset)[vapply(dataset, is.factor, NA)])
 }
 
 pythonArgument <- function(name, arguments) {
     value <- arguments[[name]]
+    known <- knownOf(arguments[["dataset"]], arguments[["groups"]])
+    known$integers <- as.character(unlist(arguments[["integers"]]))
     switch(name,
         logLik = ,
         logPrior = ,
-        gibbs = guarded(value),
-        curvatureBound = if (inherits(value, "python.builtin.object")) value else guarded(value),
+        gibbs = guarded(value, factorsIn(known)),
+        curvatureBound = if (inherits(value, "python.builtin.object")) value else guarded(value, factorsIn(known)),
         priorBound = startingValues(value),
         testFunctions = guardedAll(value),
-        dataset = columns(value, factorsOfGroups(arguments[["groups"]])),
-        latents = columns(value),
+        dataset = columns(value, known, single = !isDouble(arguments[["dtype"]])),
+        latents = columns(value, argument = "latents"),
         params = ,
         alpha = ,
         theta0 = startingValues(value),
@@ -79,23 +93,132 @@ factorsOfGroups <- function(groups) {
     unlist(lapply(groups, function(each) if (inherits(each, "sgmcmcGroups")) each$by))
 }
 
-# Arrays that share their first dimension. A factor is its codes, from 1, or if it is one of
-# groups with effects the labels of these.
-columns <- function(dataset, groups = NULL) {
+# Arrays that share their first dimension. A factor is its codes, from 1, by the levels that are
+# known, or if it is one of groups with effects the labels of these. `new` rows are read after a
+# chain, which knows the levels of its factors unless it is from a file.
+columns <- function(dataset, known = NULL, single = TRUE, new = FALSE, argument = "dataset") {
     if (!is.list(dataset)) {
         return(dataset)
     }
     dataset <- as.list(dataset)
-    factors <- vapply(dataset, is.factor, NA)
-    labeled <- factors & names(dataset) %in% groups
-    dataset[labeled] <- lapply(dataset[labeled], as.character)
-    dataset[factors & !labeled] <- lapply(dataset[factors & !labeled], as.integer)
-    lapply(dataset, asArray)
+    for (name in names(dataset)) {
+        label <- paste0(argument, "$", name)
+        values <- dataset[[name]]
+        if (is.null(values)) {
+            next
+        }
+        dataset[[name]] <- if (name %in% known$groups) {
+            labelsOfGroups(values, label)
+        } else if (is.factor(values) || name %in% names(known$levels)) {
+            codesOfFactor(values, known, name, label, new)
+        } else {
+            numbersOfEntry(values, label, single && !name %in% known$integers)
+        }
+    }
+    dataset
 }
+
+labelsOfGroups <- function(values, label) {
+    values <- plainVector(values, label)
+    if (anyNA(values)) {
+        stop("`", label, "` is NA in row ", which(is.na(values))[[1]], ": groups cannot be missing", call. = FALSE)
+    }
+    if (is.numeric(values) && is.null(attr(values, "class"))) {
+        return(asArray(values))
+    }
+    values <- as.character(values)
+    if (length(values) == 1) list(values) else values
+}
+
+codesOfFactor <- function(values, known, name, label, new) {
+    if (!is.factor(values) && !is.character(values)) {
+        return(numbersOfEntry(values, label, FALSE))
+    }
+    if (new && is.null(known)) {
+        stop(
+            "`", label, "` is a factor, and draws from a file have no levels: write ",
+            "as.integer(factor(", name, ", levels = ...)), with the levels that the model was fitted with",
+            call. = FALSE
+        )
+    }
+    levels <- known$levels[[name]]
+    codes <- match(as.character(values), if (is.null(levels)) levels(values) else levels)
+    if (anyNA(codes)) {
+        first <- which(is.na(codes))[[1]]
+        stop(
+            "`", label, "` has ", if (is.na(values[[first]])) "NA" else paste("the level", values[[first]]),
+            " in row ", first, if (!is.null(levels)) paste0("; its levels are ", paste(utils::head(levels, 6), collapse = ", ")),
+            call. = FALSE
+        )
+    }
+    asArray(codes)
+}
+
+# Numbers of an entry of a dataset, which single precision must not round if they are whole.
+numbersOfEntry <- function(values, label, single) {
+    if (inherits(values, "POSIXt")) {
+        stop(
+            "`", label, "` is a time, in seconds since 1970, which single precision rounds: write ",
+            "as.numeric(difftime(x, x[1], units = \"days\"))",
+            call. = FALSE
+        )
+    }
+    if (is.data.frame(values)) {
+        values <- matrixOfColumns(values, label)
+    }
+    if (is.object(values) && !isS4(values) && !inherits(values, "python.builtin.object")) {
+        values <- plainVector(values, label)
+        if (inherits(values, c("Date", "difftime"))) {
+            values <- as.numeric(values)
+        }
+    } else if (is.list(values) || is.complex(values) || is.raw(values) || is.character(values)) {
+        if (is.character(values)) {
+            stop("`", label, "` is text: make it a factor, whose codes count from 1", call. = FALSE)
+        }
+        values <- plainVector(values, label)
+    }
+    if (single && is.double(values) && length(values) > 0) {
+        needExact(values, label)
+    }
+    asArray(values)
+}
+
+matrixOfColumns <- function(values, label) {
+    for (name in names(values)) {
+        values[[name]] <- plainVector(values[[name]], paste0(label, "$", name))
+        if (!is.numeric(values[[name]]) && !is.logical(values[[name]])) {
+            stop(
+                "`", label, "$", name, "` is ", class(values[[name]])[[1]], ", and other columns are numbers: ",
+                "make it an entry of its own",
+                call. = FALSE
+            )
+        }
+    }
+    as.matrix(values)
+}
+
+# Whole numbers beyond the precision of a chain are labels, times or counts, and refused as
+# integers of these sizes are.
+needExact <- function(values, label) {
+    largest <- max(abs(values), 0, na.rm = TRUE)
+    if (largest > 2^24 && is.finite(largest) && all(values == round(values), na.rm = TRUE)) {
+        stop(
+            "`", label, "` has whole numbers as large as ", format(largest, digits = 15, scientific = FALSE),
+            ", which single precision rounds: subtract an origin, give `dtype = tf$float64`, or if rounding ",
+            "does no harm divide by a unit, such as 1e6",
+            call. = FALSE
+        )
+    }
+}
+
+isDouble <- function(dtype) !is.null(dtype) && grepl("64", paste(as.character(dtype), collapse = ""))
 
 # Starting values: a number without dimensions is a scalar parameter. A list of lists
 # holds a start for each chain.
 startingValues <- function(params) {
+    if (inherits(params, "integer64")) {
+        params <- plainVector(params, "params")
+    }
     if (!is.list(params)) {
         return(if (length(params) == 1) params else asArray(params))
     }
@@ -106,6 +229,9 @@ startingValues <- function(params) {
 asArray <- function(values) {
     if (is.data.frame(values)) {
         values <- as.matrix(values)
+    }
+    if (inherits(values, c("integer64", "haven_labelled"))) {
+        values <- plainVector(values, "the argument")
     }
     if (!is.numeric(values) && !is.logical(values)) {
         return(values)

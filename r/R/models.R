@@ -2,8 +2,8 @@
 # what to write.
 
 # A function whose lists tell which of their names were asked for in vain, and whose errors
-# say what helps. Everything else is as it was.
-guarded <- function(f) {
+# say what helps. Entries of these names are codes of `factors`. Everything else is as it was.
+guarded <- function(f, factors = NULL) {
     if (!is.function(f) || inherits(f, "python.builtin.object") || inherits(f, "sgmcmcGuarded")) {
         return(f)
     }
@@ -15,7 +15,7 @@ guarded <- function(f) {
         for (place in seq_along(given)) {
             if (is.list(given[[place]]) && !is.null(names(given[[place]]))) {
                 label <- if (place <= length(labels)) labels[[place]] else "the list"
-                given[[place]] <- watched(given[[place]], label, missed)
+                given[[place]] <- watched(markFactors(given[[place]], factors, label), label, missed)
             }
         }
         value <- tryCatch(

@@ -32,7 +32,8 @@ fromInteger64 <- function(values, name) {
     low <- halves[1, ] + ifelse(halves[1, ] < 0, 2^32, 0)
     found <- halves[2, ] * 2^32 + low
     found[found == -2^63] <- NA
-    large <- which(abs(found) > 2^53)
+    high <- halves[2, ]
+    large <- which(!is.na(found) & (high < -2^21 | high > 2^21 | (high == 2^21 & low > 0)))
     if (length(large) > 0) {
         stop(
             "`", name, "` has integers beyond 2^53, as in row ", large[[1]], ", which R's numbers cannot ",

@@ -3,7 +3,7 @@
 runSampler <- function(method, arguments, ...) {
     found <- callPython("sample", method, pythonArguments(arguments, list(...)))
     asChains(c(found, list(
-        labels = givenNames(arguments$params), groupFactors = factorsOfGroups(list(...)$groups)
+        labels = givenNames(arguments$params), known = knownOf(arguments$dataset, list(...)$groups)
     )))
 }
 
@@ -24,7 +24,8 @@ runSampler <- function(method, arguments, ...) {
 #'   dataset, that returns the log-likelihood summed over the observations in the minibatch, a
 #'   scalar tensor. See [tf] and [tensors].
 #' @param dataset Named list of arrays that share their first dimension, of length N:
-#'   vectors, matrices, arrays, or a data frame.
+#'   vectors, matrices, arrays, or a data frame. A factor is its codes, from 1, for `params$mu[dataset$g]`;
+#'   TensorFlow's functions of indices, which count from 0, refuse them. Dates are days since 1970.
 #' @param params Named list of starting values: numbers, vectors, matrices, arrays. A
 #'   number is a scalar parameter. With `nChains` it may be a list of such lists, a start
 #'   for each chain.

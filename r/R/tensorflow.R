@@ -40,6 +40,7 @@ tf <- structure(list(), class = "sgmcmcTensorflow", path = "")
     if (inherits(found, "sgmcmc_r.names.Place")) {
         found <- structure(list(), class = "sgmcmcTensorflow", path = found$path)
     }
+    found <- mindingCodes(found, path, name)
     # A variable is another while a graph is open.
     if (whole != " Variable") {
         namesFound[[whole]] <- found
