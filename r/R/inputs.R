@@ -173,7 +173,7 @@ numbersOfEntry <- function(values, label, single) {
         }
     } else if (is.list(values) || is.complex(values) || is.raw(values) || is.character(values)) {
         if (is.character(values)) {
-            stop("`", label, "` is text: make it a factor, whose codes count from 1", call. = FALSE)
+            stop("`", label, "` is text, and a model takes numbers: make it a factor, whose codes count from 1", call. = FALSE)
         }
         values <- plainVector(values, label)
     }

@@ -56,8 +56,9 @@ anyLost <- function(x) {
 
 # Call a function of the bridge module and return what it returned.
 callPython <- function(name, ...) {
+    given <- list(...) # What goes wrong in making it is no error of Python's.
     outcome <- tryCatch(bridge()$call(name, ...), error = function(problem) {
-        if (anyLost(list(...))) {
+        if (anyLost(given)) {
             stop(
                 "what is handed over comes from a file, or from an R session that has ended, and lived in its ",
                 "Python: make it again in this session",
