@@ -164,7 +164,7 @@ newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
         lapply(codes, function(values) values[!missing]), offset[!missing]
     )
     sent$trials <- if (!is.null(trials)) asArray(trials[!missing])
-    list(sent = sent, complete = !missing)
+    list(sent = sent, complete = !unname(missing))
 }
 
 # The rows of a regression; none where Python has these.

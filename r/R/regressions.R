@@ -71,7 +71,10 @@ sgmcmcGlm <- function(formula, data, family = stats::gaussian(), priors = NULL, 
     for (name in intersect(c("weights", "subset", "offset", "na.action"), names(call))) {
         call[[name]] <- eval(call("substitute", as.name(name)))
     }
-    needKnown(names(sys.call()), names(list(...)))
+    needKnown(names(sys.call()), names(match.call(expand.dots = FALSE)$...))
+    priors <- tryCatch(priors, error = function(problem) {
+        stop("`priors`, ", hintOnPriors, ", cannot be evaluated: ", conditionMessage(problem), call. = FALSE)
+    })
     if (!missing(data) && (inherits(data, "family") || is.function(data))) {
         stop("`data` is a family: the arguments are sgmcmcGlm(formula, data, family)", call. = FALSE)
     }
@@ -238,6 +241,8 @@ inNamesOf <- function(known, response, value) {
     })
 }
 
+hintOnPriors <- "a list with a name for each entry, by term, such as list(x = c(0, 1), sigma = 1)"
+
 # Priors by the names of Python. A term may be written as it is in the table, as model.matrix()
 # calls it, or without its backticks.
 priorsOf <- function(priors, object) {
@@ -245,11 +250,7 @@ priorsOf <- function(priors, object) {
         return(NULL)
     }
     if (!is.list(priors) || is.null(names(priors)) || any(names(priors) == "") || anyDuplicated(names(priors))) {
-        stop(
-            "`priors` must be a list with a name for each entry, by term, such as ",
-            "list(x = c(0, 1), sigma = 1)",
-            call. = FALSE
-        )
+        stop("`priors` must be ", hintOnPriors, call. = FALSE)
     }
     known <- namesInR(object$design, object$bars)
     columns <- known[known %in% object$design$names & startsWith(names(known), "x_") | names(known) == "Intercept"]
