@@ -163,14 +163,14 @@ newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
         lapply(matrices, function(values) values[!missing, , drop = FALSE]),
         lapply(codes, function(values) values[!missing]), offset[!missing]
     )
-    sent$trials <- if (!is.null(trials)) asArray(trials[!missing])
-    list(sent = sent, complete = !unname(missing))
+    sent$trials <- if (!is.null(trials)) asArray(pmax(trials[!missing], 1))
+    list(sent = sent, complete = !unname(missing), none = which(trials == 0))
 }
 
 # The rows of a regression; none where Python has these.
 ownRows <- function(object, needTrials) {
     if (!object$halves) {
-        return(list(sent = NULL, complete = TRUE))
+        return(list(sent = NULL, complete = TRUE, none = if (needTrials) which(object$trials == 0)))
     }
     if (needTrials) {
         trialsOf(object)

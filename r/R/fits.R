@@ -155,6 +155,9 @@ predict.sgmcmcGlm <- function(object, newdata = NULL, type = c("link", "response
         if (!is.null(quantiles)) as.list(quantiles), whole(seed)
     )
     found <- allRows(found, rows$complete, if (is.null(quantiles) && type != "predictive") 1L else 2L)
+    if (length(rows$none) > 0) {
+        found[, rows$none] <- 0
+    }
     if (length(dim(found)) == 1) as.vector(found) else found
 }
 

@@ -68,7 +68,7 @@ sgmcmcGlm <- function(formula, data, family = stats::gaussian(), priors = NULL, 
                       seed = NULL, verbose = TRUE, ..., subset, offset, contrasts = NULL) {
     call <- match.call()
     # In a function that passes its dots on, match.call() has ..1 in place of what the user wrote.
-    for (name in intersect(c("weights", "subset", "offset", "na.action"), names(call))) {
+    for (name in setdiff(intersect(names(formals()), names(call)), "...")) {
         call[[name]] <- eval(call("substitute", as.name(name)))
     }
     needKnown(names(sys.call()), names(match.call(expand.dots = FALSE)$...))
@@ -159,7 +159,7 @@ sentOf <- function(object, response) {
         lapply(object$bars$groups, function(groups) codesOf(groups, inFrame, object$model)[rows]),
         object$offset[rows]
     )
-    trials <- if (!object$halves) object$trials
+    trials <- if (!object$halves && !is.null(object$trials)) pmax(object$trials, 1)
     found$formula <- textOf(object$design, object$bars, !is.null(trials), !is.null(object$offset))
     found$y <- asArray(response$sent)
     found$levels <- as.list(response$levels)

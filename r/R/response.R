@@ -138,10 +138,15 @@ ofTrials <- function(successes, trials, weights, what, value = NULL) {
     if (is.null(value)) {
         value <- ifelse(trials > 0, successes / trials, 0)
     }
+    none <- trials == 0
+    if (any(none)) {
+        weights <- ifelse(none, 0, if (is.null(weights)) 1 else weights)
+    }
     apart <- function(numbers) abs(numbers - round(numbers)) > 1e-3
     if (!any(apart(successes) | apart(trials))) {
         return(list(
-            sent = round(successes), trials = round(trials), family = "binomial", weights = weights, value = value
+            sent = round(successes), trials = round(trials), family = "binomial", weights = weights,
+            value = value
         ))
     }
     warning("the ", what, " are not whole: each row counts as fractions of a success and of a failure", call. = FALSE)

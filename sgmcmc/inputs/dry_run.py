@@ -279,7 +279,7 @@ def infinite_rows(data: Data) -> np.ndarray:
     for column in data.columns.values():
         if isinstance(column, ArrayColumn) and column.array.dtype.kind == "f" and data.size:
             array = column.array
-            if np.isinf(array.min()) or np.isinf(array.max()):
+            if array.size and (np.isinf(array.min()) or np.isinf(array.max())):
                 found.append(np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1)))
     return np.unique(np.concatenate(found))
 

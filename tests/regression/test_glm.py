@@ -369,3 +369,11 @@ def test_wrong_priors_and_rows_that_are_dropped() -> None:
     fit = sgmcmc.glm("y ~ x", gaps, priors={"x": (0.5, 1e-4)}, missing="drop", **QUIET)
     assert fit.dropped == 7 and "7 with missing values dropped" in repr(fit)
     assert abs(fit.summary()["estimate"]["x"] - 0.5) < 1e-3
+
+
+def test_a_response_without_terms() -> None:
+    y = RNG.normal(0.0, 2.0, 100)
+    table = sgmcmc.glm("y ~ 0", {"y": y}, **QUIET).summary()
+    assert list(table.index) == ["sigma"]
+    sigma = np.sqrt(np.mean(y**2))
+    assert abs(table["estimate"]["sigma"] - sigma) < 0.5 * sigma / np.sqrt(200)

@@ -185,6 +185,10 @@ test_that("numbers of trials may be fractions, as in glm", {
     expect_warning(sent(cbind(won + 0.5, n) ~ x, d, binomial()), "counts in cbind\\(won \\+ 0.5, n\\) are not whole")
     none <- sent(cbind(won, n - won) ~ x, transform(d, won = 0, n = 0), binomial())
     expect_equal(none$y, rep(0, rows))
+    some <- sent(cbind(won, n - won) ~ x, transform(d, won = won * (x > 0), n = n * (x > 0)), binomial())
+    expect_equal(c(some$sent$weights), as.numeric(d$x > 0))
+    expect_true(all(some$sent$trials > 0))
+    expect_identical(ownRows(some, TRUE)$none, which(d$x <= 0))
 })
 
 test_that("orders of levels are polr's", {
