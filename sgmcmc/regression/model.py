@@ -41,6 +41,10 @@ REFERENCE = "reference"
 """Entry of rows with the predictor from which that of the chain is counted, in float64."""
 
 
+_MANY_EFFECTS = 3
+"""Number of correlated effects of a group from which on their density is made of matrices."""
+
+
 @dataclass(frozen=True)
 class Effects:
     """Effects of the groups of one factor.
@@ -114,11 +118,18 @@ class Effects:
         """Return the log density of the effects of each group, in units of ``unit / scale``."""
         sds = params[f"sd_{self.name}"]
         sds *= tf.constant(self.scale / self.unit, sds.dtype)
-        partial = params.get(f"cor_{self.name}")
-        root, r = self.root(sds, partial), effects[f"r_{self.name}"]
+        partial, r = params.get(f"cor_{self.name}"), effects[f"r_{self.name}"]
+        q = len(self.terms)
+        if q >= _MANY_EFFECTS and len(self.pairs) == q * (q - 1) // 2:
+            # Graphs of single entries, and above all of their derivatives, take long to make.
+            triangle = _triangle(sds, partial)
+            halves = tf.linalg.triangular_solve(triangle, tf.transpose(r))
+            logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(triangle)))
+            return -0.5 * tf.reduce_sum(halves**2, 0) - logs - 0.5 * q * _LOG_2PI
+        root = self.root(sds, partial)
         total: Any = 0.0
         half: list[tf.Tensor] = []
-        for i in range(len(self.terms)):
+        for i in range(q):
             known = sum((root[i][k] * half[k] for k in range(i)), start=tf.zeros([], r.dtype))
             half.append((r[:, i] - known) / root[i][i])
             total = total - 0.5 * half[i] ** 2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
@@ -151,6 +162,16 @@ class Effects:
             first, center = self.intercept_of(place), float(self.center[place])
             found[first] = [a - center * b for a, b in zip(found[first], root[place], strict=True)]
         return found
+
+
+def _triangle(sds: tf.Tensor, partial: tf.Tensor) -> tf.Tensor:
+    """Return the lower triangle of :meth:`Effects.root`, (q, q), if all effects are correlated."""
+    q = sds.shape[0]
+    places = np.full((q, q), q * (q - 1) // 2)  # that of the zero at the end
+    places[np.tril_indices(q, -1)] = np.arange(q * (q - 1) // 2)
+    between = tf.gather(tf.concat([partial, tf.zeros_like(partial[:1])], 0), tf.constant(places))
+    left = tf.exp(0.5 * tf.cumsum(tf.math.log1p(-(between**2)), axis=1, exclusive=True))
+    return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * left
 
 
 @dataclass(frozen=True)

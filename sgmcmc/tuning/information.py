@@ -28,6 +28,19 @@ the floor."""
 
 
 @dataclass(frozen=True)
+class Level:
+    """A direction in which the log posterior has no curvature.
+
+    Attributes:
+        step: Step of one SD in it, the largest that is assumed of any direction, (d,).
+        shares: Part of each coordinate in it, in units of its own curvature, (d,); they add to 1.
+    """
+
+    step: np.ndarray
+    shares: np.ndarray
+
+
+@dataclass(frozen=True)
 class Information:
     """Curvature of the log posterior at a point.
 
@@ -41,6 +54,7 @@ class Information:
             absolute value there.
         upward: Step in the direction in which the log posterior is clearly curved upward, the most
             of all, by which it rises by one half where its gradient is zero; ``None`` if it is not.
+        level: Directions without curvature.
     """
 
     matrix: np.ndarray
@@ -49,6 +63,7 @@ class Information:
     scale: np.ndarray
     not_positive: int = 0
     upward: np.ndarray | None = None
+    level: tuple[Level, ...] = ()
 
     @cached_property
     def condition(self) -> float:
@@ -111,7 +126,8 @@ def observed_information(
     positive = _turned_up(values)
     matrix = (vectors * positive) @ vectors.T * both
     covariance = (vectors / positive) @ vectors.T / both
-    return Information(matrix, covariance, extra, scale, count, upward)
+    level = _level(units, values, vectors)
+    return Information(matrix, covariance, extra, scale, count, upward, level)
 
 
 def prior_on_both_sides(
@@ -150,6 +166,15 @@ def _not_positive(
     if values[0] >= -_CLEARLY * largest:
         return count, None
     return count, vectors[:, 0] / scale / np.sqrt(-values[0])
+
+
+def _level(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> tuple[Level, ...]:
+    """Return the directions whose eigenvalues are zero, but for rounding."""
+    floor = _FLOOR * np.abs(values).max()
+    if not floor > 0:
+        floor = 1.0  # as in :func:`_turned_up`
+    flat = vectors[:, np.abs(values) <= floor]
+    return tuple(Level(v / scale / np.sqrt(floor), v**2) for v in flat.T)
 
 
 class _LastInverse:

@@ -130,7 +130,10 @@ def find_mode(
         if not found.converged or upward is None:
             break
         sides = [found.position + upward, found.position - upward]
-        higher = max(sides, key=lambda u: objective.value_and_gradient(u)[0])
+        values = [objective.value_and_gradient(u)[0] for u in sides]
+        if not np.isfinite(values).any():
+            break
+        higher = sides[int(np.nanargmax(values))]
         found = _search(objective, higher, part, sample, None)
     return found
 
@@ -150,9 +153,13 @@ def _search(
         if found.converged:
             return found
     if part is None:
-        u = _trust_region(objective, start, _LITTLE, _PATIENCE)
-        return _mode(objective, rough, *_climb(objective, u, objective), measured=False)
-    u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)
+        u, before = _trust_region(objective, start, _LITTLE, _PATIENCE)
+        try:
+            here = _climb(objective, u, objective)
+        except np.linalg.LinAlgError:  # the last step led to a pole
+            here = _climb(objective, before, objective)
+        return _mode(objective, rough, *here, measured=False)
+    u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)[0]
     if sample is not None:
         hessian = part.likelihood_hessian(u)
         part = sample(u, observed_information(part, u, hessian))
@@ -339,8 +346,10 @@ def _error(objective: Objective, rough: Objective, here: _Point) -> float:
 
 def _trust_region(
     objective: Objective, start: np.ndarray, little: float, patience: int
-) -> np.ndarray:
-    """Return the maximum that SciPy's trust-region Newton method finds.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the maximum that SciPy's trust-region Newton method finds, and the place before.
+
+    The second is the last place at which it asked for a Hessian, and this was finite.
 
     Args:
         objective: Log posterior.
@@ -386,5 +395,5 @@ def _trust_region(
     except (np.linalg.LinAlgError, UnboundLocalError):
         # The log posterior has a pole: the last place before it. SciPy 1.17 has no step to return
         # if no matrix that it tries is positive, and says so by an unbound name.
-        return at
-    return found.x if np.isfinite(found.x).all() else start
+        return at, at
+    return (found.x if np.isfinite(found.x).all() else start), at

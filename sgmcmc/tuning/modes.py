@@ -144,6 +144,15 @@ _OUTWARD = (4.0, 40.0)
 _FALL = 1.0
 """Required fall of the log posterior there."""
 
+_NARROWEST = 1e-12
+"""Least ratio of two SDs at a mode that is not the edge of a pole."""
+
+_LEVELS = 3
+"""Directions without curvature in which the log posterior is evaluated."""
+
+_SHARE = 0.05
+"""Part of the largest share in such a direction that a parameter must have to be named."""
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -322,6 +331,13 @@ def _rising(
     value, slope = part.both(home)
     if not mode.converged and not part.arrived(home) and value > part.value(0 * home) + _FALL:
         return _parameters(part, home, home, target)
+    origin = 0 * home
+    if _is_at_pole(mode) or (not mode.converged and part.both(origin)[1] @ -away > _FALL):
+        # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
+        return _named(np.abs(mode.position - part.out_of(away)), 0.5, target)
+    for level in mode.information.level[:_LEVELS]:
+        if _is_level(part.objective if whole is None else whole, mode.position, level.step):
+            return _named(level.shares, _SHARE, target)
     for direction in (home - away, slope):
         size = float(np.linalg.norm(direction))
         if size < CLOSE:
@@ -329,9 +345,29 @@ def _rising(
         unit = direction / size
         if not _stays_up(part, home, unit):
             continue
-        if whole is None or _stays_up(Climber(whole, mode), 0 * home, unit):
+        if whole is None or _stays_up(Climber(whole, mode), origin, unit):
             return _parameters(part, home, unit, target)
     return ()
+
+
+def _is_at_pole(mode: Mode) -> bool:
+    """Return whether an SD is so small next to another that only a scale of zero explains it."""
+    variances = np.diag(mode.information.covariance)
+    return not variances.min() > _NARROWEST**2 * variances.max()
+
+
+def _is_level(objective: Objective, place: np.ndarray, step: np.ndarray) -> bool:
+    """Return whether the log posterior does not fall from a place, to both sides."""
+    least = objective.value_and_gradient(place)[0] - _FALL
+    ends = [place + side * t * step for t in _OUTWARD for side in (1.0, -1.0)]
+    return all(least < objective.value_and_gradient(end)[0] < np.inf for end in ends)
+
+
+def _named(sizes: np.ndarray, least: float, target: Target) -> tuple[str, ...]:
+    """Return the parameters with a coordinate of at least a part of the largest size."""
+    enough = least * sizes.max()
+    slices = target.space.layout.slices
+    return tuple(name for name, s in slices.items() if sizes[s].max(initial=0.0) >= enough)
 
 
 def _stays_up(part: Climber, place: np.ndarray, unit: np.ndarray) -> bool:
@@ -347,4 +383,6 @@ def _parameters(
     slope, move = part.both(home)[1], part.out_of(home + direction) - part.out_of(home)
     gain = np.linalg.solve(part.root.T, slope) * move
     sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
+    if not max(sizes.values()) > 0:  # a slope of rounding alone
+        return _named(np.abs(move), 0.5, target)
     return tuple(name for name, size in sizes.items() if size >= 0.5 * max(sizes.values()))

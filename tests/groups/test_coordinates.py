@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups import model as model_of_groups
-from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
+from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_normal
 from sgmcmc.groups.model import read_groups
 from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.uncentered import Search
@@ -281,3 +281,19 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
     )  # fmt: skip
     assert samples.report["Groups"]["integrated out"] == "a"
     assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+
+
+@pytest.mark.parametrize("q", [2, 4])
+def test_a_normal_density_of_effects(q: int) -> None:
+    """Its precision and the pull to its mean, by second derivatives or by differences."""
+    rng = np.random.default_rng(q)
+    root, mean = np.tril(rng.normal(size=(q, q))) + 2 * np.eye(q), rng.normal(size=q)
+
+    def log_prior(effects: Any, params: Any) -> tf.Tensor:
+        half = tf.linalg.matvec(tf.constant(root), effects["u"] - params["m"], transpose_a=True)
+        return -0.5 * tf.reduce_sum(half**2, -1)
+
+    groups = sgmcmc.Groups("g", {"u": np.zeros(q)}, log_prior)
+    pull, precision = density_at(groups, {"m": tf.constant(mean)}, 1e-12)
+    np.testing.assert_allclose(precision[0], root @ root.T, atol=1e-12)
+    np.testing.assert_allclose(pull[0], root @ root.T @ mean, atol=1e-12)

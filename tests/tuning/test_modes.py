@@ -225,6 +225,68 @@ class TestNoMode:
         found = surveyed(log_lik, dataset, start, log_prior, {"tau": tfp.bijectors.Exp()})
         assert found.rising == ("tau",)
 
+    def test_parameters_that_the_data_do_not_tell_apart(self) -> None:
+        """The log posterior is level along a - b, and c has a mode."""
+        found = surveyed(
+            density(lambda p: -((p["a"] + p["b"] - 1) ** 2) - p["c"] ** 2),
+            ONE,
+            {"a": 0.0, "b": 0.0, "c": 1.0},
+        )
+        assert found.rising == ("a", "b")
+
+    def test_a_parameter_without_a_meaning(self) -> None:
+        found = surveyed(density(lambda p: 0 * p["a"] - p["b"] ** 2), ONE, {"a": 3.0, "b": 0.0})
+        assert found.rising == ("a",)
+
+    def test_a_level_place_that_ends(self) -> None:
+        """No curvature at the mode, but a fall farther away."""
+        found = surveyed(density(lambda p: -(p["a"] ** 4) - p["b"] ** 2), ONE, {"a": 0.0, "b": 1.0})
+        assert found.rising == ()
+
+    def test_a_rise_that_ends_in_an_overflow(self) -> None:
+        """A cutpoint whose level has no rows: beyond e^709 there is no number."""
+
+        def cut(params: Tensors) -> tf.Tensor:
+            return params["cut"] - 0 * tf.exp(params["cut"]) - params["b"] ** 2
+
+        assert surveyed(density(cut), ONE, {"cut": 0.0, "b": 1.0}).rising == ("cut",)
+
+    def test_a_pole_that_looks_like_a_mode(self) -> None:
+        """Effects of a rounding error over an SD of nothing: two factors under flat priors."""
+        rng = np.random.default_rng(0)
+        rows = np.arange(40)
+        a, b = rows % 5, rows // 10
+        y = 1 + rng.normal(size=5)[a] + rng.normal(size=4)[b] + rng.normal(size=40)
+        dataset = {"y": y, "A": np.eye(5)[a], "B": np.eye(4)[b]}
+
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            effects = tf.linalg.matvec(dataset["A"], params["a"])
+            effects += tf.linalg.matvec(dataset["B"], params["b"])
+            return -0.5 * (dataset["y"] - params["m"] - effects) ** 2
+
+        def log_prior(params: Tensors) -> tf.Tensor:
+            return tf.add_n(
+                [
+                    tf.reduce_sum(-0.5 * params[k] ** 2 / tf.exp(2 * params[s]) - params[s])
+                    for k, s in (("a", "log_sd_a"), ("b", "log_sd_b"))
+                ]
+            )
+
+        start = {"m": 0.0, "a": np.zeros(5), "b": np.zeros(4), "log_sd_a": 0.0, "log_sd_b": 0.0}
+        found = surveyed(log_lik, dataset, start, log_prior)
+        assert found.rising and set(found.rising) <= {"log_sd_a", "log_sd_b"}
+
+    def test_one_row_does_not_have_a_mean_and_an_sd(self) -> None:
+        """Up the saddle there are no numbers: the search stays where it was."""
+
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            z = (dataset["x"] - params["m"]) / params["s"]
+            return -0.5 * z**2 - tf.math.log(params["s"])
+
+        bijectors = {"s": tfp.bijectors.Exp()}
+        found = surveyed(log_lik, {"x": np.ones(1)}, {"m": 0.0, "s": 1.0}, None, bijectors)
+        assert np.isfinite(found.modes[0].position).all()
+
 
 def test_same_seed_same_survey() -> None:
     first, again = (

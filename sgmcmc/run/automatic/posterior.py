@@ -66,6 +66,8 @@ _INTEGRATED = "effects of groups are integrated out, and it needs the fewest gra
 
 _FAR = "the posterior is far from normal, and chains of minibatches need very many iterations"
 
+_NO_CURVATURE = "the log posterior has no finite curvature where its mode was looked for"
+
 _NO_TIME = "the time to choose constants for minibatches was over"
 
 _TO_CHOOSE = 0.5
@@ -131,8 +133,13 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         return _run_on_disk(reading, required, verbose)
     chosen = None
     most = max(_TO_CHOOSE * required.seconds, _LEAST_TO_CHOOSE)
-    with contextlib.suppress(TimeUpError), limited(began + most):
-        chosen = choose(reading, required.tolerance, verbose)
+    try:
+        with contextlib.suppress(TimeUpError), limited(began + most):
+            chosen = choose(reading, required.tolerance, verbose)
+    except np.linalg.LinAlgError:
+        if not all_parts_open(request):
+            raise
+        return run_exact(request, NUTS(), required, verbose, began, _NO_CURVATURE, [])
     if chosen is None:
         return _in_a_hurry(request, required, verbose, began)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:

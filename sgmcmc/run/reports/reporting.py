@@ -261,8 +261,9 @@ def of_rising(surveyed: Survey | None) -> list[str]:
     return [
         f"There is no mode: the log posterior keeps rising, or does not fall, as {names} moves "
         "away from its start. The posterior may be improper (separable data, such as a feature "
-        "that separates the classes, under a flat prior), or unbounded as a scale goes to zero. "
-        "Use a proper prior, or write the scaled parameters as scale × standard normal."
+        "that separates the classes, or parameters that the data do not tell apart, under a flat "
+        "prior), or unbounded as a scale goes to zero. Use a proper prior, or write the scaled "
+        "parameters as scale × standard normal."
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
@@ -96,7 +98,8 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     values, vectors = np.linalg.eigh(root.T @ K @ root)
     half = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     moved = center + (u - center) @ (root @ half @ np.linalg.inv(root)).T
-    params = vectorized_map(space.constrain, tf.constant(moved, sampler.target.dtype))
+    places = tf.constant(moved, sampler.target.dtype)
+    params = trace(partial(vectorized_map, space.constrain), places)(places)
     return {
         name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
         for name, array in draws.items()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.target.geometry.base import Geometry, Preconditioner
 from sgmcmc.target.layout import Layout, joined
@@ -197,7 +199,8 @@ class Space:
         own = {name: np.asarray(array) for name, array in draws.items()}
         if self.joint is not None:
             given = {name: tf.constant(array, dtype) for name, array in own.items()}
-            found = vectorized_map(self.joint.own, given)
+            own_of = partial(vectorized_map, self.joint.own)
+            found = trace(own_of, given)(given)
             own = {name: found[name].numpy() for name in own}
         kinds = {name: dtype or tf.as_dtype(array.dtype) for name, array in own.items()}
         return {name: self.geometries[name].start(a, kinds[name]) for name, a in own.items()}
