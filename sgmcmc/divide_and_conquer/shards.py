@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from sgmcmc.inputs.arrays import read_dataset, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
 from sgmcmc.interrupts import passed_on
+from sgmcmc.machines.spread import Machines
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
@@ -60,6 +62,9 @@ _REFUSED = {
     "reductions": "values in a shard are not combined. Evaluate them at the combined draws",
 }
 """Keywords of samplers that do not apply to shards, and why."""
+
+_LEAST_SECONDS = 1.0
+"""Seconds that each shard has at least, if they are limited."""
 
 _MOST_FOR_KERNELS = 20
 """Largest number of coordinates for kernel densities."""
@@ -140,6 +145,7 @@ def divide(
         bijectors: Dict of TFP bijectors of constrained parameters. Draws are combined in the
             unconstrained space.
         keywords: Keyword arguments of the sampler, such as ``n_iters``, ``stepsize``, ``dtype``.
+            ``max_seconds`` is the limit of all shards together.
 
     Returns:
         :class:`sgmcmc.Samples` with a leading chain axis. ``settings`` has ``method``, ``shards``,
@@ -189,9 +195,11 @@ def divide(
         )
     number, began = checks.seed_number("seed", seed), time.monotonic()
     shard.share = 1.0 / count
-    calls = _calls(data, count, number, shard.dtype)
+    most = keywords.get("max_seconds")
+    until = math.inf if most is None else began + checks.positive_number("max_seconds", most)
     found = []
     with read_machines(executor) as machines, passed_on():
+        calls = _calls(data, count, number, shard.dtype, _Shares(until, count, machines))
         with bars.make_bar(total=count, desc="shards", disable=not shown) as bar:
             for one in machines.map(shard, "run", calls):
                 found.append(one)
@@ -266,16 +274,40 @@ def _read_shard(
     return _Shard(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
 
 
+class _Shares:
+    """Seconds of each shard of a limited time; infinite if it is not limited.
+
+    One after the other here, each has an equal part of what is left. Workers get shards before
+    those ahead have run: each has an equal part of the whole.
+
+    Args:
+        until: Time at which all shards should be done, by the monotonic clock.
+        count: Number of shards.
+        machines: Machines that sample them.
+    """
+
+    def __init__(self, until: float, count: int, machines: Machines) -> None:
+        self._until, self._count, self._here = until, count, machines.here
+        self._each = (until - time.monotonic()) / math.ceil(count / machines.width)
+
+    def of(self, number: int) -> float:
+        """Return the seconds of a shard that begins now."""
+        each = self._each
+        if self._here:
+            each = (self._until - time.monotonic()) / (self._count - number)
+        return max(each, _LEAST_SECONDS)
+
+
 def _calls(
-    data: Data, count: int, seed: int, dtype: tf.DType
-) -> Iterator[tuple[dict[str, Any], int, str]]:
-    """Yield rows, seed and label of each shard."""
+    data: Data, count: int, seed: int, dtype: tf.DType, shares: _Shares
+) -> Iterator[tuple[dict[str, Any], int, str, float]]:
+    """Yield rows, seed, label and seconds of each shard."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     seeds = np.random.SeedSequence(seed).generate_state(count) >> 1
     for number, rows in enumerate(np.array_split(rng.permutation(data.size), count)):
         rows = np.sort(rows)
         columns = {name: _rows(column, rows, dtype) for name, column in data.columns.items()}
-        yield columns, int(seeds[number]), f"{number + 1} of {count}"
+        yield columns, int(seeds[number]), f"{number + 1} of {count}", shares.of(number)
 
 
 def _rows(column: Any, rows: np.ndarray, dtype: tf.DType) -> Any:
@@ -327,8 +359,9 @@ class _Shard:
         self.size = sum(value.size for value in self._starts[0].values())
         self.share = 1.0
 
-    def run(self, dataset: Mapping[str, Any], seed: int, label: str) -> _Found:
-        """Return the draws of a shard with these rows."""
+    def run(self, dataset: Mapping[str, Any], seed: int, label: str, seconds: float) -> _Found:
+        """Return the draws of a shard with these rows, within some seconds if they are limited."""
+        limit = {} if math.isinf(seconds) else {"max_seconds": seconds}
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             samples = self._sampler(
@@ -338,7 +371,7 @@ class _Shard:
                 log_prior=self.log_prior if self._has_prior else None,
                 seed=seed,
                 verbose=False,
-                **self._keywords,
+                **{**self._keywords, **limit},
             )
             if not isinstance(samples, Samples):
                 raise TypeError(

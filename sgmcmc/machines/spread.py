@@ -159,6 +159,11 @@ class Machines(ABC):
         """These machines, for another call; this process if they are gone."""
         return self
 
+    @property
+    def width(self) -> int:
+        """Number of calls that run at a time."""
+        return 1
+
     @abstractmethod
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order.
@@ -226,6 +231,11 @@ class Spread(Machines):
     def again(self) -> Machines:
         """These machines, for another call; this process if the executor was shut down."""
         return HERE if self._executor.gone else self
+
+    @property
+    def width(self) -> int:
+        """Number of workers."""
+        return self._executor.width
 
     def calls(self, thing: Any) -> Calls:
         """Return the calls of an object's methods, of which there are none yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.divide_and_conquer import shards
 from sgmcmc.engine import scheduler
 from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
+from sgmcmc.run.automatic import large, methods, warm_up, watched
 from sgmcmc.run.automatic import posterior as automatic
 from sgmcmc.run.exact import posterior as exact
+from sgmcmc.run.exact import subsampled
 
 X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)
 
@@ -110,3 +114,92 @@ def test_constants_of_another_sampler_need_the_time(monkeypatch: pytest.MonkeyPa
         sgmcmc.sample(
             log_lik, {"x": X}, {"m": 0.0}, dynamics="sghmc", max_seconds=1e6, verbose=False
         )
+
+
+def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of which each shard takes ten seconds; none has less than one."""
+    clock, given = SimpleNamespace(now=100.0), []
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def sampler(
+        log_lik: Any, dataset: Any, params: Any, log_prior: Any, seed: int, verbose: bool,
+        max_seconds: float,
+    ) -> sgmcmc.Samples:  # fmt: skip
+        given.append(max_seconds)
+        clock.now += 10.0
+        draws = np.random.default_rng(seed).normal(size=(4, 50))
+        return sgmcmc.Samples({"m": draws}, settings={"n_chains": 4})
+
+    options: dict[str, Any] = {"sampler": sampler, "shards": 4, "seed": 1, "verbose": False}
+    sgmcmc.divide(log_lik, {"x": X}, {"m": 0.0}, max_seconds=40.0, **options)
+    assert given == [10.0] * 4
+    given.clear()
+    sgmcmc.divide(log_lik, {"x": X}, {"m": 0.0}, max_seconds=20.0, **options)
+    assert given == [5.0, 10 / 3, 1.0, 1.0]
+    with pytest.raises(ValueError, match="`max_seconds` must be"):
+        sgmcmc.divide(log_lik, {"x": X}, {"m": 0.0}, max_seconds=-1.0, **options)
+
+
+def test_bounds_of_all_rows_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subsampled, "_bounds", over)
+    with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the mode and the b"):
+        sgmcmc.zigzag(
+            log_lik, {"x": X}, {"m": 3.0}, curvature_bound=lambda params, rows: {"m": np.ones(40)},
+            max_seconds=1e6, verbose=False,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a call for a model that counts as one of very many coordinates."""
+    monkeypatch.setattr(automatic, "DENSE_UP_TO", 5)
+    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
+    monkeypatch.setattr(methods, "_OF_THE_TIME", 0.0)
+    monkeypatch.setattr(large, "needs_mode", lambda *given: False)
+    for name, value in (("_SHORTEST", 300), ("_LONGEST", 300), ("_LEAST_BURN_IN", 50)):
+        monkeypatch.setattr(watched, name, value)
+    monkeypatch.setattr(automatic, "needs_mode", lambda *given: False)
+    monkeypatch.setattr(warm_up, "_SHORTEST", 50)
+    monkeypatch.setattr(warm_up, "_LONGEST", 50)
+    rows = np.random.default_rng(2).normal(size=(3000, 8))
+
+    def call() -> sgmcmc.Samples:
+        return sgmcmc.sample(
+            lambda params, dataset: -0.5 * tf.reduce_sum((dataset["x"] - params["m"]) ** 2, -1),
+            {"x": rows}, {"m": np.zeros(8)}, max_seconds=1000.0, n_iters=300, seed=1, verbose=False,
+        )  # fmt: skip
+
+    return call
+
+
+def test_setting_up_of_very_many_coordinates_looks_at_the_clock(
+    of_many_coordinates: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is over after the first look around: chains run by what it found."""
+    look, ascend, left = large._look, large.ascend, []
+
+    def first(*given: Any) -> Any:
+        left.append(time_left())
+        if len(left) > 1:
+            raise TimeUpError
+        return look(*given)
+
+    def limited_ascent(*given: Any) -> Any:
+        assert time_left() <= 250.0
+        return ascend(*given)
+
+    monkeypatch.setattr(large, "_look", first)
+    monkeypatch.setattr(large, "ascend", limited_ascent)
+    samples = of_many_coordinates()
+    assert samples["m"].shape[1] > 4
+    assert max(left[:3]) <= 500.0 and left[3] <= 1000.0
+    facts = samples.report["Found around the chains"]
+    assert "time was up" in facts["largest curvature at the end of the chains"]
+
+
+def test_no_look_around_by_then_is_an_error(
+    of_many_coordinates: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "_look", over)
+    with pytest.raises(TimeoutError, match="`max_seconds`: time was up before scales"):
+        of_many_coordinates()

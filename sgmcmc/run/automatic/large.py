@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import HMC, Dynamics
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
@@ -43,6 +45,12 @@ from sgmcmc.tuning.local import (
 )
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.objective import Objective
+
+_TO_ASCEND = 0.25
+"""Part of ``max_seconds`` at whose end the ascent stops where it is."""
+
+_TO_CHOOSE = 0.5
+"""The same of the warm-up; the chain's constants are chosen by then."""
 
 _HALVINGS = 3
 """Largest number of halvings of a stepsize for its error."""
@@ -99,12 +107,21 @@ def run_large(
         return _by_hmc(request, cost, required, verbose, began)
     clock = Clock(began)
     first = request.tuned(dynamics=dynamics, seed=_derived(seed))
-    around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
-    positions = spread_out(target.space, starts, required.n_chains, around, seed)
-    clock.done("scales, curvature and noise")
-    positions = ascend(first, positions, around, verbose)
+    try:
+        with limited(began + _TO_CHOOSE * required.seconds):
+            around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
+            positions = spread_out(target.space, starts, required.n_chains, around, seed)
+            clock.done("scales, curvature and noise")
+    except TimeUpError:
+        raise TimeoutError(
+            "`max_seconds`: time was up before scales, curvature and noise were known, for which "
+            f"{time.monotonic() - began:.0f} s were not enough. Give more seconds."
+        ) from None
+    with limited(began + _TO_ASCEND * required.seconds):
+        positions = ascend(first, positions, around, verbose)
     clock.done("ascent")
-    plan, positions = _settled(first, positions, dynamics, required, verbose, clock)
+    with limited(began + _TO_CHOOSE * required.seconds):
+        plan, positions = _settled(first, positions, around, dynamics, required, verbose, clock)
     rows = RowsWatched(target, data, seed)
     measures, mine = required.n_iters is None, required
     if measures and required.max_seconds is not None:
@@ -123,7 +140,10 @@ def run_large(
         ran, error = _measured(request, ran, rows, required, verbose, began)
         clock.done("measured error")
     ends = _ends(ran.samples, target, required.n_chains)
-    after = _look(target, data, ends, seed + 1, verbose)
+    after = None
+    until = max(began + required.seconds, time.monotonic() + ran.lengths.least_seconds)
+    with contextlib.suppress(TimeUpError), limited(until):
+        after = _look(target, data, ends, seed + 1, verbose)
     clock.done("scales, curvature and noise")
     return ran.samples.with_report(_report(ran, required, after, thin, error, cost, clock))
 
@@ -252,14 +272,19 @@ def _need_linear(dynamics: Dynamics) -> None:
 def _settled(
     request: Request,
     positions: list[np.ndarray],
+    around: Neighbourhood,
     dynamics: Dynamics,
     required: Requirements,
     verbose: bool,
     clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
-    """Return the plan after a warm-up, and the positions at its end."""
+    """Return the plan after a warm-up, and the positions at its end.
+
+    What was last found around the chains is used if there is no time to look again.
+    """
     target, data, seed = request.read.target, request.read.data, request.read.seed
-    around = _look(target, data, positions, seed, verbose)
+    with contextlib.suppress(TimeUpError):
+        around = _look(target, data, positions, seed, verbose)
     plan = choose_locally(around, dynamics, required.tolerance)
     clock.done("scales, curvature and noise")
     length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
@@ -267,7 +292,8 @@ def _settled(
         lambda factor: warm_up(request, _lowered(plan, factor), positions, max(1, length), verbose)
     )
     clock.done("warm-up")
-    around = _look(target, data, positions, seed + 1, verbose)
+    with contextlib.suppress(TimeUpError):
+        around = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
     return choose_locally(around, dynamics, required.tolerance), positions
 
@@ -296,7 +322,7 @@ def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
 def _report(
     ran: _Ran,
     required: Requirements,
-    after: Neighbourhood,
+    after: Neighbourhood | None,
     thin: int,
     error: MeasuredError | None,
     cost: Cost | None,
@@ -319,7 +345,9 @@ def _report(
             "coordinates": len(plan.noise),
             "conditional SDs of single coordinates": _range(plan.around.whitening.root),
             "largest curvature, scaled coordinates": plan.around.curvature,
-            "largest curvature at the end of the chains": after.curvature,
+            "largest curvature at the end of the chains": (
+                "not measured: time was up" if after is None else after.curvature
+            ),
             "likelihood share of the information, mean": float(plan.around.share.mean()),
         },
         "Chain": {
@@ -368,7 +396,7 @@ def _warnings(
     plan: LocalPlan,
     lengths: Watched,
     required: Requirements,
-    after: Neighbourhood,
+    after: Neighbourhood | None,
     error: MeasuredError | None,
 ) -> list[str]:
     """Return warnings about the draws."""
@@ -379,7 +407,7 @@ def _warnings(
             f"the largest curvature (a local bound); the tolerance is {required.tolerance:.1%}. "
             "Larger minibatches have less noise."
         )
-    if after.curvature > _CHANGED * plan.around.curvature:
+    if after is not None and after.curvature > _CHANGED * plan.around.curvature:
         found.append(
             f"The largest curvature grew from {plan.around.curvature:.3g} to "
             f"{after.curvature:.3g} along the chains: the constants chosen at their start are not "

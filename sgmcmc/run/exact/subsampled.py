@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.graphs.vectorization import jacobian
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -33,6 +35,9 @@ from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import Objective
+
+_TO_CHOOSE = 0.6
+"""Part of ``max_seconds`` in which the mode and the bounds must be found."""
 
 _MOST_NUMBERS = 2**28
 """Largest number of numbers in a table of all rows, of which there are two."""
@@ -63,18 +68,26 @@ def run_subsampled(
     if request.stepsize is None:
         request = replace(request, stepsize=stepsize)
     wanted = request.keywords.get("preconditioner")
-    start = find_start(
-        model, None if is_open(wanted) else wanted, required.n_chains, verbose, known=request.known
-    )
-    if start.mode is None or start.preconditioner is None:
-        raise ValueError(
-            f"`{request.function}` needs a mode, around which gradients are known, and none was "
-            "found. Use sgmcmc.nuts()."
-        )
-    clock.done("mode and information")
-    preconditioner = start.preconditioner
-    bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
-    clock.done("bounds of all rows")
+    try:
+        with limited(clock.began + _TO_CHOOSE * required.seconds):
+            start = find_start(
+                model, None if is_open(wanted) else wanted, required.n_chains, verbose,
+                known=request.known,
+            )  # fmt: skip
+            if start.mode is None or start.preconditioner is None:
+                raise ValueError(
+                    f"`{request.function}` needs a mode, around which gradients are known, and "
+                    "none was found. Use sgmcmc.nuts()."
+                )
+            clock.done("mode and information")
+            preconditioner = start.preconditioner
+            bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
+            clock.done("bounds of all rows")
+    except TimeUpError:
+        raise TimeoutError(
+            "`max_seconds`: time was up before the mode and the bounds of all rows were known, "
+            f"for which {time.monotonic() - clock.began:.0f} s were not enough. Give more seconds."
+        ) from None
     lengths = UntilEffective(
         required, _Guess(slowness), model.target.size, model.options.thin, clock.began
     )
