@@ -10,7 +10,9 @@ frameOf <- function(formula, bars, data, call, caller) {
     }
     given <- match(c("subset", "weights", "na.action", "offset"), names(call), 0L)
     others <- unlist(lapply(as.list(call)[given], all.vars))
-    plain <- plainVariables(data, c(all.vars(whole), others), environment(formula))
+    plain <- plainVariables(
+        data, c(all.vars(whole), others), environment(formula), onlyLabels(formula, bars)
+    )
     environment(whole) <- plain$environment
     made <- call[c(1L, given)]
     made[[1]] <- quote(stats::model.frame)
@@ -146,7 +148,8 @@ newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
         newdata <- as.data.frame(newdata)
     }
     environment <- environment(object$terms)
-    newdata <- plainVariables(newdata, names(newdata), environment)$data
+    read <- unlist(lapply(list(attr(object$model, "terms"), object$call$offset, object$call$weights), all.vars))
+    newdata <- plainVariables(newdata, read, environment, object$labels)$data
     fixed <- object$design
     fixed$terms <- stats::delete.response(object$terms)
     designs <- c(list(fixed), object$bars$designs)

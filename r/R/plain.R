@@ -19,8 +19,9 @@ plainVector <- function(values, name) {
     values
 }
 
-# Integers of 64 bits, whose bits bit64 keeps in doubles, as the doubles that they are equal to.
-fromInteger64 <- function(values, name) {
+# Integers of 64 bits, whose bits bit64 keeps in doubles, as the doubles that they are equal to; with
+# `labels` as text if there are no such doubles.
+fromInteger64 <- function(values, name, labels = FALSE) {
     bits <- readBin(
         writeBin(as.vector(unclass(values)), raw()), "integer", 2 * length(values), 4
     )
@@ -35,6 +36,9 @@ fromInteger64 <- function(values, name) {
     high <- halves[2, ]
     large <- which(!is.na(found) & (high < -2^21 | high > 2^21 | (high == 2^21 & low > 0)))
     if (length(large) > 0) {
+        if (labels && requireNamespace("bit64", quietly = TRUE)) {
+            return(as.character(values))
+        }
         stop(
             "`", name, "` has integers beyond 2^53, as in row ", large[[1]], ", which R's numbers cannot ",
             "hold: as.character(", name, ") keeps them, as labels of groups",
@@ -68,10 +72,15 @@ withDeclaredMissing <- function(values) {
 }
 
 # Data, and an environment, whose variables of these names have been converted where a formula
-# would go wrong: in its functions an integer of 64 bits is a double of the same bits.
-plainVariables <- function(data, names, environment) {
+# would go wrong: in its functions an integer of 64 bits is a double of the same bits. Those in
+# `labels` are groups and nothing else.
+plainVariables <- function(data, names, environment, labels = character()) {
     convert <- function(values, name) {
-        if (inherits(values, "integer64")) fromInteger64(values, name) else withDeclaredMissing(values)
+        if (inherits(values, "integer64")) {
+            fromInteger64(values, name, name %in% labels)
+        } else {
+            withDeclaredMissing(values)
+        }
     }
     needed <- function(values) inherits(values, c("integer64", "haven_labelled_spss"))
     overlaid <- function(environment, names) {
@@ -85,9 +94,18 @@ plainVariables <- function(data, names, environment) {
     if (is.environment(data)) {
         data <- overlaid(data, names)
     } else if (is.list(data)) {
-        for (name in names(data)[vapply(data, needed, NA)]) {
-            data[[name]] <- convert(data[[name]], name)
+        for (name in intersect(names, names(data))) {
+            if (needed(data[[name]])) data[[name]] <- convert(data[[name]], name)
         }
     }
     list(data = data, environment = overlaid(environment, setdiff(names, names(data))))
+}
+
+# Names of the variables of a formula that are groups of its bars and nothing else.
+onlyLabels <- function(formula, bars) {
+    groups <- lapply(unlist(lapply(bars, function(bar) variablesOf(bar$by))), function(variable) {
+        if (is.symbol(variable)) as.character(variable)
+    })
+    others <- c(all.vars(formula), unlist(lapply(bars, function(bar) all.vars(bar$terms))))
+    setdiff(unlist(groups), others)
 }

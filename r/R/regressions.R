@@ -114,7 +114,8 @@ regressionOf <- function(formula, data, family, contrasts, call, caller) {
         model = frame, terms = described, xlevels = design$levels, contrasts = design$contrasts,
         design = design, bars = effects, x = design$matrix, y = response$value, offset = offset,
         weights = weights, trials = response$trials, halves = isTRUE(response$halves),
-        levels = response$levels, na.action = attr(frame, "na.action"), link = chosen$link
+        labels = onlyLabels(fixed, bars), levels = response$levels, na.action = attr(frame, "na.action"),
+        link = chosen$link
     )
     object$sent <- sentOf(object, response)
     object
