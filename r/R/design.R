@@ -205,7 +205,7 @@ trialsOf <- function(object, data = NULL, trials = NULL) {
     }
     trials <- as.numeric(plainVector(trials, "trials"))
     if (!length(trials) %in% c(1L, nrow(data)) || any(trials < 0 | trials != round(trials), na.rm = TRUE)) {
-        stop("`trials` must be a whole number for each row of `newdata`", call. = FALSE)
+        stop("`trials` must be an integer, 0 or more, for each row of `newdata`", call. = FALSE)
     }
     rep_len(trials, nrow(data))
 }

@@ -68,6 +68,9 @@ summary.sgmcmcGlm <- function(object, prob = 0.95, robust = FALSE, ...) {
     table <- as.data.frame(do.call(rbind, rows))
     names(table) <- c("estimate", "error", paste0(format(100 * ends, trim = TRUE), "%"))
     if (robust) {
+        if (object$halves && length(object$bars$groups) == 0) {
+            stop("`robust`: numbers of trials that are not whole have no score of a row", call. = FALSE)
+        }
         sds <- as.numeric(callPython("glm_robust", inPython(object)))
         table <- cbind(table[1:2], robust = sds, table[-(1:2)])
     }
@@ -208,6 +211,9 @@ loo <- function(x, ...) UseMethod("loo")
 #' @export
 #' @rawNamespace S3method(loo::loo, sgmcmcGlm)
 loo.sgmcmcGlm <- function(x, seed = 1, ...) {
+    if (x$halves) {
+        stop("loo: numbers of trials that are not whole have no density of a row", call. = FALSE)
+    }
     structure(callPython("glm_loo", inPython(x), whole(seed)), class = "sgmcmcLoo")
 }
 

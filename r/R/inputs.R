@@ -197,13 +197,13 @@ matrixOfColumns <- function(values, label) {
     as.matrix(values)
 }
 
-# Whole numbers beyond the precision of a chain are labels, times or counts, and refused as
+# Integers, also as doubles, beyond the precision of a chain are labels, times or counts, and refused as
 # integers of these sizes are.
 needExact <- function(values, label) {
     largest <- max(abs(values), 0, na.rm = TRUE)
     if (largest > 2^24 && is.finite(largest) && all(values == round(values), na.rm = TRUE)) {
         stop(
-            "`", label, "` has whole numbers as large as ", format(largest, digits = 15, scientific = FALSE),
+            "`", label, "` holds integers as large as ", format(largest, digits = 15, scientific = FALSE),
             ", which single precision rounds: subtract an origin, give `dtype = tf$float64`, or if rounding ",
             "does no harm divide by a unit, such as 1e6",
             call. = FALSE

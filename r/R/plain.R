@@ -50,7 +50,7 @@ fromInteger64 <- function(values, name, labels = FALSE) {
     found
 }
 
-# Labelled values of haven are the values; those that the user declared missing are NA.
+# Labeled values of haven are the values; those that the user declared missing are NA.
 withoutLabels <- function(values) {
     values <- withDeclaredMissing(values)
     structure(
@@ -72,7 +72,7 @@ withDeclaredMissing <- function(values) {
 }
 
 # Data, and an environment, whose variables of these names have been converted where a formula
-# would go wrong: in its functions an integer of 64 bits is a double of the same bits. Those in
+# would go wrong: in its functions an integer of 64 bits is a double with its bits. Those in
 # `labels` are groups and nothing else.
 plainVariables <- function(data, names, environment, labels = character()) {
     convert <- function(values, name) {

@@ -12,7 +12,7 @@
 #' chain.
 #'
 #' Groups are known by their values: rows of `newdata` belong to the group 100000 whether that is an
-#' integer, a number, or the level of a factor. Integers of 64 bits (of bit64), and labelled values
+#' integer, a number, or the level of a factor. Integers of 64 bits (of bit64), and labeled values
 #' (of haven) are the numbers that they stand for.
 #'
 #' @param formula Formula. The response is a number; for `binomial()` also a logical, a factor,

@@ -368,7 +368,7 @@ test_that("new rows are those of predict.lm", {
     expect_identical(c(newRows(found, few, needTrials = TRUE)$sent$trials), as.numeric(few$n))
     expect_identical(c(newRows(found, few["x"], 4, TRUE)$sent$trials), rep(4, 3))
     expect_error(newRows(found, few["x"], needTrials = TRUE), "`trials`: draws of the response .*'won' not found")
-    expect_error(newRows(found, few, 1.5, TRUE), "whole number")
+    expect_error(newRows(found, few, 1.5, TRUE), "must be an integer, 0 or more")
     found <- sent(won / n ~ x, d, binomial(), weights = n)
     expect_identical(c(newRows(found, few, needTrials = TRUE)$sent$trials), as.numeric(few$n))
 })

@@ -29,9 +29,9 @@ test_that("integers of 64 bits are numbers, or refused by name", {
     expect_error(entry(bit64::as.integer64("9007199254740993")), "`dataset$v` has integers beyond 2^53", fixed = TRUE)
 })
 
-test_that("whole numbers that single precision rounds are refused as integers are", {
+test_that("doubles that are integers which single precision rounds are refused as integers are", {
     days <- c(20200101, 20200102)
-    expect_error(entry(days), "`dataset\\$v` has whole numbers as large as 20200102.*tf\\$float64")
+    expect_error(entry(days), "`dataset\\$v` holds integers as large as 20200102.*tf\\$float64")
     expect_identical(entry(days, single = FALSE), array(days))
     expect_identical(entry(days, list(integers = "v")), array(days))
     expect_identical(entry(days + 0.5), array(days + 0.5))

@@ -43,6 +43,7 @@ test_that("proportions with weights are glm's, and draws of new rows have their 
     agree(fit, suppressWarnings(stats::glm(s / size ~ x, binomial(), data, weights = w)))
     expect_length(fitted(fit), n)
     expect_error(predict(fit, type = "predictive"), "not whole have no draws")
+    expect_error(loo(fit), "not whole have no density")
     data$size[1:5] <- data$s[1:5] <- 0
     fit <- quick(cbind(s, size - s) ~ x, data, binomial())
     agree(fit, stats::glm(cbind(s, size - s) ~ x, binomial(), data))
