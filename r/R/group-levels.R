@@ -30,8 +30,10 @@ codesOf <- function(groups, find, ...) {
     numbers <- Map(function(variable, known) {
         numbersAmong(known, find(variable, ...))
     }, groups$variables, groups$known)
-    rows <- do.call(paste, unname(numbers))
-    known <- do.call(paste, lapply(seq_len(ncol(groups$table)), function(part) groups$table[, part]))
+    # A number for each combination: those of one variable are their own.
+    together <- function(parts) if (length(parts) == 1) parts[[1]] else do.call(paste, parts)
+    rows <- together(unname(numbers))
+    known <- together(lapply(seq_len(ncol(groups$table)), function(part) groups$table[, part]))
     match(rows, c(known, setdiff(rows, known)))
 }
 
@@ -57,7 +59,7 @@ knownValues <- function(values, name) {
     } else if (is.character(values)) {
         sort(unique(values))
     } else {
-        values <- values[!is.na(values)]
+        values <- unique(values[!is.na(values)])
         values <- values[!duplicated(keysOf(values, name))]
         values[order(values)]
     }
@@ -74,6 +76,10 @@ labelsOfValues <- function(values) {
 # The number of each value among those that are known, or a number after these. Text is looked
 # up as it is before it is taken for a number.
 numbersAmong <- function(known, values) {
+    if (!is.factor(values) && anyDuplicated(values) > 0 && !anyNA(values)) {
+        distinct <- unique(values)
+        return(numbersAmong(known, distinct)[match(values, distinct)])
+    }
     if (anyNA(values)) {
         stop("`", known$name, "` is NA in row ", which(is.na(values))[[1]], ": groups cannot be missing", call. = FALSE)
     }

@@ -58,6 +58,10 @@ positions <- function(index, size) {
         }
         return(index - 1)
     }
+    index <- plainVector(index, "the index")
+    if (is.factor(index)) {
+        index <- as.integer(index) # as for R's own vectors
+    }
     if (is.character(index)) {
         stop("the dimensions of a tensor have no names: count from 1", call. = FALSE)
     }

@@ -34,18 +34,22 @@ underNewNames <- function(arguments) {
 
 # Columns of the dataset that stay integers: factors, and those that the user names.
 integersIn <- function(arguments) {
-    known <- knownOf(arguments[["dataset"]], arguments[["groups"]])
+    known <- knownOf(arguments[["dataset"]], arguments)
     found <- unique(c(as.character(unlist(arguments[["integers"]])), names(known$levels)))
     if (length(found) > 0) as.list(found)
 }
 
-# What is known of a dataset when others are read later: `groups`, names of the entries whose groups
-# have effects, and `levels` of the other factors.
-knownOf <- function(dataset, groups) {
-    groups <- factorsOfGroups(groups)
+# What is known of a dataset when others are read later, from it and further arguments of the call:
+# `groups`, names of the entries whose groups have effects; `levels` of the other factors; `integers`,
+# names of entries that stay integers; and whether the chain is in `double` precision.
+knownOf <- function(dataset, further) {
+    groups <- factorsOfGroups(further$groups)
     factors <- if (is.list(dataset)) names(dataset)[vapply(dataset, is.factor, NA)]
     factors <- setdiff(factors, groups)
-    list(groups = groups, levels = lapply(stats::setNames(factors, factors), function(name) levels(dataset[[name]])))
+    list(
+        groups = groups, levels = lapply(stats::setNames(factors, factors), function(name) levels(dataset[[name]])),
+        integers = as.character(unlist(further$integers)), double = isDouble(further$dtype)
+    )
 }
 
 # Names of the entries of a dataset that a model has as codes of factors.
@@ -55,8 +59,7 @@ factorsIn <- function(known, dataset = NULL) {
 
 pythonArgument <- function(name, arguments) {
     value <- arguments[[name]]
-    known <- knownOf(arguments[["dataset"]], arguments[["groups"]])
-    known$integers <- as.character(unlist(arguments[["integers"]]))
+    known <- knownOf(arguments[["dataset"]], arguments)
     switch(name,
         logLik = ,
         logPrior = ,
@@ -64,7 +67,7 @@ pythonArgument <- function(name, arguments) {
         curvatureBound = if (inherits(value, "python.builtin.object")) value else guarded(value, factorsIn(known)),
         priorBound = startingValues(value),
         testFunctions = guardedAll(value),
-        dataset = columns(value, known, single = !isDouble(arguments[["dtype"]])),
+        dataset = columns(value, known),
         latents = columns(value, argument = "latents"),
         params = ,
         alpha = ,
@@ -96,7 +99,7 @@ factorsOfGroups <- function(groups) {
 # Arrays that share their first dimension. A factor is its codes, from 1, by the levels that are
 # known, or if it is one of groups with effects the labels of these. `new` rows are read after a
 # chain, which knows the levels of its factors unless it is from a file.
-columns <- function(dataset, known = NULL, single = TRUE, new = FALSE, argument = "dataset") {
+columns <- function(dataset, known = NULL, new = FALSE, argument = "dataset") {
     if (!is.list(dataset)) {
         return(dataset)
     }
@@ -112,7 +115,7 @@ columns <- function(dataset, known = NULL, single = TRUE, new = FALSE, argument 
         } else if (is.factor(values) || name %in% names(known$levels)) {
             codesOfFactor(values, known, name, label, new)
         } else {
-            numbersOfEntry(values, label, single && !name %in% known$integers)
+            numbersOfEntry(values, label, !isTRUE(known$double) && !name %in% known$integers)
         }
     }
     dataset
@@ -232,6 +235,12 @@ asArray <- function(values) {
     }
     if (inherits(values, c("integer64", "haven_labelled"))) {
         values <- plainVector(values, "the argument")
+    }
+    if (is.factor(values)) {
+        stop(
+            "a factor is its codes, as.integer(g), by the levels of the model's: factor(x, levels = levels(g))",
+            call. = FALSE
+        )
     }
     if (!is.numeric(values) && !is.logical(values)) {
         return(values)

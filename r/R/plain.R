@@ -109,3 +109,14 @@ onlyLabels <- function(formula, bars) {
     others <- c(all.vars(formula), unlist(lapply(bars, function(bar) all.vars(bar$terms))))
     setdiff(unlist(groups), others)
 }
+
+# On the way into TensorFlow's functions, as in tf$constant(x).
+#' @importFrom reticulate r_to_py
+#' @export
+r_to_py.integer64 <- function(x, convert = FALSE) {
+    values <- fromInteger64(x, "x")
+    if (is.null(dim(values)) && length(values) == 1 && !is.na(values)) {
+        return(reticulate::import_builtins(convert = FALSE)$int(values))
+    }
+    if (anyNA(values)) reticulate::r_to_py(asArray(values)) else reticulate::np_array(asArray(values), "int64")
+}

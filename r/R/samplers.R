@@ -3,7 +3,7 @@
 runSampler <- function(method, arguments, ...) {
     found <- callPython("sample", method, pythonArguments(arguments, list(...)))
     asChains(c(found, list(
-        labels = givenNames(arguments$params), known = knownOf(arguments$dataset, list(...)$groups)
+        labels = givenNames(arguments$params), known = knownOf(arguments$dataset, list(...))
     )))
 }
 

@@ -6,7 +6,7 @@ setUp <- function(method, arguments, ...) {
     object$python <- sampler
     object$params <- sampler$params
     object$data <- arguments$dataset
-    object$known <- knownOf(arguments$dataset, list(...)$groups)
+    object$known <- knownOf(arguments$dataset, list(...))
     object$N <- sampler$N
     object$n <- sampler$n
     object$logLik <- arguments$logLik
