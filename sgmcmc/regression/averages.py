@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc.regression.linear import LinearPredictor, Members
+from sgmcmc.regression.linear import Change, LinearPredictor, Members, Numbers
 from sgmcmc.regression.names import columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_MADE = 2**17
+"""Draws of expected responses that are made at a time, so that they stay in the cache."""
+
 _NUMBERS = 2**21
-"""Draws of expected responses that are made at a time."""
+"""Numbers of rows that are made at a time, for all settings."""
 
 _HELD = 2**22
 """Draws of averages that are held at a time."""
@@ -215,9 +218,10 @@ class _Pieces:
         self._cells, self._contrasts, self._members = cells, contrasts, members
         linear = self._linear = members.linear
         ends = (end for each in contrasts for end in (each.after, each.before))
-        self._settings = list(dict.fromkeys(end for end in ends if end is not None))
-        # Settings that change the groups of rows have members of their own.
+        settings = dict.fromkeys(end for end in ends if end is not None)
+        # Settings that change the groups of rows have members of their own, and come last.
         groups = {name for each in linear.model.effects for name in columns_of(each.by)}
+        self._settings = sorted(settings, key=lambda s: (s.name in groups, s is not AS_THEY_ARE))
         self._of_setting = {
             each: Members(linear, each(cells.frame), members.seed)
             if each.name in groups
@@ -230,21 +234,25 @@ class _Pieces:
     def of(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
         """Yield places of rows, in the order of their cells, and values and weights by contrast."""
         linear, several = self._linear, len(self._settings)
-        length = max(64, _NUMBERS // (linear.draws * self.levels * (2 + several)))
+        length = max(64, _MADE // (linear.draws * self.levels))
         many = max(length, min(_ROWS, _NUMBERS // (several * max(1, len(linear.model.terms)))))
         rows = self._members.ordered(rows)
         for start in range(0, len(rows), many):
             some = rows[start : start + many]
             frame = self._cells.frame.iloc[some].reset_index(drop=True)
-            numbers = {each: linear.numbers(each(frame)) for each in self._settings}
+            ends = self._ends(frame)
             divisors = [each.divisors(frame) for each in self._contrasts]
             for first in range(0, len(some), length):
                 of_cell = self._cells.cell[some[first : first + length]]
                 part = first + np.argsort(of_cell, kind="stable")
-                made = {}
-                for each in self._settings:
+                made, first_eta = {}, np.zeros(0)
+                for each, end in ends.items():
                     effects = self._of_setting[each].effects(some[part], rows[start:])
-                    eta = linear.values(numbers[each].part(part), effects)
+                    if isinstance(end, Change):
+                        eta = linear.changed(first_eta, end.part(part), effects)
+                    else:
+                        eta = linear.values(end.part(part), effects)
+                    first_eta = eta if not made else first_eta
                     made[each] = linear.expected(eta)
                 found = []
                 for contrast, over in zip(self._contrasts, divisors, strict=True):
@@ -253,6 +261,18 @@ class _Pieces:
                         value = value - made[contrast.before]
                     found.append((value, weights if over is None else weights / over[part]))
                 yield some[part], found
+
+    def _ends(self, frame: pd.DataFrame) -> dict[Setting, Change | Numbers]:
+        """Return the numbers of the first setting, and how others change them, if they can."""
+        linear = self._linear
+        numbers = {each: linear.numbers(each(frame)) for each in self._settings}
+        ends: dict[Setting, Change | Numbers] = dict(numbers)
+        first, *others = self._settings
+        for each in others:
+            if self._of_setting[each] is self._of_setting[first]:
+                change = Change.of(numbers[first], numbers[each], linear.model.design.dense)
+                ends[each] = numbers[each] if change is None else change
+        return ends
 
 
 def by_row(

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _EFFECTS = 2**24
 """Largest number of draws of effects that are held."""
 
+_ALONE = 2**18
+"""Multiplications of a matrix product that BLAS does not share among threads. Of few columns a
+larger product would take longer, as threads wait for each other."""
+
+_FEW = 16
+"""Least number of rows of such a product."""
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -49,6 +56,70 @@ class Numbers:
             Block(self.fixed.dense[rows], coded),
             None if self.offset is None else self.offset[rows],
             tuple(factors[rows] for factors in self.factors),
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """Differences of the numbers of some rows, by which linear predictors change.
+
+    Attributes:
+        columns: Places of the dense columns that change, among the terms.
+        dense: Their differences, (rows, columns).
+        coded: Number of a coded term, place of each row's column, and what its coefficient is
+            multiplied by.
+        offset: Difference of the offset of each row, if any.
+        factors: Differences of the factors of effects, (rows, effects), if any, for each factor.
+    """
+
+    columns: np.ndarray
+    dense: np.ndarray
+    coded: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+    offset: np.ndarray | None
+    factors: tuple[np.ndarray | None, ...]
+
+    @classmethod
+    def of(cls, before: Numbers, after: Numbers, dense: np.ndarray) -> Change | None:
+        """Return the change of some numbers; ``None`` if they are not finite.
+
+        Args:
+            before: Numbers.
+            after: Other numbers of these rows.
+            dense: Places of the dense columns among the terms.
+        """
+        with np.errstate(invalid="ignore"):  # infinite numbers
+            fixed = after.fixed.dense - before.fixed.dense
+            factors = [b - a for a, b in zip(before.factors, after.factors, strict=True)]
+        moved = np.flatnonzero(fixed.any(0))
+        coded: list[tuple[int, np.ndarray, np.ndarray]] = []
+        pairs = zip(before.fixed.coded, after.fixed.coded, strict=True)
+        for number, ((from_, old), (to, new)) in enumerate(pairs):
+            old = np.ones(len(from_)) if old is None else old
+            new = np.ones(len(to)) if new is None else new
+            if not (np.array_equal(from_, to) and np.array_equal(old, new)):
+                coded += [(number, from_, -old), (number, to, new)]
+        offset = None
+        if before.offset is not None and after.offset is not None:
+            with np.errstate(invalid="ignore"):
+                offset = after.offset - before.offset
+        found = cls(
+            dense[moved],
+            fixed[:, moved],
+            tuple(coded),
+            offset if offset is not None and offset.any() else None,
+            tuple(each if each.any() else None for each in factors),
+        )
+        arrays = [found.dense, found.offset, *found.factors, *(each for _, _, each in coded)]
+        return found if all(np.isfinite(a).all() for a in arrays if a is not None) else None
+
+    def part(self, rows: np.ndarray) -> Change:
+        """Return that of some of the rows."""
+        return Change(
+            self.columns,
+            self.dense[rows],
+            tuple((number, places[rows], by[rows]) for number, places, by in self.coded),
+            None if self.offset is None else self.offset[rows],
+            tuple(None if each is None else each[rows] for each in self.factors),
         )
 
 
@@ -91,7 +162,7 @@ class Members:
         for number, codes in enumerate(self._codes):
             own = codes[rows]
             held, drawn = self._held.get(number, (np.zeros(0, int), np.zeros(0)))
-            if not np.isin(own, held).all():
+            if len(held) < len(self._labels[number]) and not np.isin(own, held).all():
                 held = self._next(number, own, codes[later])
                 labels = [self._labels[number][place] for place in held]
                 drawn = self.linear.effects(number, labels, self.seed)
@@ -210,21 +281,63 @@ class LinearPredictor:
                 eta += factors[:, place] * of_term[:, places]
         return eta
 
+    def changed(
+        self,
+        eta: np.ndarray,
+        change: Change,
+        effects: Sequence[tuple[np.ndarray, np.ndarray]],
+    ) -> np.ndarray:
+        """Return draws of η of rows whose numbers change.
+
+        Args:
+            eta: Draws before.
+            change: Differences of the numbers.
+            effects: Draws of the effects of each factor, and each row's group among these.
+        """
+        found = eta.copy()
+        levels_last = np.moveaxis(found, -1, 1) if self.model.family.several else found
+        if self._b is not None and change.columns.size:
+            levels_last += _product(self._b[..., change.columns], change.dense)
+        for number, places, weights in change.coded:
+            levels_last += self._of_level(number, places) * weights
+        if change.offset is not None:
+            found += change.offset
+        for factors, (drawn, places) in zip(change.factors, effects, strict=True):
+            for place, of_term in enumerate(drawn if factors is not None else ()):
+                found += factors[:, place] * of_term[:, places]
+        return found
+
     def _fixed(self, made: Block) -> np.ndarray:
         model, design = self.model, self.model.design
         assert self._b is not None
-        X = made.dense - model.center[design.dense]
-        eta = np.asarray(self._b[..., design.dense] @ X.T)
-        for each, (places, weights) in zip(design.coded, made.coded, strict=True):
+        eta = _product(self._b[..., design.dense], made.dense - model.center[design.dense])
+        for number, (places, weights) in enumerate(made.coded):
+            found, each = self._of_level(number, places), design.coded[number]
             columns = slice(each.first, each.first + each.size)
-            of_level = self._b[..., columns]
-            none = np.zeros_like(of_level[..., :1])
-            found = np.concatenate([of_level, none], -1)[..., places]
             found = found if weights is None else found * weights
-            eta += found - (of_level * model.center[columns]).sum(-1, keepdims=True)
+            eta += found - (self._b[..., columns] * model.center[columns]).sum(-1, keepdims=True)
         return np.moveaxis(eta, 1, 2) if model.family.several else eta
+
+    def _of_level(self, number: int, places: np.ndarray) -> np.ndarray:
+        """Return draws of coefficients of a coded term, zero for its first level, (..., rows)."""
+        assert self._b is not None
+        each = self.model.design.coded[number]
+        own = self._b[..., each.first : each.first + each.size]
+        return np.concatenate([own, np.zeros_like(own[..., :1])], -1)[..., places]
 
     def expected(self, eta: np.ndarray) -> np.ndarray:
         """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
         mean = self.model.family.mean(eta, self.aux)
         return mean if self.model.family.by_level else np.broadcast_to(mean, eta.shape)
+
+
+def _product(b: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return products of draws of coefficients and rows, (draws, ..., rows)."""
+    flat = b.reshape(-1, b.shape[-1])
+    found = np.empty((len(flat), len(X)))
+    length = _ALONE // max(1, flat.size)
+    length = length if length >= _FEW else max(1, len(X))
+    for start in range(0, len(X), length):
+        part = slice(start, start + length)
+        np.matmul(flat, X[part].T, out=found[:, part])
+    return found.reshape(*b.shape[:-1], len(X))
