@@ -333,7 +333,7 @@ class LinearPredictor:
 
 def _product(b: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Return products of draws of coefficients and rows, (draws, ..., rows)."""
-    flat = b.reshape(-1, b.shape[-1])
+    flat = b.reshape(int(np.prod(b.shape[:-1])), b.shape[-1])
     found = np.empty((len(flat), len(X)))
     length = _ALONE // max(1, flat.size)
     length = length if length >= _FEW else max(1, len(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import scipy.special
 
 import sgmcmc
 from sgmcmc.regression import averages, linear
+from sgmcmc.regression.building import make_model, read_family
+from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import REFERENCE
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
@@ -99,6 +102,7 @@ def test_pieces_and_order_of_rows_change_nothing(
             found = fit.predictions(frame, weights="w", **each)
             pd.testing.assert_frame_equal(found, wanted, rtol=1e-9)
     monkeypatch.setattr(averages, "_NUMBERS", 1)
+    monkeypatch.setattr(averages, "_MADE", 1)
     monkeypatch.setattr(averages, "_HELD", 1)
     monkeypatch.setattr(averages, "_ROWS", 100)
     for each, wanted in zip(questions[:2], before, strict=False):
@@ -209,6 +213,7 @@ def test_new_groups_are_drawn_once_and_alone(
     np.testing.assert_allclose(changes["error"], slope.std(), rtol=1e-5)
     monkeypatch.setattr("sgmcmc.regression.predictions._NUMBERS", 1)
     monkeypatch.setattr(averages, "_NUMBERS", 1)
+    monkeypatch.setattr(averages, "_MADE", 1)
     monkeypatch.setattr(linear, "_EFFECTS", 2 * len(eta))
     np.testing.assert_allclose(drawn(rows), eta, rtol=1e-5)
     np.testing.assert_allclose(
@@ -228,6 +233,73 @@ def test_linear_predictors_are_those_of_the_model(
         ((_, found),) = predictor.pieces(frame)
         wanted = rows[REFERENCE] + model.unit * np.reshape(eta, found.shape)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+WIDE = pd.DataFrame({"x": RNG.normal(size=400), "t": RNG.uniform(1.0, 5.0, 400)})
+WIDE["g"] = RNG.integers(0, 12, 400)
+WIDE["h"] = [f"h{place % 50}" for place in range(400)]
+WIDE["y"] = RNG.poisson(WIDE["t"] * np.exp(0.3 * WIDE["x"]))
+WIDE["k"] = RNG.choice(["a", "b", "c"], 400)
+
+
+class Known(linear.LinearPredictor):
+    """A linear predictor with draws of coefficients that need no chain."""
+
+    def __init__(self, formula: str, family: str) -> None:
+        parsed, chosen = parse(formula), read_family(family, None)
+        self.model, _ = make_model(parsed, WIDE, chosen, None)
+        self.draws, self._names = 7, WIDE.columns
+        outcomes = [2] if chosen.several else []
+        b = RNG.normal(size=(self.draws, *outcomes, len(self.model.terms)))
+        self._b = b if self.model.terms else None
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("y ~ x * h + offset(log(t)) + (x | g)", "poisson"),
+        ("k ~ x * h + t", "categorical"),
+        ("y ~ 0 + offset(log(t)) + (x | g)", "poisson"),
+        ("y ~ 0 + h", "poisson"),
+    ],
+)
+@pytest.mark.parametrize("few", [1, 10**6])
+def test_changes_of_a_few_numbers_are_those_of_all(
+    formula: str, family: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of terms with and without a column for each level, offsets and effects of groups."""
+    monkeypatch.setattr(linear, "_ALONE", 2000)
+    monkeypatch.setattr(linear, "_FEW", few)
+    known = Known(formula, family)
+    assert ("h" in formula) == bool(known.model.design.coded)
+    part = RNG.permutation(400)[:90]
+    effects = [
+        (RNG.normal(size=(len(each.terms), known.draws, 12)), WIDE["g"].to_numpy()[part])
+        for each in known.model.effects
+    ]
+    before = known.numbers(WIDE)
+    eta = known.values(before.part(part), effects)
+    changes = [{"x": WIDE["x"] + 1.0}, {"t": 2.0}, {"h": "h3"}, {"x": 0.0, "h": "h0"}, {}]
+    for changed in changes:
+        after = known.numbers(WIDE.assign(**changed))
+        change = linear.Change.of(before, after, known.model.design.dense)
+        assert change is not None
+        wanted = known.values(after.part(part), effects)
+        found = known.changed(eta, change.part(part), effects)
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(eta, known.values(before.part(part), effects))
+
+
+def test_changes_from_or_to_infinity() -> None:
+    """A count without exposure has the offset −∞, from which nothing can be subtracted."""
+    known = Known("y ~ x + offset(log(t))", "poisson")
+    before = known.numbers(WIDE)
+    for offset in (before.offset, np.full(400, -np.inf)):
+        after = replace(before, offset=np.full(400, -np.inf))
+        assert (
+            linear.Change.of(replace(before, offset=offset), after, known.model.design.dense)
+            is None
+        )
 
 
 def test_variables_of_bars_and_offsets(grouped: sgmcmc.Regression) -> None:
