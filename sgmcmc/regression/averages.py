@@ -245,7 +245,8 @@ class _Pieces:
             for first in range(0, len(some), length):
                 of_cell = self._cells.cell[some[first : first + length]]
                 part = first + np.argsort(of_cell, kind="stable")
-                made, first_eta = {}, np.zeros(0)
+                made: dict[Setting, np.ndarray] = {}
+                first_eta = np.zeros(0)
                 for each, end in ends.items():
                     effects = self._of_setting[each].effects(some[part], rows[start:])
                     if isinstance(end, Change):

@@ -303,7 +303,9 @@ class LinearPredictor:
         if change.offset is not None:
             found += change.offset
         for factors, (drawn, places) in zip(change.factors, effects, strict=True):
-            for place, of_term in enumerate(drawn if factors is not None else ()):
+            if factors is None:
+                continue
+            for place, of_term in enumerate(drawn):
                 found += factors[:, place] * of_term[:, places]
         return found
 
