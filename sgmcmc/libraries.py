@@ -1,9 +1,11 @@
-"""The environment of the package: variables, TensorFlow's log lines, and large libraries.
+"""The environment of the package: variables, TensorFlow's log lines and forks, large libraries.
 
 TensorFlow's C++ side writes information lines to file descriptor 2 when it is imported and when
 it first compiles. Nothing in Python can filter them there, so the descriptor itself is turned
 aside for that moment, and whatever is not known chatter is written to the real one afterward. So
 this module is imported before TensorFlow, which it must not import itself.
+
+In a process that was forked after TensorFlow was used its calls would hang: they are refused.
 
 ArviZ and TensorFlow Probability take as long to import as TensorFlow does. A process that only
 starts, reads draws or runs chains by stochastic gradients needs neither.
@@ -144,6 +146,42 @@ def _worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
             in_details = False
             if not _CHATTER.match(line):
                 yield line
+
+
+_FORKED = (
+    "This process was forked from one in which TensorFlow had run, and TensorFlow does not survive "
+    "that: its threads are gone, and a call would wait for them for ever. Start processes with "
+    'multiprocessing.get_context("spawn") or "forkserver", or joblib\'s backend="loky"; or fork '
+    "before the first call of sgmcmc and TensorFlow."
+)
+
+_lost = False
+
+
+def need_no_fork() -> None:
+    """Raise an error in a process that was forked after TensorFlow had started its threads.
+
+    Raises:
+        RuntimeError: It is one.
+    """
+    if _lost:
+        raise RuntimeError(_FORKED)
+
+
+def _note_fork() -> None:
+    global _lost
+    _lost = _lost or _has_started()
+
+
+def _has_started() -> bool:
+    """Return whether TensorFlow has threads in this process, by an attribute that is not public."""
+    module = sys.modules.get("tensorflow.python.eager.context")
+    context = getattr(module, "_context", None)
+    return bool(getattr(context, "_initialized", False))
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 _FOLDERS = ("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")

@@ -18,9 +18,9 @@ import tensorflow as tf
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.sparse import has_sparse
-from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import need_time, pass_on
+from sgmcmc.libraries import need_no_fork
 from sgmcmc.machines import HERE
 
 _MOST = 4096

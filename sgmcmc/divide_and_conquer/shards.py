@@ -28,7 +28,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import brief
+from sgmcmc.run.request import brief
 from sgmcmc.target.geometry import Geometry
 from sgmcmc.target.target import LogLik, LogPrior
 

@@ -21,10 +21,9 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc import libraries
-from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.libraries import without_chatter
+from sgmcmc.libraries import need_no_fork, without_chatter
 
 try:
     from tensorflow.core.protobuf.config_pb2 import ConfigProto

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.graphs.vectorization import in_loops, warn_of_loops
 from sgmcmc.interrupts import pass_on
-from sgmcmc.libraries import without_chatter
+from sgmcmc.libraries import need_no_fork, without_chatter
 
 _NOT_ALWAYS_COMPILED = ("While", "If", "Case", "PyFunc", "PyFuncStateless")
 """Ends of the names of operations that XLA compiles in some cases, or never."""

@@ -20,8 +20,7 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.precision import need_precision
-from sgmcmc.inputs.support import find_support, finite_priors
+from sgmcmc.inputs.support import find_support, finite_priors, need_precision
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored

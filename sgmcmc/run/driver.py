@@ -16,14 +16,13 @@ from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.engine.scheduler import advance_all
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData
-from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.inputs.options import read_length
 from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.libraries import need_no_fork
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import make_runners
-from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.checkpoints import (
     Checkpoints,
     Ending,
@@ -38,7 +37,7 @@ from sgmcmc.run.crews import crew_of
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.reports.misgivings import of_infinite_values
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, brief, on_machines
 from sgmcmc.run.sampler import Sampler, make_sampler
 
 _MOST_GOALS = 64

@@ -1,16 +1,18 @@
-"""The user's request, and the model read from it once per call."""
+"""The user's request, the model read from it once per call, and what surrounds that call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
+from sgmcmc.data.travel import read_machines
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.gradients import ControlVariate, Gradient
@@ -21,12 +23,15 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.interrupts import passed_on
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
 
 if TYPE_CHECKING:
     from sgmcmc.tuning.plan import Earlier, Plan
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 AUTO = "auto"
 """The user's value for a constant that should be chosen."""
@@ -304,3 +309,36 @@ def _with_groups(request: Request) -> Request:
         keywords={**keywords, "integers": model.integers},
         groups=model.structure,
     )
+
+
+def brief(function: Function) -> Function:
+    """Start the traceback of errors that name an argument here, as if it had been read here.
+
+    Such a message begins with the argument's name in backticks, and is complete. Of
+    errors in the user's own functions the cause keeps its traceback.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except (TypeError, ValueError) as error:
+            if str(error).startswith("`"):
+                error.with_traceback(None)
+                raise error
+            raise
+
+    return wrapped  # type: ignore[return-value]
+
+
+def on_machines(function: Function) -> Function:
+    """Have the machines of a request ready while a function runs that takes the request first."""
+
+    @functools.wraps(function)
+    def wrapped(request: Request, *arguments: Any, **named: Any) -> Any:
+        with read_machines(request.keywords.get("executor")) as machines:
+            keywords = {**request.keywords, "executor": machines}
+            with passed_on():
+                return function(replace(request, keywords=keywords), *arguments, **named)
+
+    return wrapped  # type: ignore[return-value]

@@ -24,9 +24,8 @@ from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_latents
-from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.dry_run import dry_run, try_reductions, try_test_functions
 from sgmcmc.inputs.geometries import preconditioner_setting, read_preconditioner
-from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.tuning import (
     JOINT,

@@ -16,9 +16,8 @@ from sgmcmc.groups.labels import extended
 from sgmcmc.groups.model import Structure
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import brief
 from sgmcmc.run.origin import SamplerOrigin, origin_of
-from sgmcmc.run.request import Near, Request
+from sgmcmc.run.request import Near, Request, brief
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.plan import Earlier
 

@@ -10,11 +10,10 @@ from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
-from sgmcmc.run.calls import brief
 from sgmcmc.run.driver import run
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Requirements
-from sgmcmc.run.request import AUTO, Request, open_arguments
+from sgmcmc.run.request import AUTO, Request, brief, open_arguments
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.named import with_arguments

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.geometries import read_geometries
-from sgmcmc.inputs.precision import need_precision
+from sgmcmc.inputs.support import need_precision
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 

@@ -62,8 +62,8 @@ def entered(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> dict[st
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        ("sgldcv(log_lik, DATA, START, 1e-4, 1e-4, log_prior, n_iters_opt=0, **QUIET)", 58),
-        ("sample(log_lik, DATA, START, log_prior, **QUIET)", 74),
+        ("sgldcv(log_lik, DATA, START, 1e-4, 1e-4, log_prior, n_iters_opt=0, **QUIET)", 55),
+        ("sample(log_lik, DATA, START, log_prior, **QUIET)", 70),
     ],
 )
 def test_files_before_the_first_block(

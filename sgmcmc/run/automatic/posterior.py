@@ -35,7 +35,6 @@ from sgmcmc.run.automatic.methods import (
 )
 from sgmcmc.run.automatic.moved import run_with_effects, run_with_field
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
-from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
@@ -44,7 +43,7 @@ from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
-from sgmcmc.run.request import AUTO, Request, all_parts_open, open_arguments
+from sgmcmc.run.request import AUTO, Request, all_parts_open, brief, on_machines, open_arguments
 from sgmcmc.tuning.fields import SMALLEST_FIELD
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan

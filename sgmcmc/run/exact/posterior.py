@@ -23,7 +23,6 @@ from sgmcmc.inputs.tuning import JOINT, need_steps
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import (
     AROUND_MODE,
@@ -44,7 +43,7 @@ from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import COARSE, quadrature_error
-from sgmcmc.run.request import Around, Request, is_open
+from sgmcmc.run.request import Around, Request, brief, is_open, on_machines
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO

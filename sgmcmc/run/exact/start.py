@@ -11,7 +11,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.precision import need_precision
+from sgmcmc.inputs.support import need_precision
 from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.posterior import is_in_pieces

@@ -23,14 +23,13 @@ from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
-from sgmcmc.run.request import Model, Request, is_open
+from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode

@@ -11,10 +11,9 @@ import numpy as np
 from sgmcmc.checks import describe, flag, whole_number
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.interrupts import passed_on
-from sgmcmc.run.calls import brief
 from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, brief
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler, restored
 
