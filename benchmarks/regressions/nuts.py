@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -19,21 +18,13 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp  # noqa: E402
 import numpyro  # noqa: E402
 import numpyro.distributions as dist  # noqa: E402
-from jax.scipy.special import gammaln, ndtr  # noqa: E402
+from jax.scipy.special import gammaln, ndtr, ndtri  # noqa: E402
 from numpyro.diagnostics import summary  # noqa: E402
 
 CHAINS, WARM_UP, DRAWS = 4, 1000, 5000
 
 
-def linked(family: str, link: str, mean: float) -> float:
-    """Return the link of a mean response."""
-    if family in ("gaussian", "student"):
-        return mean
-    if family in ("bernoulli", "binomial", "beta"):
-        if link == "probit":
-            return NormalDist().inv_cdf(mean)
-        return float(np.log(-np.log1p(-mean)) if link == "cloglog" else np.log(mean / (1 - mean)))
-    return float(np.log(mean))
+RATES, DISPERSION = 100.0, 10.0
 
 
 def probability(link: str, eta: Any) -> Any:
@@ -51,7 +42,8 @@ def model(case: dict[str, Any]) -> None:
     wide = 2.5 * scale / spread
     if family == "categorical":
         levels = int(y.max())
-        a = numpyro.sample("a", dist.Normal(0, 2.5).expand([levels]).to_event(1))
+        shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(levels + 1)))
+        a = jnp.log(shares[1:]) - jnp.log(shares[0])
         b = numpyro.sample("b", dist.Normal(0, wide).expand([levels, p]).to_event(2))
         eta = jnp.concatenate([jnp.zeros((n, 1)), a + (X - middle) @ b.T], 1)
         numpyro.deterministic("Intercept", a - b @ middle)
@@ -66,29 +58,63 @@ def model(case: dict[str, Any]) -> None:
         numpyro.deterministic("cut", cut + middle @ b)
         numpyro.sample("y", dist.OrderedLogistic(eta, cut), obs=y.astype(int))
         return
-    trials = case.get("trials")
-    mean = y.mean() if trials is None else y.mean() / trials.mean()
-    a = numpyro.sample("a", dist.Normal(linked(family, link, mean), 2.5 * scale))
+    a = intercept(case, family, link, scale)
     numpyro.deterministic("Intercept", a - middle @ b)
     eta = eta + a + effects(case, scale)
     response(case, family, link, scale, eta)
 
 
+def intercept(case: dict[str, Any], family: str, link: str, scale: float) -> Any:
+    """Return the intercept at the means of all columns."""
+    y = case["y"]
+    if family in ("bernoulli", "binomial"):
+        p = numpyro.sample("p", dist.Uniform(0, 1))
+        if link == "logit":
+            return jnp.log(p) - jnp.log1p(-p)
+        return ndtri(p) if link == "probit" else jnp.log(-jnp.log1p(-p))
+    if family in ("exponential", "weibull"):
+        rate = numpyro.sample("rate", dist.Exponential(1 / RATES))
+        return np.log(y.sum() / ((1 - case["censored"]).sum() + 0.5)) - jnp.log(rate)
+    if family in ("poisson", "negative_binomial", "zero_inflated_poisson"):
+        rate = numpyro.sample("rate", dist.Exponential(1 / RATES))
+        return np.log((y.sum() + 0.5) / len(y)) + jnp.log(rate)
+    mean = y.mean()
+    if family == "gamma":
+        mean = np.log(mean)
+    elif family == "beta":
+        mean = np.log(mean / (1 - mean))
+    return numpyro.sample("a", dist.Normal(mean, 2.5 * scale))
+
+
 def effects(case: dict[str, Any], scale: float) -> Any:
-    """Return the effect of each row's group."""
+    """Return the effect of each row's group; the priors are those of effects at the mean slope."""
     if "group" not in case:
         return 0.0
     codes = np.unique(case["group"], return_inverse=True)[1]
-    columns = [np.ones(len(codes))] + ([case["slope"]] if "slope" in case else [])
+    slope = case.get("slope", np.zeros(len(codes)))
+    columns, spreads = [np.ones(len(codes))], [1.0]
+    if "slope" in case:
+        columns.append(slope - slope.mean())
+        spreads.append(slope.std())
     q, groups = len(columns), codes.max() + 1
-    sds = numpyro.sample("sds", dist.Exponential(1 / scale).expand([q]).to_event(1))
-    root = sds[:, None] * jnp.eye(q)
+    rates = jnp.array(spreads) / scale
+    centered = numpyro.sample("centered", dist.Exponential(rates).to_event(1))
+    root = centered[:, None] * jnp.eye(q)
     if q > 1:
         half = numpyro.sample("half", dist.LKJCholesky(q, 1.0))
-        numpyro.deterministic("cor", (half @ half.T)[0, 1])
-        root = sds[:, None] * half
+        root = centered[:, None] * half
+    at_zero = jnp.eye(q).at[0, 1:].set(-slope.mean()) @ root
+    sds = numpyro.deterministic("sds", jnp.sqrt((at_zero**2).sum(1)))
+    if q > 1:
+        numpyro.deterministic("cor", (at_zero @ at_zero.T)[0, 1] / (sds[0] * sds[1]))
     z = numpyro.sample("z", dist.Normal(0, 1).expand([groups, q]).to_event(2))
     return (jnp.stack(columns, 1) * (z @ root.T)[codes]).sum(1)
+
+
+def dispersion(name: str) -> Any:
+    """Return a parameter whose inverse is exponential."""
+    inverse = numpyro.sample(f"1/{name}", dist.Exponential(1 / DISPERSION))
+    return numpyro.deterministic(name, 1 / inverse)
 
 
 def response(case: dict[str, Any], family: str, link: str, scale: float, eta: Any) -> None:
@@ -100,8 +126,9 @@ def response(case: dict[str, Any], family: str, link: str, scale: float, eta: An
     elif family == "student":
         sigma = numpyro.sample("sigma", dist.Exponential(1 / scale))
         beyond = numpyro.sample("beyond", dist.Exponential(0.1))
-        numpyro.deterministic("nu", 1 + beyond)
-        numpyro.sample("y", dist.StudentT(1 + beyond, eta, sigma), obs=y)
+        numpyro.factor("gamma", jnp.log1p(beyond))
+        nu = numpyro.deterministic("nu", 1 + beyond)
+        numpyro.sample("y", dist.StudentT(nu, eta, sigma), obs=y)
     elif family == "bernoulli":
         law = (
             dist.Bernoulli(logits=eta)
@@ -114,22 +141,22 @@ def response(case: dict[str, Any], family: str, link: str, scale: float, eta: An
     elif family == "poisson":
         numpyro.sample("y", dist.Poisson(jnp.exp(eta)), obs=y)
     elif family == "negative_binomial":
-        shape = numpyro.sample("shape", dist.Exponential(1.0))
+        shape = dispersion("shape")
         numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(eta), shape), obs=y)
     elif family == "zero_inflated_poisson":
         zi = numpyro.sample("zi", dist.Uniform(0, 1))
         numpyro.sample("y", dist.ZeroInflatedPoisson(zi, jnp.exp(eta)), obs=y)
     elif family == "gamma":
-        shape = numpyro.sample("shape", dist.Exponential(1.0))
+        shape = dispersion("shape")
         numpyro.sample("y", dist.Gamma(shape, shape / jnp.exp(eta)), obs=y)
     elif family == "beta":
-        phi = numpyro.sample("phi", dist.Exponential(1.0))
+        phi = dispersion("phi")
         mean = jnp.clip(jax.nn.sigmoid(eta), 1e-12, 1 - 1e-12)
         numpyro.sample("y", dist.Beta(mean * phi, (1 - mean) * phi), obs=y)
     else:
         k = 1.0
         if family == "weibull":
-            k = numpyro.sample("shape", dist.Exponential(1.0))
+            k = dispersion("shape")
         power = k * (jnp.log(y) - eta + gammaln(1 + 1 / k))
         seen = jnp.log(k) + power - jnp.log(y)
         numpyro.factor("y", ((1 - case["censored"]) * seen - jnp.exp(power)).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
+from sgmcmc.checks import outside
+from sgmcmc.regression import earlier
 from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.formula import parse, with_dot
@@ -41,6 +44,7 @@ class Content:
         weights: Weight of each row, or ``None``.
         weights_column: Name of their column, if they are one.
         dropped: Number of rows that were dropped.
+        format: Format of the file.
     """
 
     formula: str
@@ -51,6 +55,7 @@ class Content:
     weights: np.ndarray | None
     weights_column: str | None
     dropped: int
+    format: int = _FORMAT
 
 
 def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
@@ -116,17 +121,16 @@ def read(folder: Path) -> tuple[Samples, Content]:
         raise ValueError(f"`folder`: {str(folder)!r} contains no saved regression.")
     arrays = dict(read_arrays(folder / _MODEL))
     about = json.loads(str(arrays["about"]))
-    if about.get("format") != _FORMAT:
+    if about.get("format") not in (*earlier.FORMATS, _FORMAT):
         raise ValueError(
-            f"`folder`: {str(folder)!r} was written in format {about.get('format')}, and this "
-            f"version reads format {_FORMAT}, whose coefficients have other units. Make the call "
-            "again."
+            f"`folder`: {str(folder)!r} was written in format {about.get('format')} by another "
+            f"version of the package. This one reads formats up to {_FORMAT}."
         )
     frame = unpacked(arrays, about["columns"])
     frame.attrs[TEXT] = about.get("text", [])
     content = Content(
         about["formula"], about["family"], about["link"], about["priors"] or {}, frame,
-        arrays.get("weights"), about["weights"], about["dropped"],
+        arrays.get("weights"), about["weights"], about["dropped"], about["format"],
     )  # fmt: skip
     return Samples.load(folder / _DRAWS), content
 
@@ -137,6 +141,17 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     formula = with_dot(parse(content.formula), frame, content.weights_column)
     family = read_family(content.family, content.link)
     model, y = make_model(formula, frame, family, dict(content.priors) or None, content.weights)
+    if content.format in earlier.FORMATS:
+        samples = Samples(
+            earlier.in_units_of(model, samples, frame), log_post=samples.log_post,
+            settings=samples.settings, report=samples.report, weights=samples.weights,
+        )  # fmt: skip
+        warnings.warn(
+            "The regression was sampled by an earlier version, whose default priors were others. "
+            "`priors` shows those of this version.",
+            UserWarning,
+            stacklevel=outside(),
+        )
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
     stepwise = setup(
         **posterior(model, y, frame, content.weights), dynamics="sgld", gradient="minibatch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,26 @@ def test_the_dynamics_are_the_transcription(correction: float) -> None:
         np.testing.assert_allclose(state.position, theta[0], rtol=1e-12)
     assert 1 <= swaps < 20
     assert float(tf.reduce_sum(state.exchanged)) == swaps
+
+
+def test_the_variance_is_that_of_drawing_without_replacement() -> None:
+    """Its mean over all minibatches is the variance of the estimated difference."""
+    N, n, delta = 7, 3, 1.0 - 1.0 / 3.0
+    rng = np.random.default_rng(3)
+    here, there = rng.normal(size=N), rng.normal(size=N)
+    dynamics = ReplicaExchange((1.0, 3.0), correction=1.0).for_rows(N, n, 1 - n / N)
+    dynamics = dynamics.bind(Space({"t": ()}))
+    nothing = tf.zeros([], tf.float64)
+
+    def ratio(rows: Any, correction: float) -> float:
+        found = [(tf.constant(N / n * terms[list(rows)]), nothing) for terms in (here, there)]
+        return float(replace(dynamics, correction=correction)._log_ratios(found)[0])
+
+    minibatches = list(combinations(range(N), n))
+    plain = np.array([ratio(rows, 0.0) for rows in minibatches])
+    less = plain - np.array([ratio(rows, 1.0) for rows in minibatches])
+    assert plain.mean() == pytest.approx(delta * (there - here).sum(), rel=1e-12)
+    assert less.mean() == pytest.approx(0.5 * plain.var(), rel=1e-12)
 
 
 def exchanged(noise: float, correction: float, size: int) -> tuple[Array, float]:

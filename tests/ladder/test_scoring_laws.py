@@ -67,6 +67,23 @@ def test_the_chain_is_the_transcription(form: dict[str, Any]) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize(("diagonal", "waits"), [(False, 3), (True, 1)])
+def test_the_chain_waits_for_an_information_that_is_regular(diagonal: bool, waits: int) -> None:
+    """Of d = 5 coordinates it takes d + 1 rows beyond the means: three minibatches of three."""
+    d, n = 5, 3
+    rng = np.random.default_rng(4)
+    dynamics = SGFS(diagonal=diagonal, until=None).for_rows(100, n, 1.0 - n / 100)
+    dynamics = dynamics.bind(Space({"theta": (d,)}))
+    start, step = tf.constant(rng.normal(size=d)), tf.constant(0.1, tf.float64)
+    state = dynamics.init(start, start, step, tf.zeros((0, d), tf.float64))
+    for k in range(1, 6):
+        state = dynamics.learn(state, tf.constant(rng.normal(size=(n, d))))
+        normals = tf.constant(rng.normal(size=(1, d)))
+        state = dynamics.step(state, tf.constant(rng.normal(size=d)), step, normals)
+        assert (state.position.numpy() == start.numpy()).all() == (k < waits)
+        assert np.isfinite(state.position.numpy()).all()
+
+
 def test_the_information_is_that_of_the_rows() -> None:
     """N times their covariance, whatever n is; the mean over minibatches."""
     rng, N, n = np.random.default_rng(1), 50, 6

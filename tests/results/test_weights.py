@@ -104,6 +104,21 @@ def test_quantiles_with_equal_weights_are_numpys() -> None:
     np.testing.assert_allclose(whole, np.quantile(x[7:], q, axis=0), rtol=1e-12)
 
 
+def test_quantiles_with_unequal_weights() -> None:
+    """A weight of k is as k draws of one value: quantiles at the middle of each, from 0 to 1."""
+    values, weights = np.array([2.0, 0.0, 1.0]), np.array([1.0, 1.0, 4.0])
+    at = np.array([0.0, 2.5, 5.0]) / 5.0
+    np.testing.assert_allclose(weighted_quantiles(values, at.tolist(), weights), [0, 1, 2])
+    assert weighted_quantiles(values, [0.25], weights) == pytest.approx(0.5)
+    uneven = weighted_quantiles(np.arange(3.0), [0.25, 0.5], np.array([1.0, 2.0, 3.0]))
+    # Middles at 0, 3 - 1.5 and 6 - 2, of 4.
+    np.testing.assert_allclose(uneven, [1.0 / 1.5, 1.0 + 0.5 / 2.5])
+    # Evenly spaced draws with density 2x as weights: the distribution function is x².
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    found = weighted_quantiles(grid, [0.09, 0.5, 0.81], grid)
+    np.testing.assert_allclose(found, np.sqrt([0.09, 0.5, 0.81]), atol=1e-4)
+
+
 def test_the_error_of_a_weighted_mean() -> None:
     """The MCSE against the spread over 400 independent repetitions, and ESS by Kish's formula."""
     rng, w = np.random.default_rng(3), np.arange(1.0, 501.0) ** -0.5
