@@ -99,8 +99,9 @@ def flag(argument: str, value: Any, or_else: str = "") -> bool:
 def choice(argument: str, value: Any, options: Iterable[str]) -> str:
     """Return ``value`` if it is one of the options."""
     options = list(options)
-    if value not in options:
-        raise ValueError(f"`{argument}` must be {or_list(options)}; it is {value!r}.")
+    if not isinstance(value, str) or value not in options:
+        it_is = repr(value) if isinstance(value, str) else describe(value)
+        raise ValueError(f"`{argument}` must be {or_list(options)}; it is {it_is}.")
     return str(value)
 
 

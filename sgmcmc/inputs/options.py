@@ -126,7 +126,7 @@ def _integers(argument: str, value: Any) -> tuple[str, ...]:
 
 
 def _storage(argument: str, value: Any) -> str:
-    if value not in ("float16", "bfloat16"):
+    if not isinstance(value, str) or value not in ("float16", "bfloat16"):
         raise ValueError(
             f"`{argument}` must be 'float16', 'bfloat16' or None; it is {describe(value)}."
         )

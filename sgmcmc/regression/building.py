@@ -52,14 +52,14 @@ def read_family(family: Any, link: Any) -> Family:
     Raises:
         ValueError: There is no such family, or it has no such link.
     """
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise ValueError(
             f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + _meant(family)
         )
     links = FAMILIES[family]
     if link is None:
         return next(iter(links.values()))
-    if link not in links:
+    if not isinstance(link, str) or link not in links:
         raise ValueError(f"`link` of {family} must be {or_list(links)}; it is {link!r}.")
     return links[link]
 

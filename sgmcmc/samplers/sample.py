@@ -13,7 +13,7 @@ from sgmcmc.run.automatic import run_automatically
 from sgmcmc.run.driver import run
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Requirements
-from sgmcmc.run.request import AUTO, Request, brief, open_arguments
+from sgmcmc.run.request import AUTO, Request, brief, is_one_of, open_arguments
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.named import with_arguments
@@ -233,16 +233,18 @@ def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False)
 
 def _takes_all(gradient: Any) -> bool:
     """Return whether a gradient, by name or as an object, uses the whole dataset."""
-    return gradient == "full" or getattr(gradient, "whole_dataset", False)
+    return is_one_of(gradient, ("full",)) or getattr(gradient, "whole_dataset", False)
 
 
 def _method(dynamics: Any) -> str:
     """Return the name of the sampler, that of its dynamics."""
-    if dynamics == AUTO:
+    if is_one_of(dynamics, (AUTO,)):
         return Underdamped.name
     return dynamics if isinstance(dynamics, str) else type(dynamics).__name__.lower()
 
 
 def _is_hamiltonian(dynamics: Any) -> bool:
     """Return whether dynamics, by name or as an object, are those of HMC, MALA or NUTS."""
-    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, MALA.name, NUTS.name)
+    return isinstance(dynamics, Hamiltonian) or is_one_of(
+        dynamics, (HMC.name, MALA.name, NUTS.name)
+    )

@@ -64,6 +64,10 @@ TUNING = {
         "`alpha`", "at most 1", "1.5", method="sghmc", alpha=1.5, integrator="euler"
     ),
     "integrator": bad_value("`integrator`", "'euler'", "'leap'", method="sghmc", integrator="leap"),
+    "integrator an array": bad_value(
+        "`integrator`", "array", method="sghmc", integrator=np.array(["euler", "symmetric"])
+    ),
+    "storage an array": bad_value("`storage`", "array", storage=np.ones(2)),
     "integrator not hashable": bad_value("`integrator`", method="sghmc", integrator=["euler"]),
     "L zero": bad_value("`L`", "1 or more", "it is 0", method="sghmc", L=0),
     "L fraction": bad_value("`L`", "integer", "2.5", method="sghmc", L=2.5),

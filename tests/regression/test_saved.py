@@ -126,11 +126,36 @@ def test_a_worker_returns_a_regression(fit: Regression) -> None:
     assert again.priors == fit.priors and repr(again) == repr(fit)
 
 
-def test_folders_of_older_formats_are_refused(fit: Regression, tmp_path: Path) -> None:
-    """Their coefficients have other units, and their default priors are others."""
+@pytest.mark.parametrize("name", ["effects", "counts", "ordinal", "categorical"])
+def test_what_an_earlier_version_saved(name: str, tmp_path: Path) -> None:
+    """Files of format 1, whose chains moved in other units, and what that version said of them."""
+    folder = Path(__file__).parent / "format_1" / name
+    expected = json.loads((folder / "expected.json").read_text())
+    with pytest.warns(UserWarning, match="default priors were others"):
+        fit = Regression.load(folder)
+    found = {term: [draws.mean(), draws.std()] for term, draws in fit._draws.items()}
+    assert list(found) == list(expected["terms"])
+    for term, (mean, sd) in expected["terms"].items():
+        np.testing.assert_allclose(found[term], [mean, sd], rtol=1e-5, atol=1e-5 * sd)
+    if name == "effects":
+        # Those of the factor that is integrated out are drawn again from the draws.
+        assert fit.effects("h").shape == (10, 4)
+    else:
+        predicted = fit.predict(unpacked_rows(folder)[:5])
+        np.testing.assert_allclose(predicted, expected["predicted"], rtol=1e-5)
+    fit.save(tmp_path / "again")
+    assert Regression.load(tmp_path / "again").formula == fit.formula
+
+
+def unpacked_rows(folder: Path) -> pd.DataFrame:
+    arrays = dict(read_arrays(folder / "model.npz"))
+    return unpacked(arrays, json.loads(str(arrays["about"]))["columns"])
+
+
+def test_folders_of_newer_formats_are_refused(fit: Regression, tmp_path: Path) -> None:
     fit.save(tmp_path / "fit")
     arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))
-    about = json.loads(str(arrays["about"])) | {"format": 2}
+    about = json.loads(str(arrays["about"])) | {"format": 4}
     write_arrays(tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))})
-    with pytest.raises(ValueError, match="format 2.* other units. Make the call again"):
+    with pytest.raises(ValueError, match="format 4 by another version.* up to 3"):
         Regression.load(tmp_path / "fit")
