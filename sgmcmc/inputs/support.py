@@ -43,6 +43,18 @@ _DRAWS = 8
 _MOST_BAD = 2
 """Largest number of these at which float32 may fail."""
 
+_LOSSY = (
+    "Cholesky", "LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixInverse", "MatrixSolve",
+    "MatrixTriangularSolve", "Qr", "SelfAdjointEigV2", "Svd",
+)  # fmt: skip
+"""Operations that may lose most digits."""
+
+_LOW = 100.0
+"""Depth below the highest of the values at which errors do not matter."""
+
+_MOST_OFF = 2.0
+"""Largest difference of the errors of two of its values: draws would be off by e to that."""
+
 LogPrior = Callable[[dict[str, Any]], Any]
 Point = Mapping[str, np.ndarray]
 
@@ -177,8 +189,9 @@ def need_precision(
 ) -> None:
     """Raise an error if the log posterior has no value in float32 where it has one in float64.
 
-    Examples are a Cholesky factor of a matrix that is nearly singular, and parameters so near to a
-    pole that float32 does not tell them from it.
+    The same if it has linear algebra, and values far from those in float64. Examples are a Cholesky
+    factor of a matrix that is nearly singular, and parameters so near to a pole that float32 does
+    not tell them from it.
 
     Args:
         target: Log posterior, without a preconditioner.
@@ -191,25 +204,41 @@ def need_precision(
     columns = data.rows(rows_from_everywhere(data.size, min(data.size, _MOST_ROWS)))
     moves = np.random.default_rng(1).standard_normal((_DRAWS, target.size))
     points = np.concatenate([np.zeros((1, target.size)), moves @ root_of(covariance).T]) + position
-    found = _values(target, columns, points)
-    bad = [k for k, (value, _) in enumerate(found) if not np.isfinite(value)]
-    if not bad or (bad[0] > 0 and len(bad) <= _MOST_BAD):
+    found, lossy = _values(target, columns, points)
+    values = np.array([value for value, _ in found])
+    bad = np.flatnonzero(~np.isfinite(values))
+    few = not len(bad) or (bad[0] > 0 and len(bad) <= _MOST_BAD)
+    if few and not lossy:
         return
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
-    if not np.isfinite([value for value, _ in _values(double, columns, points[bad])]).all():
+    exact = np.array([value for value, _ in _values(double, columns, points)[0]])
+    if few:
+        errors, top = values - exact, np.max(exact, initial=-np.inf, where=np.isfinite(exact))
+        errors = errors[np.isfinite(errors) & (exact > top - _LOW)]
+        off = float(np.ptp(errors)) if len(errors) else 0.0
+        if off <= _MOST_OFF:
+            return
+        what = f"the errors of the log posterior around its mode differ by {off:.2g}"
+    elif not np.isfinite(exact[bad]).all():
         return
-    where = "at the mode" if bad[0] == 0 else f"at {len(bad)} of {_DRAWS} draws around the mode"
+    else:
+        where = "at the mode" if bad[0] == 0 else f"at {len(bad)} of {_DRAWS} draws around the mode"
+        what = f"the log posterior has no finite value {where} of the posterior; in float64 it has"
     reason = next((text for _, text in found if text), "")
     raise ValueError(
-        f"`dtype` is float32, in which the log posterior has no finite value {where} of the "
-        "posterior; in float64 it has. A Cholesky factor of a matrix that is nearly singular is "
-        "lost to rounding, or a parameter near an end of its space is rounded to it. Use "
-        f"dtype=tf.float64. {reason}".rstrip()
+        f"`dtype` is float32, in which {what}. A Cholesky factor of a matrix that is nearly "
+        "singular is lost to rounding, or a parameter near an end of its space is rounded to it. "
+        f"Use dtype=tf.float64. {reason}".rstrip()
     )
 
 
-def _values(target: Target, columns: Tensors, points: np.ndarray) -> list[tuple[float, str]]:
-    """Return the log posterior of some rows at each point, NaN if that fails, and the reason."""
+def _values(
+    target: Target, columns: Tensors, points: np.ndarray
+) -> tuple[list[tuple[float, str]], bool]:
+    """Return the log posterior of some rows at each point, and whether it may lose most digits.
+
+    Of a point that fails the value is NaN, with the reason.
+    """
     batch = Minibatch(cast(columns, target.dtype))
     spec = tf.TensorSpec(points.shape[1:], target.dtype)
     found = []
@@ -217,11 +246,11 @@ def _values(target: Target, columns: Tensors, points: np.ndarray) -> list[tuple[
         log_post = trace(lambda point: target.log_post(point, batch), spec)
     except (TypeError, ValueError) as error:  # constants in float32
         pass_on(error)
-        return [(np.nan, "")] * len(points)
+        return [(np.nan, "")] * len(points), False
     for point in points:
         try:
             found.append((float(log_post(tf.constant(point, target.dtype))), ""))
         except tf.errors.OpError as error:
             pass_on(error)
             found.append((np.nan, first_lines(error)))
-    return found
+    return found, any(op.type in _LOSSY for op in log_post.graph.get_operations())

@@ -64,3 +64,24 @@ def test_a_value_that_was_rounded_to_the_end_of_its_space() -> None:
     assert rounded["r"] == 1.0
     start = target.space.start(rounded, tf.float32)
     assert np.isfinite(start).all() and start[0] > 8
+
+
+@pytest.mark.parametrize(("jitter", "holds"), [(1e-6, False), (1e-2, True)])
+def test_values_that_float32_has_but_gets_wrong(jitter: float, holds: bool) -> None:
+    """The noise of a Gaussian process has an SD of 1e-3, or of 0.1."""
+
+    def noisy(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        gaps = dataset["t"][:, None] - dataset["t"]
+        kernel = tf.exp(-(gaps**2) / params["r"] ** 2) + jitter * tf.eye(N, dtype=gaps.dtype)
+        root = tf.linalg.cholesky(kernel)
+        y = dataset["y"][:, None] + jitter**0.5 * tf.cos(40 * dataset["t"][:, None])
+        white = tf.linalg.triangular_solve(root, y)
+        logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
+        return -0.5 * tf.reduce_sum(white**2) - logs
+
+    given = *model(noisy, tfb.Exp()), np.array([-0.7]), np.eye(1) * 0.01
+    if holds:
+        need_precision(*given)
+        return
+    with pytest.raises(ValueError, match=r"`dtype` is float32.*Use dtype=tf\.float64"):
+        need_precision(*given)

@@ -33,6 +33,10 @@ _SHOWN = 3
 _STRAY = 0.01
 """Fraction of a chain's draws in another mode from which the chain counts as visiting it."""
 
+_PATIENCE = 40
+"""Largest multiple of the predicted length, without a time limit: chains that hardly leave a mode
+of an odd shape, or of several parts, would run for minutes and say the same."""
+
 
 class UntilEffectiveInEach(UntilEffective):
     """Runs until the chains of each mode have their part of the effective sample size.
@@ -44,6 +48,8 @@ class UntilEffectiveInEach(UntilEffective):
 
     def __init__(self, modes: list[int], *given: Any) -> None:
         super().__init__(*given)
+        if self._required.n_iters is None and self._required.max_seconds is None:
+            self.cap = min(self.cap, _PATIENCE * self.first)
         self._modes = np.array(modes)
         self._count = len(set(modes))
         self.together: Diagnostics | None = None
