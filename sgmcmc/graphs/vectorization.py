@@ -99,7 +99,7 @@ def jacobian(
             experimental_use_pfor=vectorized,
         )
 
-    if vectorized and not makes_loops():
+    if vectorized and not makes_loops() and not _has_loops(value):
         try:
             return derivative(True)
         except Exception as error:
@@ -108,6 +108,18 @@ def jacobian(
             warn_of_loops()
             return found
     return derivative(False)
+
+
+def _has_loops(value: tf.Tensor) -> bool:
+    """Return whether the graph of a value has loops, whose vectorized derivatives are slow to make.
+
+    Most cannot be made, which shows after half a minute.
+    """
+    if not tf.is_symbolic_tensor(value):
+        return False
+    graphs = [value.graph.as_graph_def(add_shapes=False)]
+    nodes = [*graphs[0].node, *(n for part in graphs[0].library.function for n in part.node_def)]
+    return any(node.op in ("While", "StatelessWhile") for node in nodes)
 
 
 def warn_of_loops() -> None:

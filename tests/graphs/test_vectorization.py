@@ -128,3 +128,33 @@ def test_loops_in_a_likelihood(method: str, log_lik: Any) -> None:
             )  # fmt: skip
         assert samples.report is not None
         assert samples.log_lik({"x": PATHS[:5]}).shape[-1] == 5  # type: ignore[union-attr]
+
+
+def test_derivatives_of_loops_are_loops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To try to vectorize those of a Kalman filter of 50 steps took 24 s, in vain."""
+    vectorized, made = [], tf.GradientTape.jacobian
+
+    def seen(tape: tf.GradientTape, *given: Any, **options: Any) -> Any:
+        vectorized.append(options["experimental_use_pfor"])
+        return made(tape, *given, **options)
+
+    monkeypatch.setattr(tf.GradientTape, "jacobian", seen)
+
+    def curvature(log_lik: Any, u: tf.Tensor) -> tf.Tensor:
+        def slope(u: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(u)
+                value = tf.reduce_sum(log_lik({"m": u[0]}, {"x": tf.ones([3, 6])}))
+            return tape.gradient(value, u)
+
+        return jacobian(slope, u)
+
+    found = tf.function(lambda u: curvature(scanned, u), autograph=False)(tf.constant([0.5]))
+    steps = np.array([np.polyval(np.ones(k), 0.5) for k in range(1, 7)])
+    slopes = np.array([np.polyval(np.polyder(np.ones(k)), 0.5) for k in range(1, 7)])
+    bends = np.array([np.polyval(np.polyder(np.ones(k), 2), 0.5) for k in range(1, 7)])
+    assert float(found[0, 0]) == pytest.approx(-3 * (slopes**2 + steps * bends).sum(), rel=1e-5)
+    assert vectorized == [False]
+    plain = tf.function(lambda u: curvature(lambda p, _: p["m"] ** 3, u), autograph=False)
+    assert float(plain(tf.constant([0.5]))[0, 0]) == pytest.approx(3.0)
+    assert vectorized == [False, True]
