@@ -220,8 +220,7 @@ def _need_sound(target: Target, data: Data, plan: Plan) -> None:
     mode = plan.mode
     if np.isfinite(mode.information.covariance).all():
         need_precision(target, data, mode.position, mode.information.covariance)
-        if plan.surveyed is None or not plan.surveyed.rising:
-            need_support(target, plan)
+        need_support(target, plan)
 
 
 def need_support(target: Target, plan: Plan) -> None:
