@@ -89,11 +89,8 @@ def predictions(predictor: Predictor, about: Question) -> pd.DataFrame:
     if about.by is None:
         found = by_row(predictor.linear, rows.frame, statistics(predictor, about.prob))
         return _table(predictor, shown, found)
-    assert rows.by is not None
-    keys, cells = _cells(predictor, rows)
-    members = Members(predictor.linear, cells.frame, 0)
-    (found,) = averages(cells, [Contrast()], members, statistics(predictor, about.prob))
-    return _table(predictor, keys, found, cells.totals)
+    keys, totals, (found,) = _averaged(predictor, rows, [Contrast()], about.prob)
+    return _table(predictor, keys, found, totals)
 
 
 def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.DataFrame:
@@ -152,6 +149,16 @@ def statistics(predictor: Predictor, prob: float) -> Summary:
     return summary
 
 
+def _averaged(
+    predictor: Predictor, rows: Rows, contrasts: Sequence[Contrast], prob: float
+) -> tuple[pd.DataFrame, np.ndarray, list[np.ndarray]]:
+    """Return the values of ``by``, the sum of the weights of each, and statistics by contrast."""
+    keys, cells = _cells(predictor, rows)
+    members = Members(predictor.linear, cells.frame, 0)
+    found = averages(cells, contrasts, members, statistics(predictor, prob)) if contrasts else []
+    return keys, cells.totals, found
+
+
 def _differences(
     predictor: Predictor, contrasts: Mapping[str, Contrast], about: Question
 ) -> pd.DataFrame:
@@ -159,10 +166,7 @@ def _differences(
     import pandas as pd
 
     rows = _rows(predictor, about)
-    keys, cells = _cells(predictor, rows)
-    members = Members(predictor.linear, cells.frame, 0)
-    summary = statistics(predictor, about.prob)
-    found = averages(cells, list(contrasts.values()), members, summary) if contrasts else []
+    keys, totals, found = _averaged(predictor, rows, list(contrasts.values()), about.prob)
     names, parts = [], []
     levels = [f" [{level}]" for level in predictor.model.outcomes]
     levels = levels if predictor.model.family.by_level else [""]
@@ -174,7 +178,7 @@ def _differences(
         parts.append(values.reshape(len(_STATISTICS), -1))
     table = np.concatenate(parts, 1) if parts else np.zeros((len(_STATISTICS), 0))
     columns = dict(zip(_STATISTICS, table, strict=True))
-    counts = np.tile(np.repeat(_counts(cells.totals), len(levels)), len(contrasts))
+    counts = np.tile(np.repeat(_counts(totals), len(levels)), len(contrasts))
     return pd.DataFrame({**columns, "rows": counts}, index=names)
 
 
