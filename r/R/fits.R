@@ -1,34 +1,36 @@
+# Methods for regressions, about their parameters.
+
 #' Methods for regressions
 #'
-#' Methods for the results of [sgmcmcGlm()], with the names of lme4. Estimates are posterior
+#' Methods for the results of [sgmcmcGlm()], with the names of R's own functions and of lme4. Estimates are posterior
 #' means, errors are posterior standard deviations, and intervals are central posterior
-#' intervals.
+#' intervals. [Predictions][sgmcmcGlm-predictions], with residuals, and [parts][sgmcmcGlm-parts] of regressions have pages of their own.
 #'
 #' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of
-#' effects for each factor, with their standard deviations in the attribute `sd`. `VarCorr` has
-#' the standard deviations and correlations of effects of groups, one row each. `residuals` are
-#' the response minus `fitted`. `vcov` and `confint` are about the fixed terms.
+#' effects for each factor, in the order of its levels, with their standard deviations in the attribute `sd`. `VarCorr` has
+#' the standard deviations and correlations of effects of groups, one row each. `vcov` and `confint` are about the fixed terms.
 #' `summary(fit, robust = TRUE)` has a column of standard deviations that hold if the model is
 #' wrong, by the sandwich of information and scores at the mode, clustered by groups that are
-#' integrated out. emmeans has methods for marginal means. `loo` is the leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
-#' rows, 1000 are used.
+#' integrated out. `coef(summary(fit))` is the table of the fixed terms.
+#'
+#' emmeans has methods for marginal means, and marginaleffects for predictions, comparisons and slopes. `loo` is the
+#' leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
+#' rows, 1000 are used. Of everything but a regression, `loo` is that of the package loo.
+#'
+#' All draws of all parameters are in `as.matrix`, `as.data.frame` and `as.array`, in the forms of the
+#' package posterior, and in `coda::as.mcmc()`, of a single chain, and `coda::as.mcmc.list()`.
 #'
 #' @aliases fixef ranef VarCorr
 #' @param object,x Regression, see [sgmcmcGlm()].
-#' @param newdata Data frame; `NULL` for the rows of the regression. Effects of new groups are
-#'   drawn from their distribution.
-#' @param type Type of prediction: `"link"`, the linear predictor; `"response"`, the expected
-#'   response, a proportion for binomial responses; `"predictive"`, draws of the response, a row
-#'   for each.
-#' @param quantiles Probabilities, for quantiles over draws instead of means, a row for each.
-#' @param seed Seed of the draws of responses, or of the choice of rows.
-#' @param trials Numbers of trials of the rows of `newdata`, for draws of binomial responses; `NULL` for
-#'   those of the response, or of the weights of proportions, evaluated in `newdata`.
-#' @param parm Names or indices of terms.
+#' @param parm,pars Names or indices of terms.
 #' @param level,prob Probability of the intervals.
 #' @param robust Whether to add a column of robust standard deviations.
 #' @param digits Number of significant digits.
-#' @param sigma,rdig,... Ignored.
+#' @param seed Seed of the choice of rows.
+#' @param sigma 1, as in lme4.
+#' @param complete,row.names,optional,stringsAsFactors As for R's own methods.
+#' @param ... For `print` further arguments of [print.data.frame()], for `plot` those of [graphics::plot.default()]; for
+#'   others no further arguments: what a method does not know is an error.
 #' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
 #'   `as_draws` draws as of the package posterior; for `loo` a list of `elpd` and `se`.
 #' @name sgmcmcGlm-methods
@@ -36,7 +38,6 @@
 #' \dontrun{
 #' summary(fit)
 #' confint(fit, "wt", level = 0.9)
-#' predict(fit, newdata, type = "response", quantiles = c(0.05, 0.95))
 #' loo(fit)
 #' posterior::summarise_draws(posterior::as_draws(fit))
 #' }
@@ -47,9 +48,13 @@ NULL
 print.sgmcmcGlm <- function(x, digits = 3, ...) {
     cat("Family: ", x$familyName, " (link ", x$link, ")\n", sep = "")
     cat("Formula: ", paste(deparse(x$formula), collapse = " "), "\n", sep = "")
-    cat("Rows: ", nobs(x), if (length(x$na.action) > 0) paste0(" (", length(x$na.action), " with missing values left out)"), "\n\n", sep = "")
+    left <- length(x$na.action)
+    cat(
+        "Rows: ", nrow(x$model), if (left > 0) paste0(" (", left, " with missing values left out)"), "\n\n",
+        sep = ""
+    )
     table <- as.data.frame(summary(x))
-    print(signif(table, digits + 1), digits = digits)
+    print(signif(table, digits + 1), digits = digits, ...)
     cat("\nPriors:\n")
     for (name in names(x$priors)) {
         cat("  ", name, " ~ ", x$priors[[name]], "\n", sep = "")
@@ -61,7 +66,9 @@ print.sgmcmcGlm <- function(x, digits = 3, ...) {
 #' @rdname sgmcmcGlm-methods
 #' @export
 summary.sgmcmcGlm <- function(object, prob = 0.95, robust = FALSE, ...) {
-    ends <- c((1 - prob) / 2, (1 + prob) / 2)
+    needNoMore("summary() of a regression", ..., instead = c(digits = "print(summary(fit), digits = 3)"))
+    ends <- endsOf(prob, "prob")
+    needFlag(robust, "robust")
     rows <- lapply(object$draws, function(draws) {
         c(mean(draws), stats::sd(draws), stats::quantile(draws, ends, names = FALSE))
     })
@@ -77,6 +84,15 @@ summary.sgmcmcGlm <- function(object, prob = 0.95, robust = FALSE, ...) {
     judged <- callPython("glm_judged", object$draws)
     table$ess_bulk <- as.numeric(judged$ess_bulk)
     table$rhat <- as.numeric(judged$rhat)
+    structure(table, class = c("summary.sgmcmcGlm", "data.frame"), fixed = object$fixed)
+}
+
+#' @export
+coef.summary.sgmcmcGlm <- function(object, ...) {
+    needNoMore("coef() of a summary", ...)
+    fixed <- attr(object, "fixed")
+    table <- as.matrix(as.data.frame(object)[fixed, , drop = FALSE])
+    rownames(table) <- names(fixed)
     table
 }
 
@@ -102,18 +118,27 @@ fixedDraws <- function(object) {
 #' @importFrom nlme fixef
 #' @export fixef
 #' @export
-fixef.sgmcmcGlm <- function(object, ...) colMeans(fixedDraws(object))
+fixef.sgmcmcGlm <- function(object, ...) {
+    needNoMore("fixef() of a regression", ...)
+    base::colMeans(fixedDraws(object))
+}
 
 #' @rdname sgmcmcGlm-methods
 #' @importFrom stats coef
 #' @export
-coef.sgmcmcGlm <- function(object, ...) fixef.sgmcmcGlm(object)
+coef.sgmcmcGlm <- function(object, complete = TRUE, ...) {
+    needNoMore("coef() of a regression", ...)
+    base::colMeans(fixedDraws(object))
+}
 
 #' @rdname sgmcmcGlm-methods
 #' @importFrom nlme ranef
 #' @export ranef
 #' @export
 ranef.sgmcmcGlm <- function(object, ...) {
+    needNoMore("ranef() of a regression", ..., instead = c(
+        condVar = "standard deviations are in the attribute `sd`", postVar = "standard deviations are in the attribute `sd`"
+    ))
     factors <- needGroups(object)
     known <- namesInR(object$design, object$bars)
     found <- lapply(seq_along(factors), function(number) {
@@ -141,65 +166,28 @@ needGroups <- function(object) {
 #' @importFrom nlme VarCorr
 #' @export VarCorr
 #' @export
-VarCorr.sgmcmcGlm <- function(x, sigma = 1, rdig = 3, ...) {
+VarCorr.sgmcmcGlm <- function(x, sigma = 1, ...) {
+    needNoMore("VarCorr() of a regression", ...)
     needGroups(x)
+    if (!identical(as.numeric(sigma), 1)) {
+        stop("`sigma` must be 1: standard deviations are in units of the linear predictor", call. = FALSE)
+    }
     summary(x)[x$roles %in% c("sd", "cor"), ]
 }
 
 #' @rdname sgmcmcGlm-methods
-#' @export
-predict.sgmcmcGlm <- function(object, newdata = NULL, type = c("link", "response", "predictive"),
-                              quantiles = NULL, seed = 1, trials = NULL, ...) {
-    type <- match.arg(type)
-    needTrials <- type == "predictive"
-    rows <- if (!is.null(newdata)) newRows(object, newdata, trials, needTrials) else ownRows(object, needTrials)
-    found <- callPython(
-        "glm_predict", inPython(object), rows$sent, type,
-        if (!is.null(quantiles)) as.list(quantiles), whole(seed)
-    )
-    found <- allRows(found, rows$complete, if (is.null(quantiles) && type != "predictive") 1L else 2L)
-    if (length(rows$none) > 0) {
-        found[, rows$none] <- 0
-    }
-    if (length(dim(found)) == 1) as.vector(found) else found
-}
-
-#' @rdname sgmcmcGlm-methods
-#' @importFrom stats fitted
-#' @export
-fitted.sgmcmcGlm <- function(object, ...) predict.sgmcmcGlm(object, type = "response")
-
-#' @rdname sgmcmcGlm-methods
-#' @importFrom stats residuals
-#' @export
-residuals.sgmcmcGlm <- function(object, ...) {
-    if (!is.null(object$levels)) {
-        stop("responses of family ", object$familyName, " are levels, without residuals", call. = FALSE)
-    }
-    object$y - as.numeric(fitted(object))
-}
-
-#' @importFrom stats nobs
-#' @export
-nobs.sgmcmcGlm <- function(object, ...) nrow(object$model)
-
-#' @importFrom stats formula
-#' @export
-formula.sgmcmcGlm <- function(x, ...) x$formula
-
-#' @importFrom stats family
-#' @export
-family.sgmcmcGlm <- function(object, ...) object$family
-
-#' @rdname sgmcmcGlm-methods
 #' @importFrom stats vcov
 #' @export
-vcov.sgmcmcGlm <- function(object, ...) stats::cov(fixedDraws(object))
+vcov.sgmcmcGlm <- function(object, complete = TRUE, ...) {
+    needNoMore("vcov() of a regression", ..., instead = c(correlation = "cov2cor(vcov(fit))"))
+    stats::cov(fixedDraws(object))
+}
 
 #' @rdname sgmcmcGlm-methods
 #' @importFrom stats confint
 #' @export
 confint.sgmcmcGlm <- function(object, parm, level = 0.95, ...) {
+    needNoMore("confint() of a regression", ..., instead = c(method = "intervals are central ones of the posterior"))
     intervalsOf(fixedDraws(object), parm, level)
 }
 
@@ -207,10 +195,22 @@ confint.sgmcmcGlm <- function(object, parm, level = 0.95, ...) {
 #' @export
 loo <- function(x, ...) UseMethod("loo")
 
+#' @export
+loo.default <- function(x, ...) {
+    if (!requireNamespace("loo", quietly = TRUE)) {
+        stop("loo() of what is no regression is that of the package loo, which is not installed", call. = FALSE)
+    }
+    loo::loo(x, ...)
+}
+
 #' @rdname sgmcmcGlm-methods
 #' @export
 #' @rawNamespace S3method(loo::loo, sgmcmcGlm)
 loo.sgmcmcGlm <- function(x, seed = 1, ...) {
+    needNoMore("loo() of a regression", ..., instead = c(
+        cores = "it uses those of TensorFlow", k_threshold = "see loo::loo(rstantools::log_lik(fit))",
+        save_psis = "see loo::loo(rstantools::log_lik(fit))"
+    ))
     if (x$halves) {
         stop("loo: numbers of trials that are not whole have no density of a row", call. = FALSE)
     }
@@ -224,11 +224,69 @@ print.sgmcmcLoo <- function(x, ...) {
 }
 
 #' @rdname sgmcmcGlm-methods
+#' @export
+as.array.sgmcmcGlm <- function(x, ...) {
+    needNoMore("as.array() of a regression", ...)
+    shape <- dim(x$draws[[1]])
+    array(
+        vapply(x$draws, t, matrix(0, shape[[2]], shape[[1]])), c(shape[[2]], shape[[1]], length(x$draws)),
+        dimnames = list(
+            iteration = NULL, chain = paste0("chain:", seq_len(shape[[1]])), parameter = names(x$draws)
+        )
+    )
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+as.matrix.sgmcmcGlm <- function(x, ...) {
+    needNoMore("as.matrix() of a regression", ..., instead = c(pars = "as.matrix(fit)[, pars]"))
+    values <- as.array(x)
+    matrix(values, ncol = dim(values)[[3]], dimnames = list(NULL, dimnames(values)[[3]]))
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+as.data.frame.sgmcmcGlm <- function(x, row.names = NULL, optional = FALSE, ..., stringsAsFactors = FALSE) {
+    needNoMore("as.data.frame() of a regression", ...)
+    as.data.frame(as.matrix(x), row.names = row.names, optional = optional)
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @exportS3Method coda::as.mcmc
+as.mcmc.sgmcmcGlm <- function(x, ...) {
+    needNoMore("as.mcmc() of a regression", ...)
+    if (nrow(x$draws[[1]]) > 1) {
+        stop("there are ", nrow(x$draws[[1]]), " chains: use as.mcmc.list()", call. = FALSE)
+    }
+    as.mcmc.list.sgmcmcGlm(x)[[1]]
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @exportS3Method coda::as.mcmc.list
+as.mcmc.list.sgmcmcGlm <- function(x, ...) {
+    needNoMore("as.mcmc.list() of a regression", ...)
+    values <- as.array(x)
+    numbers <- iterationsOf(x$chain)
+    coda::mcmc.list(lapply(seq_len(dim(values)[[2]]), function(chain) {
+        draws <- matrix(values[, chain, ], ncol = dim(values)[[3]], dimnames = list(NULL, dimnames(values)[[3]]))
+        coda::mcmc(draws, start = numbers[[1]], thin = numbers[[2]])
+    }))
+}
+
+#' @rdname sgmcmcGlm-methods
 #' @exportS3Method posterior::as_draws
 as_draws.sgmcmcGlm <- function(x, ...) {
-    values <- vapply(x$draws, function(draws) t(draws), matrix(0, ncol(x$draws[[1]]), nrow(x$draws[[1]])))
-    dimnames(values) <- list(NULL, NULL, names(x$draws))
+    needNoMore("as_draws() of a regression", ...)
+    values <- as.array(x)
+    dimnames(values) <- list(NULL, NULL, dimnames(values)[[3]])
     posterior::as_draws_array(values)
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @exportS3Method rstantools::posterior_interval
+posterior_interval.sgmcmcGlm <- function(object, prob = 0.9, pars = NULL, ...) {
+    needNoMore("posterior_interval() of a regression", ...)
+    if (is.null(pars)) intervalsOf(as.matrix(object), level = prob) else intervalsOf(as.matrix(object), pars, prob)
 }
 
 #' @export

@@ -21,4 +21,5 @@
 .onLoad <- function(libname, pkgname) {
     reticulate::register_class_filter(markTensors)
     watchForGenerics()
+    watchForMarginaleffects()
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc import bars
-from sgmcmc_r import after, graphs, interrupts, regressions, tensorflow1
+from sgmcmc_r import after, graphs, interrupts, predictions, regressions, tensorflow1
 from sgmcmc_r.draws import parts, plain, rebuilt
 from sgmcmc_r.progress import Bar
 
@@ -143,7 +143,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "glm_judged": regressions.judged,
     "glm_robust": regressions.robust,
     "glm_effects": regressions.effects,
-    "glm_predict": regressions.predict,
+    "glm_predict": predictions.predict,
+    "glm_terms": predictions.terms,
     "glm_loo": regressions.loo,
     "reduction": lambda name, *arguments: getattr(sgmcmc, name)(*arguments),
     "polynomial_decay": sgmcmc.polynomial_decay,

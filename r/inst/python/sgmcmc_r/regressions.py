@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ def fit(sent: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
     import pandas as pd
 
-    columns = _frame(sent)
+    columns = frame_of(sent)
     levels = list(sent.get("levels") or ())
     y = np.atleast_1d(sent["y"])
     if levels:
@@ -108,38 +108,6 @@ def effects(made: sgmcmc.Regression, by: str) -> dict[str, Any]:
     }
 
 
-def predict(
-    made: sgmcmc.Regression,
-    sent: Mapping[str, Any] | None,
-    kind: str,
-    quantiles: Sequence[float] | None,
-    seed: int,
-) -> np.ndarray:
-    """Return predictions of rows: of the linear predictor, the expected response or responses.
-
-    Args:
-        made: Regression.
-        sent: Columns; ``None`` for those of the regression.
-        kind: ``"link"``, ``"response"`` or ``"predictive"``.
-        quantiles: Probabilities, for quantiles in place of means.
-        seed: Seed of the draws of responses.
-    """
-    frame = None if sent is None else _frame(sent)
-    if frame is not None and made.family == "binomial":
-        trials = sent.get("trials")
-        frame["trials_"] = np.ones(len(frame)) if trials is None else np.atleast_1d(trials)
-    if kind == "predictive":
-        return made.predict(frame, "response", seed=seed)
-    if kind == "response":
-        if quantiles is None:
-            return made.predict(frame)
-        return made.predict(frame, "quantiles", quantiles=quantiles)
-    pieces = [eta for _, eta in made._predictor.pieces(frame)]
-    if quantiles is None:
-        return np.concatenate([eta.mean(0) for eta in pieces])
-    return np.concatenate([np.quantile(eta, list(quantiles), axis=0) for eta in pieces], 1)
-
-
 def loo(made: sgmcmc.Regression, seed: int) -> dict[str, Any]:
     """Return the leave-one-out cross-validation of a regression."""
     found = made.loo(seed)
@@ -148,7 +116,7 @@ def loo(made: sgmcmc.Regression, seed: int) -> dict[str, Any]:
     return {"elpd": float(found.elpd), "se": float(found.se), "page": page}
 
 
-def _frame(sent: Mapping[str, Any]) -> Any:
+def frame_of(sent: Mapping[str, Any]) -> Any:
     """Return the columns of terms, effects, groups and offset as a frame."""
     import pandas as pd
 
