@@ -56,7 +56,8 @@ def entries(made: sgmcmc.Regression) -> list[dict[str, Any]]:
     names of their columns in ``terms``, that of the factor in ``by``, and the number of the level
     that they are of, or above, in ``level``.
     """
-    model, found = made._model, []
+    model = made._model
+    found: list[dict[str, Any]] = []
     outcomes = range(2, len(model.outcomes) + 1) if model.family.several else [None]
     for level in outcomes:
         found += [{"role": "fixed", "terms": [term], "level": level} for term in model.terms]
