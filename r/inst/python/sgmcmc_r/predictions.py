@@ -24,8 +24,8 @@ def predict(
         made: Regression.
         sent: Columns; ``None`` for those of the regression.
         wanted: ``kind``, ``"link"``, ``"response"`` or ``"predictive"``; ``statistic``, ``"mean"``,
-            ``"sd"``, ``"quantiles"`` or ``"draws"``; ``quantiles``, probabilities; ``factors``, those
-            whose effects are used, ``None`` for all; and ``seed``.
+            ``"sd"``, ``"quantiles"`` or ``"draws"``; ``quantiles``, probabilities; ``factors``,
+            those whose effects are used, ``None`` for all; and ``seed``.
 
     Returns:
         (rows, ...), or (quantiles, rows, ...), or (draws, rows, ...), of at most 1000 draws.
