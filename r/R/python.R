@@ -120,7 +120,7 @@ wordsOfR <- c(
     "a dict" = "a named list", "dict" = "list",
     log_lik = "logLik", log_prior = "logPrior", minibatch_size = "minibatchSize",
     opt_stepsize = "optStepsize", n_iters = "nIters", n_iters_opt = "nItersOpt",
-    n_chains = "nChains", burn_in = "burnIn", store_gradients = "storeGradients",
+    max_seconds = "maxSeconds", n_chains = "nChains", burn_in = "burnIn", store_gradients = "storeGradients",
     test_functions = "testFunctions", store_params = "storeParams",
     store_unnormalized = "storeUnnormalized", jit_compile = "jitCompile",
     n_steps = "nSteps", keep_draws = "keepDraws",

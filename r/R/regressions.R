@@ -30,8 +30,9 @@
 #'   exponential for `"sigma"`, `"shape"`, `"phi"`, `"nu"`, and `"sd"`, of effects of groups. That of
 #'   `"(Intercept)"` is for the intercept at the means of all columns. The coefficient of a column
 #'   that is called `sigma` is `` "`sigma`" ``.
-#' @param weights Weight of each row's log-likelihood; of proportions, the numbers of trials. A
-#'   number of trials that is not whole makes the row a success and a failure with weights.
+#' @param weights Weight of each row's log-likelihood, a number of repeated rows; not a precision, as
+#'   that of [stats::lm()] is. Of proportions, the numbers of trials; one that is not whole makes the
+#'   row a success and a failure with weights.
 #' @param na.action Function for missing values, such as [stats::na.omit()], [stats::na.exclude()] or
 #'   [stats::na.fail()]; by default `getOption("na.action")`, as in [stats::lm()]. `print` has the
 #'   number of rows that were left out.
@@ -175,7 +176,15 @@ sentOf <- function(object, response) {
 sampled <- function(object, arguments) {
     known <- namesInR(object$design, object$bars)
     response <- codeOf(object$formula[[2]])
-    found <- inNamesOf(known, response, callPython("glm", object$sent, arguments))
+    told <- character()
+    found <- withCallingHandlers(
+        inNamesOf(known, response, callPython("glm", object$sent, arguments)),
+        warning = function(problem) {
+            told <<- c(told, translated(conditionMessage(problem), known, response))
+            warning(told[[length(told)]], call. = FALSE)
+            invokeRestart("muffleWarning")
+        }
+    )
     named <- namedEntries(found$entries, known, object$levels)
     object$sent <- NULL
     object$link <- found$link
@@ -186,7 +195,7 @@ sampled <- function(object, arguments) {
     object$warnings <- translated(inWordsOfR(as.character(unlist(found$warnings))), known, response)
     object$chain <- asChains(found$chain)
     object$python <- found$fit
-    for (text in object$warnings) {
+    for (text in setdiff(object$warnings, told)) {
         warning(text, call. = FALSE)
     }
     structure(object, class = "sgmcmcGlm")
