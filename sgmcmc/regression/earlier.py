@@ -79,9 +79,9 @@ def _convert_scales(each: Effects, draws: dict[str, np.ndarray]) -> None:
     if not each.center.any():
         return
     sds, partial = f"sd_{each.name}", f"cor_{each.name}"
-    root = each.root(draws[sds].astype(np.float64), draws[partial].astype(np.float64))
+    at_zero = each.root(draws[sds].astype(np.float64), draws[partial].astype(np.float64))
     zeros = np.zeros(draws[sds].shape[:-1])
-    rows = [np.stack([entry + zeros for entry in row], -1) for row in root]
+    rows = [np.stack([entry + zeros for entry in row], -1) for row in at_zero]
     for place in np.flatnonzero(each.center).tolist():
         first = each.intercept_of(place)
         rows[first] = rows[first] + each.center[place] * rows[place]
