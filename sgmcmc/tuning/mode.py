@@ -189,8 +189,9 @@ class _Point(NamedTuple):
     @property
     def distance(self) -> float:
         """Length of a Newton step, in posterior SDs of a coordinate, root mean square."""
-        step = self.information.covariance @ self.slope
-        return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = self.slope @ self.information.covariance @ self.slope
+        return float(np.sqrt(max(0.0, square) / len(self.u)))
 
 
 def _on_all_rows(

@@ -100,3 +100,22 @@ def test_moves_that_are_accepted_by_values_stay_inside() -> None:
         n_chains=2, dtype=tf.float32, verbose=False,
     )  # fmt: skip
     assert (samples["m"] > 0).all()
+
+
+def test_a_number_that_overflows_is_no_end_of_the_support() -> None:
+    """A flat prior on a log SD: in float32 exp(-87.4) is 0, in float64 exp(-745) is."""
+
+    def of_effects(params: Any) -> tf.Tensor:
+        z = params["effects"] * tf.exp(-params["log_sd"])
+        return -0.5 * tf.reduce_sum(z**2) - 8.0 * params["log_sd"]
+
+    def without(params: Any) -> tf.Tensor:
+        return of_effects(params) + tf.math.log(tf.cast(params["log_sd"] > -20.0, tf.float32))
+
+    inside = {"effects": np.full(8, 1e-9, np.float32), "log_sd": np.float32(-10.0)}
+    outside = {**inside, "log_sd": np.float32(-120.0)}
+    inside, outside = ({k: np.asarray(v) for k, v in p.items()} for p in (inside, outside))
+    for log_prior, overflows in ((of_effects, True), (without, False)):
+        found = find_support(log_prior, inside, outside)
+        assert found is not None and found.name == "log_sd"
+        assert overflows_in_float32(log_prior, found, inside, outside) == overflows
