@@ -159,6 +159,22 @@ def find_support(log_prior: LogPrior, inside: Point, outside: Point) -> Support 
     return None
 
 
+def overflows(log_prior: LogPrior, found: Support, inside: Point, outside: Point) -> bool:
+    """Return whether an end of the support is another one in float64: numbers overflow there."""
+    inside, outside = (
+        {name: array.astype(np.float64) for name, array in point.items()}
+        for point in (inside, outside)
+    )
+    try:
+        if not finite_priors(log_prior, {k: v[np.newaxis] for k, v in inside.items()}).all():
+            return False
+    except (TypeError, ValueError, tf.errors.OpError) as error:  # constants in float32
+        pass_on(error)
+        return False
+    wide = find_support(log_prior, inside, outside)
+    return wide is None or not np.allclose(wide[-2:], found[-2:], rtol=1e-3, atol=1e-6)
+
+
 def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
     """Return the end of an interval between two numbers, rounded if that is near."""
     for _ in range(_BISECTIONS):

@@ -20,9 +20,8 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.support import Point, Support, find_support, finite_priors, need_precision
+from sgmcmc.inputs.support import find_support, finite_priors, need_precision, overflows
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
-from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored
 from sgmcmc.run.kept_choices import chosen_once
@@ -252,28 +251,12 @@ def need_support(target: Target, plan: Plan) -> None:
     found = find_support(log_prior, inside, out)
     if found is None or found.name not in plain or found.bijector is None:
         return
-    if not _overflows(log_prior, found, inside, out):
+    if not overflows(log_prior, found, inside, out):
         raise ValueError(
             f"`log_prior` is not finite where {found.label} is {found.interval}, and {outside:.2g} "
             "of the normal approximation to the posterior lies there. Gradients do not keep a "
             f"chain from crossing the end. {found.advice}"
         )
-
-
-def _overflows(log_prior: Any, found: Support, inside: Point, outside: Point) -> bool:
-    """Return whether an end of the support is another one in float64: numbers overflow there."""
-    inside, outside = (
-        {name: array.astype(np.float64) for name, array in point.items()}
-        for point in (inside, outside)
-    )
-    try:
-        if not finite_priors(log_prior, {k: v[np.newaxis] for k, v in inside.items()}).all():
-            return False
-    except (TypeError, ValueError, tf.errors.OpError) as error:  # constants in float32
-        pass_on(error)
-        return False
-    wide = find_support(log_prior, inside, outside)
-    return wide is None or not np.allclose(wide[-2:], found[-2:], rtol=1e-3, atol=1e-6)
 
 
 def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Request:

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.inputs.support import find_support
+from sgmcmc.inputs.support import find_support, overflows
 
 tfd = tfp.distributions
 Tensors = dict[str, tf.Tensor]
@@ -115,7 +115,7 @@ def test_a_number_that_overflows_is_no_end_of_the_support() -> None:
     inside = {"effects": np.full(8, 1e-9, np.float32), "log_sd": np.float32(-10.0)}
     outside = {**inside, "log_sd": np.float32(-120.0)}
     inside, outside = ({k: np.asarray(v) for k, v in p.items()} for p in (inside, outside))
-    for log_prior, overflows in ((of_effects, True), (without, False)):
+    for log_prior, expected in ((of_effects, True), (without, False)):
         found = find_support(log_prior, inside, outside)
         assert found is not None and found.name == "log_sd"
-        assert overflows_in_float32(log_prior, found, inside, outside) == overflows
+        assert overflows(log_prior, found, inside, outside) == expected
