@@ -144,3 +144,21 @@ def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) 
     axes.set_xlabel("response")
     axes.legend()
     return axes
+
+
+def of_single_rows(model: Model, levels: Mapping[str, int], rows: int) -> list[str]:
+    """Return a warning for each factor whose groups have one row each, like the residuals.
+
+    Args:
+        model: Model.
+        levels: Number of groups of each factor, by entry of the dataset.
+        rows: Number of rows.
+    """
+    if not model.family.scaled:
+        return []
+    return [
+        f"Each group of {each.by!r} has one row: the data do not tell the SD of its intercepts "
+        "from 'sigma', their priors do. Leave the group term out, or give groups of several rows."
+        for each in model.effects
+        if INTERCEPT in each.terms and levels.get(each.entry) == rows
+    ]

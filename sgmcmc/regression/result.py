@@ -12,7 +12,12 @@ import numpy as np
 
 from sgmcmc import checks, libraries
 from sgmcmc.regression import marginal_effects, saved
-from sgmcmc.regression.criticism import held_by_priors, of_lost, predictive_panel
+from sgmcmc.regression.criticism import (
+    held_by_priors,
+    of_lost,
+    of_single_rows,
+    predictive_panel,
+)
 from sgmcmc.regression.marginal_effects import Question
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.names import INTERCEPT, cut_names
@@ -183,6 +188,10 @@ class Regression:
         """Warnings of the report, and of terms that their priors determine, with the reason."""
         found = list(self.report.warnings) if self.report is not None else []
         draws = by_chain(self.samples.settings, self.samples)
+        origin = self.samples.origin
+        if origin is not None and origin.groups is not None and self._weights is None:
+            levels = {name: len(labels) for name, labels in origin.groups.labels.items()}
+            found += of_single_rows(self._model, levels, len(self._frame))
         return found + of_lost(self._model) + held_by_priors(self._model, draws)
 
     @property

@@ -85,10 +85,13 @@ class Lengths(ABC):
     Attributes:
         burn_in: Number of iterations dropped first.
         cap: Largest number of iterations after burn-in.
+        doubt: A sentence on the posterior that is known before the chains, for the warning of a
+            long run; empty for none.
     """
 
     burn_in: int | None
     cap: int
+    doubt = ""
 
     def __init__(self, required: Requirements, began: float) -> None:
         self._required, self._began, self._said = required, began, False
@@ -120,7 +123,7 @@ class Lengths(ABC):
         self._said = True
         warnings.warn(
             f"The chains will take about {seconds / 60:.0f} more minutes{reached}. Ctrl-C returns "
-            "the draws there are; `max_seconds` bounds the time.",
+            f"the draws there are; `max_seconds` bounds the time. {self.doubt}".rstrip(),
             UserWarning,
             stacklevel=checks.outside(),
         )

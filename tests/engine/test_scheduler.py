@@ -171,6 +171,12 @@ class TestAnnounced:
         expected = [] if max_seconds else ["The chains will take about 7 more minutes."]
         assert [str(each.message)[:42] for each in said] == expected
 
+    def test_with_a_doubt_that_is_known_by_then(self) -> None:
+        lengths = UntilEffective(Requirements(0.05, 400, 4, None, None, None), _Quick(), 2, 1, 0.0)
+        lengths.doubt = "There is no mode."
+        with pytest.warns(UserWarning, match=r"bounds the time\. There is no mode\.$"):
+            lengths.announce(100.0)
+
     def test_not_if_it_is_short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock, told = [0.0], []
         monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression.criticism import predictive_panel
+from sgmcmc.regression.criticism import of_single_rows, predictive_panel
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100}
 N = 200
@@ -58,3 +59,24 @@ def test_predictive_checks_of_levels_are_proportions() -> None:
     assert [bar.get_height() for bar in axes.patches] == [0.5, 0.25, 0.25]
     np.testing.assert_allclose(axes.lines[-1].get_ydata(), [3 / 8, 2 / 8, 3 / 8])
     assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b", "c"]
+
+
+def test_groups_of_one_row_are_named_next_to_residuals() -> None:
+    one = SimpleNamespace(by="g", entry="g", terms=("Intercept",))
+    slopes = SimpleNamespace(by="h", entry="h", terms=("x",))
+    normal, poisson = SimpleNamespace(scaled=True), SimpleNamespace(scaled=False)
+
+    def said(family: Any, levels: int) -> list[str]:
+        model: Any = SimpleNamespace(family=family, effects=[one, slopes])
+        return of_single_rows(model, {"g": levels, "h": 50}, 50)
+
+    assert said(normal, 49) == said(poisson, 50) == []
+    (text,) = said(normal, 50)
+    assert "'g' has one row" in text
+
+
+@pytest.mark.slow
+def test_a_fit_of_groups_of_one_row_says_so() -> None:
+    rows = FRAME[:60].assign(g=np.arange(60))
+    fit = sgmcmc.glm("y ~ x + (1 | g)", rows, seed=1, verbose=False, ess=20)
+    assert any("'g' has one row" in warning for warning in fit.warnings)

@@ -224,6 +224,7 @@ def _run(
             lengths: UntilEffective = UntilPredictive(rows, *given)
         else:
             lengths = (_UntilLost if _may_get_lost(request) else _UntilDear)(*given)
+        lengths.doubt = next(iter(doubts), "")
         samples = run_lengths(request, lengths, verbose)
         log.predicted = None if rows is None else lengths.diagnostics
         return _reported(samples, required, log)
