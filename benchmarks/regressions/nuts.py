@@ -165,7 +165,7 @@ def response(case: dict[str, Any], family: str, link: str, scale: float, eta: An
 def named(case: dict[str, Any], draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return draws by the names that the summary of a regression has."""
     terms, found = [str(term) for term in case["terms"]], {}
-    levels = [float(level) for level in np.atleast_1d(case.get("levels", []))]
+    levels = [f"{level:g}" for level in np.atleast_1d(case.get("levels", []))]
     if str(case["family"]) == "categorical":
         for k, level in enumerate(levels[1:]):
             found[f"{level}: Intercept"] = draws["Intercept"][..., k]
