@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
+.PHONY: help install docs vignettes demo check test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 # docstrings and the site are among its tests, so that both cores are at work to the end.
 test: lint types ## lint, types, then all tests, with the docstrings' examples and the site
 	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+check: $(STAMP) ## public interface and draws of every sampler against those written down; a minute
+	$(RUN) pytest $(PYTEST_WORKERS) tests/contract $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## only the long statistical tests
 	$(RUN) pytest -m slow $(PYTEST_ARGS)
