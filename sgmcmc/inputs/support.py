@@ -255,17 +255,17 @@ def _values(
 
     Of a point that fails the value is NaN, with the reason.
     """
-    batch = Minibatch(cast(columns, target.dtype))
+    columns = cast(columns, target.dtype)
     spec = tf.TensorSpec(points.shape[1:], target.dtype)
     found = []
     try:
-        log_post = trace(lambda point: target.log_post(point, batch), spec)
+        log_post = trace(lambda u, rows: target.log_post(u, Minibatch(rows)), spec, columns)
     except (TypeError, ValueError) as error:  # constants in float32
         pass_on(error)
         return [(np.nan, "")] * len(points), False
     for point in points:
         try:
-            found.append((float(log_post(tf.constant(point, target.dtype))), ""))
+            found.append((float(log_post(tf.constant(point, target.dtype), columns)), ""))
         except tf.errors.OpError as error:
             pass_on(error)
             found.append((np.nan, first_lines(error)))
