@@ -112,6 +112,13 @@ matrixOf <- function(design, data) {
         design$terms, data,
         xlev = design$levels, na.action = stats::na.pass
     ))
+    if (nrow(frame) != nrow(data)) {
+        stop(
+            "`newdata` has ", nrow(data), " rows, and ", names(frame)[[1]], " ", nrow(frame),
+            " entries: it must be made of columns of `newdata`",
+            call. = FALSE
+        )
+    }
     stats::.checkMFClasses(attr(design$terms, "dataClasses"), frame)
     for (name in names(design$units)) {
         if (inherits(frame[[name]], "difftime")) units(frame[[name]]) <- design$units[[name]]

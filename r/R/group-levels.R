@@ -118,6 +118,7 @@ keysOf <- function(values, name) {
     if (!is.character(values)) {
         stop("`", name, "` must be a factor, numbers or strings: it is of class ", class(values)[[1]], call. = FALSE)
     }
+    values <- enc2utf8(values)
     # What R writes for a number is that number.
     numbers <- suppressWarnings(as.numeric(values))
     same <- !is.na(numbers) & as.character(numbers) == values
