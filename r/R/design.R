@@ -136,14 +136,14 @@ offsetOf <- function(object, data) {
     terms <- as.list(attr(described, "variables"))[-1][places]
     found <- lapply(c(terms, object$call$offset), function(term) {
         values <- as.numeric(plainVector(eval(term, data, environment(object$terms)), codeOf(term)))
-        if (!length(values) %in% c(1L, nrow(data))) {
+        if (length(values) != nrow(data)) {
             stop(
                 "`newdata` has ", nrow(data), " rows, and the offset ", codeOf(term), " ", length(values),
                 " entries: it must be made of columns of `newdata`",
                 call. = FALSE
             )
         }
-        rep_len(values, nrow(data))
+        values
     })
     if (length(found) > 0) Reduce(`+`, found)
 }
@@ -154,13 +154,16 @@ newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
     if (!is.data.frame(newdata)) {
         newdata <- as.data.frame(newdata)
     }
-    environment <- environment(object$terms)
     read <- unlist(lapply(list(attr(object$model, "terms"), object$call$offset, object$call$weights), all.vars))
-    newdata <- plainVariables(newdata, read, environment, object$labels)$data
+    plain <- plainVariables(newdata, read, environment(object$terms), object$labels)
+    newdata <- plain$data
+    environment <- environment(object$terms) <- plain$environment
     fixed <- object$design
     fixed$terms <- stats::delete.response(object$terms)
-    designs <- c(list(fixed), object$bars$designs)
-    matrices <- lapply(designs, matrixOf, newdata)
+    matrices <- lapply(c(list(fixed), object$bars$designs), function(one) {
+        environment(one$terms) <- environment
+        matrixOf(one, newdata)
+    })
     codes <- lapply(object$bars$groups, codesOf, valuesOf, newdata, environment)
     offset <- offsetOf(object, newdata)
     missing <- Reduce(`|`, lapply(matrices, function(values) rowSums(is.na(values)) > 0))
@@ -209,6 +212,14 @@ trialsOf <- function(object, data = NULL, trials = NULL) {
             )
         })
         trials <- if (counts) rowSums(trials) else trials
+        # One number of the environment is not that of each new row.
+        if (length(trials) != nrow(data) || length(trials) == 1 && !any(all.vars(wanted) %in% names(data))) {
+            stop(
+                "`trials`: draws of the response take the number of trials of each row, and ", codeOf(wanted),
+                " is not made of columns of `newdata`",
+                call. = FALSE
+            )
+        }
     }
     trials <- as.numeric(plainVector(trials, "trials"))
     if (!length(trials) %in% c(1L, nrow(data)) || any(trials < 0 | trials != round(trials), na.rm = TRUE)) {

@@ -10,8 +10,8 @@
 #'
 #' `fitted` are posterior means of the expected response. Residuals are those of `glm`, at `fitted`:
 #' `"response"`, the response minus `fitted`; `"pearson"`, `"deviance"` and `"working"` for the families
-#' that R has. With [stats::na.exclude()] they have an `NA` for each row that was left out, and so does
-#' `predict` of the rows of the regression.
+#' that R has. With [stats::na.exclude()] they have an `NA` for each row that was left out, and so do
+#' `predict` and `simulate` of the rows of the regression.
 #'
 #' @param object Regression, see [sgmcmcGlm()].
 #' @param newdata Data frame; `NULL` for the rows of the regression. Effects of new groups are
@@ -264,10 +264,15 @@ simulate.sgmcmcGlm <- function(object, nsim = 1, seed = NULL, newdata = NULL, re
     drawn <- do.call(rbind, made)
     columns <- lapply(seq_len(nsim), function(number) asResponse(object, drawn[number, ], newdata, trials))
     names <- if (is.null(newdata)) row.names(object$model) else row.names(newdata)
-    structure(
-        columns,
-        class = "data.frame", names = paste0("sim_", seq_len(nsim)), row.names = names, seed = seed
-    )
+    found <- structure(columns, class = "data.frame", names = paste0("sim_", seq_len(nsim)), row.names = names)
+    left <- object$na.action
+    if (is.null(newdata) && inherits(left, "exclude")) {
+        order <- seq_len(nrow(found) + length(left))
+        names <- replace(character(length(order)), left, names(left))
+        names[-left] <- row.names(found)
+        found <- structure(found[match(order, order[-left]), , drop = FALSE], row.names = names)
+    }
+    structure(found, seed = seed)
 }
 
 # At most so many rows of a matrix of draws, evenly spaced.

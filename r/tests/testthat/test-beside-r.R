@@ -342,6 +342,12 @@ test_that("integers of 64 bits and labelled values are numbers in formulas", {
     expect_identical(sent(k ~ x, wide, weights = n)$weights, plain$n)
     n <- wide$n
     expect_identical(sent(y ~ n, d["y"])$x[, 2], plain$n, ignore_attr = TRUE)
+    unit <- bit64::as.integer64(100)
+    found <- sent(y ~ I(x * unit) + offset(x * unit) + (0 + I(z * unit) | h), d)
+    new <- newRows(found, few)$sent
+    expect_equal(c(new$matrices[[1]]$values), few$x * 100)
+    expect_equal(c(new$matrices[[2]]$values), few$z * 100)
+    expect_equal(c(new$offset), few$x * 100)
     labelled <- transform(plain, n = structure(n, class = c("haven_labelled", "vctrs_vctr", "double"), labels = c(a = 2)))
     expect_identical(sent(y ~ n, labelled)$sent, sent(y ~ n, plain)$sent)
     declared <- transform(plain, n = structure(n, class = c("haven_labelled_spss", "haven_labelled"), na_values = 9))
@@ -377,6 +383,12 @@ test_that("new rows are those of predict.lm", {
     expect_error(newRows(found, few, 1.5, TRUE), "must be an integer, 0 or more")
     found <- sent(won / n ~ x, d, binomial(), weights = n)
     expect_identical(c(newRows(found, few, needTrials = TRUE)$sent$trials), as.numeric(few$n))
+    n <- w <- 80
+    for (count in 1:2) {
+        expect_error(newRows(found, few[seq_len(count), "x", drop = FALSE], needTrials = TRUE), "n is not made of columns")
+    }
+    found <- sent(y ~ x, d, offset = w)
+    expect_error(newRows(found, few["x"]), "`newdata` has 3 rows, and the offset w 1 entries", fixed = TRUE)
 })
 
 test_that("arguments of other functions are refused by name, and said here", {

@@ -51,6 +51,10 @@ test_that("what is in a fit is what glm has there", {
     }
     expect_equal(which(is.na(fitted(fit))), 4)
     expect_equal(residuals(fit)[-4], fits$rows$y[-4] - fitted(fit)[-4])
+    simulated <- stats::simulate(fit, 2, seed = 1)
+    expect_equal(row.names(simulated), row.names(fits$rows))
+    expect_equal(which(is.na(simulated$sim_2)), 4)
+    expect_equal(nrow(stats::simulate(fit, newdata = fits$rows[1:3, ], seed = 1)), 3)
     expect_equal(rownames(coef(summary(fit))), c("(Intercept)", "x"))
     expect_equal(coef(summary(fit))[, "estimate"], coef(fit))
     expect_equal(names(getCall(fit))[2:4], c("formula", "data", "family"))
