@@ -152,7 +152,7 @@ offsetOf <- function(object, data) {
 # others have missing values.
 newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
     if (!is.data.frame(newdata)) {
-        newdata <- as.data.frame(newdata)
+        newdata <- as.data.frame(newdata, optional = TRUE)
     }
     read <- unlist(lapply(list(attr(object$model, "terms"), object$call$offset, object$call$weights), all.vars))
     plain <- plainVariables(newdata, read, environment(object$terms), object$labels)

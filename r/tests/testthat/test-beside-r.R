@@ -376,6 +376,8 @@ test_that("new rows are those of predict.lm", {
     expect_error(newRows(sent(y ~ outside, d), few["x"]), "`newdata` has 3 rows, and outside 60 entries", fixed = TRUE)
     expect_error(newRows(sent(y ~ d$x, d), few), "`newdata` has 3 rows, and d$x 60 entries", fixed = TRUE)
     expect_identical(c(newRows(sent(y ~ 1, d), few)$sent$rows), 3L)
+    listed <- newRows(sent(y ~ x + `my var`, d), list(x = 1:2, `my var` = 3:4))$sent$matrices[[1]]$values
+    expect_identical(listed, cbind(c(1, 2), c(3, 4)))
     found <- sent(cbind(won, n - won) ~ x, d, binomial())
     expect_identical(c(newRows(found, few, needTrials = TRUE)$sent$trials), as.numeric(few$n))
     expect_identical(c(newRows(found, few["x"], 4, TRUE)$sent$trials), rep(4, 3))
