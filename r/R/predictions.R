@@ -116,10 +116,14 @@ predicted <- function(object, newdata, kind, statistic, quantiles = NULL, re.for
     needTrials <- kind == "predictive"
     of <- if (length(kept) == 0 && !is.null(kept)) withoutGroups(object) else object
     rows <- if (is.null(newdata)) ownRows(object, needTrials) else newRows(of, newdata, trials, needTrials)
-    found <- callPython("glm_predict", inPython(object), rows$sent, list(
+    if (!any(rows$complete)) {
+        return(ofNoRows(object, length(rows$complete), statistic, length(quantiles)))
+    }
+    known <- namesInR(object$design, object$bars)
+    found <- inNamesOf(known, codeOf(object$formula[[2]]), callPython("glm_predict", inPython(object), rows$sent, list(
         kind = kind, statistic = statistic, quantiles = as.list(unname(quantiles)),
         factors = if (!is.null(kept)) as.list(kept), seed = whole(seed)
-    ))
+    )))
     along <- if (statistic %in% c("mean", "sd")) 1L else 2L
     found <- allRows(found, rows$complete, along)
     if (length(rows$none) > 0) { # rows without trials
@@ -131,6 +135,14 @@ predicted <- function(object, newdata, kind, statistic, quantiles = NULL, re.for
         dimnames(found) <- c(names, list(levels))
     }
     if (length(dim(found)) == 1) as.vector(found) else found
+}
+
+# Predictions where each row has missing values.
+ofNoRows <- function(object, count, statistic, quantiles) {
+    if (!is.null(object$levels) || statistic == "draws") {
+        stop("`newdata` has no rows without missing values", call. = FALSE)
+    }
+    if (statistic == "quantiles") array(NA_real_, c(quantiles, count)) else rep(NA_real_, count)
 }
 
 # The factors whose effects a formula of lme4's `re.form` keeps, by their names in Python; NULL

@@ -376,6 +376,11 @@ test_that("new rows are those of predict.lm", {
     expect_error(newRows(sent(y ~ outside, d), few["x"]), "`newdata` has 3 rows, and outside 60 entries", fixed = TRUE)
     expect_error(newRows(sent(y ~ d$x, d), few), "`newdata` has 3 rows, and d$x 60 entries", fixed = TRUE)
     expect_identical(c(newRows(sent(y ~ 1, d), few)$sent$rows), 3L)
+    found <- sent(y ~ x + (1 | g), d)
+    expect_identical(predicted(found, transform(few, x = NA_real_), "link", "mean"), rep(NA_real_, 3))
+    expect_identical(predicted(found, few[0, ], "link", "sd"), numeric())
+    expect_identical(dim(predicted(found, transform(few, x = NA_real_), "link", "quantiles", c(0.1, 0.9))), 2:3)
+    expect_error(predicted(found, few[0, ], "predictive", "draws"), "no rows without missing values")
     listed <- newRows(sent(y ~ x + `my var`, d), list(x = 1:2, `my var` = 3:4))$sent$matrices[[1]]$values
     expect_identical(listed, cbind(c(1, 2), c(3, 4)))
     found <- sent(cbind(won, n - won) ~ x, d, binomial())
