@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +45,9 @@ from sgmcmc.tuning.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.tuning.objective import is_of_predictors
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
+
+_FEW_COORDINATES = 12
+"""Most coordinates of which the draws at their ends are tried first, one by one without a graph."""
 
 _SUPPORT_DRAWS = 256
 """Number of draws from the normal approximation at which the log-prior is evaluated."""
@@ -241,6 +245,14 @@ def need_support(target: Target, plan: Plan) -> None:
     moves = np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
     points = np.concatenate([mode.position[np.newaxis], mode.position + moves])
     points = points.astype(target.dtype.as_numpy_dtype)
+    if target.size <= _FEW_COORDINATES:
+        # An end that leaves out enough of the draws leaves out the first or last of a coordinate.
+        ends = points[np.unique([points.argmin(0), points.argmax(0)])]
+        params = [space.constrain(tf.constant(point)) for point in ends]
+        with contextlib.suppress(RuntimeError, TypeError, ValueError, tf.errors.OpError):
+            # A prior may be one for graphs alone.
+            if all(np.isfinite(float(log_prior(dict(each)))) for each in params):
+                return
     constrain = trace(lambda u: vectorized_map(space.constrain, u), tf.constant(points))
     draws = {name: part.numpy() for name, part in constrain(tf.constant(points)).items()}
     fine = finite_priors(log_prior, draws)
