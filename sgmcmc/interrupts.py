@@ -30,6 +30,20 @@ class TimeUpError(Exception):
     """The time of the present task is over."""
 
 
+def out_of_time(before: str, began: float, instead: str = "") -> TimeoutError:
+    """Return the error of a call whose ``max_seconds`` were over too early for any draws.
+
+    Args:
+        before: What did not happen in that time.
+        began: Start of the call, by the monotonic clock.
+        instead: What else would help.
+    """
+    return TimeoutError(
+        f"`max_seconds`: time was up before {before}, for which "
+        f"{time.monotonic() - began:.0f} s were not enough. Give more seconds{instead}."
+    )
+
+
 @contextlib.contextmanager
 def limited(until: float) -> Iterator[None]:
     """Limit the time of a task inside the ``with`` block; of several limits the first counts.

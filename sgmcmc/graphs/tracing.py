@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.vectorization import in_loops, warn_of_loops
+from sgmcmc.graphs.vectorization import in_loops, nodes_of, warn_of_loops
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import need_no_fork, without_chatter
 
@@ -66,9 +66,7 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
 
 def _may_fail(graph: Any) -> bool:
     """Return whether a graph has loops, branches or Python code, not all of which XLA compiles."""
-    definition = graph.as_graph_def()
-    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
-    return any(node.op.endswith(_NOT_ALWAYS_COMPILED) for part in nodes for node in part)
+    return any(node.op.endswith(_NOT_ALWAYS_COMPILED) for node in nodes_of(graph.as_graph_def()))
 
 
 def _compiles(graph: Any, arguments: tuple[Any, ...], captured: Sequence[tf.Tensor]) -> bool:
@@ -172,12 +170,9 @@ def graphs_of(model: Any) -> dict[Any, Any]:
 
 def has_own_gradients(graph: Any) -> bool:
     """Return whether derivatives of a graph are not those of its operations."""
-    definition = graph.graph.as_graph_def()
-    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
     return any(
         node.attr["_gradient_op_type"].s.startswith(b"CustomGradient")
-        for part in nodes
-        for node in part
+        for node in nodes_of(graph.graph.as_graph_def())
         if "_gradient_op_type" in node.attr
     )
 
@@ -247,8 +242,7 @@ def _kinds(structure: Any) -> list[type]:
 
 def _draws(definition: tf.compat.v1.GraphDef) -> bool:
     """Return whether a graph draws random numbers that go on from call to call."""
-    functions = [function.node_def for function in definition.library.function]
-    return any("seed2" in node.attr for nodes in (definition.node, *functions) for node in nodes)
+    return any("seed2" in node.attr for node in nodes_of(definition))
 
 
 def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:

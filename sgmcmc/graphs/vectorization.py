@@ -117,9 +117,16 @@ def _has_loops(value: tf.Tensor) -> bool:
     """
     if not tf.is_symbolic_tensor(value):
         return False
-    graphs = [value.graph.as_graph_def(add_shapes=False)]
-    nodes = [*graphs[0].node, *(n for part in graphs[0].library.function for n in part.node_def)]
-    return any(node.op in ("While", "StatelessWhile") for node in nodes)
+    return any(
+        node.op in ("While", "StatelessWhile") for node in nodes_of(value.graph.as_graph_def())
+    )
+
+
+def nodes_of(definition: tf.compat.v1.GraphDef) -> Iterator[Any]:
+    """Yield the nodes of a graph, and of the functions that it calls."""
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
 
 
 def warn_of_loops() -> None:

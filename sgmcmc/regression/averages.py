@@ -253,7 +253,8 @@ class _Pieces:
                         eta = linear.changed(first_eta, end.part(part), effects)
                     else:
                         eta = linear.values(end.part(part), effects)
-                    first_eta = eta if not made else first_eta
+                    if not made:
+                        first_eta = eta
                     made[each] = linear.expected(eta)
                 found = []
                 for contrast, over in zip(self._contrasts, divisors, strict=True):

@@ -117,7 +117,7 @@ def make_model(
     if not formula.dotted:
         need_independent(design, lost, found.rows)
     center = found.mean if intercept else np.zeros(len(design.terms))
-    scale = np.where(found.sd > 1e-12 * np.abs(found.mean), found.sd, 1.0)
+    scale = found.scale
     origin, residual = np.zeros(len(design.terms)), 1.0
     if spread is not None:
         origin, residual = spread.explained(found, design, frame, weights)
@@ -263,10 +263,10 @@ def _center_and_scale(
     if design.terms == (INTERCEPT,):
         return np.zeros(1), np.ones(1)
     found = moments(design, frame, weights)
-    varies = found.sd > 1e-12 * np.abs(found.mean)
-    scale = np.where(varies, found.sd, np.where(found.mean != 0, np.abs(found.mean), 1.0))
+    size = np.where(found.mean != 0, np.abs(found.mean), 1.0)
+    scale = np.where(found.varies, found.sd, size)
     moves = correlated and design.terms[0] == INTERCEPT
-    return np.where(varies & moves, found.mean, 0.0), scale
+    return np.where(found.varies & moves, found.mean, 0.0), scale
 
 
 def _read_priors(

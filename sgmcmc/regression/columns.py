@@ -96,6 +96,16 @@ class Moments:
         squares = self.products if self.products.ndim == 1 else np.diag(self.products)
         return np.sqrt(np.maximum(squares, 0.0) / self.total)
 
+    @property
+    def varies(self) -> np.ndarray:
+        """Whether each column varies, by more than rounding."""
+        return np.asarray(self.sd > 1e-12 * np.abs(self.mean))
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Standard deviation of each column, 1 of one that does not vary."""
+        return np.where(self.varies, self.sd, 1.0)
+
 
 def moments(
     design: Design,

@@ -34,17 +34,16 @@ def in_units_of(
         frame: Data.
     """
     found = {name: np.asarray(values) for name, values in draws.items()}
+    cuts_move: float | np.ndarray = -model.level
     if model.terms:
-        coefficients, moved = _coefficients(model, found["b"].astype(np.float64), frame)
+        coefficients, lacking = _coefficients(model, found["b"].astype(np.float64), frame)
         centered = coefficients.copy()
         if model.terms[0] == INTERCEPT:
             centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
         found["b"] = (centered - model.origin) * (model.scale / model.unit)
-        if "cut" in found:
-            moved = moved - (coefficients @ model.center)[..., np.newaxis]
-            found["cut"] = found["cut"] + moved - model.level
-    elif "cut" in found:
-        found["cut"] = found["cut"] - model.level
+        cuts_move = lacking - (coefficients @ model.center)[..., np.newaxis] - model.level
+    if "cut" in found:
+        found["cut"] = found["cut"] + cuts_move
     for each in model.effects:
         _convert_scales(each, found)
         name = f"r_{each.name}"
@@ -63,8 +62,7 @@ def _coefficients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients of the user's columns, and what cutpoints at means lack, (..., 1)."""
     columns = moments(model.design, frame)
-    scale = np.where(columns.sd > 1e-12 * np.abs(columns.mean), columns.sd, 1.0)
-    center = columns.mean
+    scale, center = columns.scale, columns.mean
     if model.terms[0] == INTERCEPT:
         scale[0] = 1.0
         found = b / scale

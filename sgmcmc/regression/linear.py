@@ -276,9 +276,7 @@ class LinearPredictor:
         eta = np.zeros((self.draws, rows)) if self._b is None else self._fixed(numbers.fixed)
         if numbers.offset is not None:
             eta += numbers.offset
-        for factors, (drawn, places) in zip(numbers.factors, effects, strict=True):
-            for place, of_term in enumerate(drawn):
-                eta += factors[:, place] * of_term[:, places]
+        _add_effects(eta, numbers.factors, effects)
         return eta
 
     def changed(
@@ -302,11 +300,7 @@ class LinearPredictor:
             levels_last += self._of_level(number, places) * weights
         if change.offset is not None:
             found += change.offset
-        for factors, (drawn, places) in zip(change.factors, effects, strict=True):
-            if factors is None:
-                continue
-            for place, of_term in enumerate(drawn):
-                found += factors[:, place] * of_term[:, places]
+        _add_effects(found, change.factors, effects)
         return found
 
     def _fixed(self, made: Block) -> np.ndarray:
@@ -331,6 +325,25 @@ class LinearPredictor:
         """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
         mean = self.model.family.mean(eta, self.aux)
         return mean if self.model.family.by_level else np.broadcast_to(mean, eta.shape)
+
+
+def _add_effects(
+    eta: np.ndarray,
+    factors: Sequence[np.ndarray | None],
+    effects: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    """Add the effects of each row's groups to draws of η, in place.
+
+    Args:
+        eta: Draws, (draws, rows).
+        factors: Factors of the effects, (rows, effects), of each factor; ``None`` for zeros.
+        effects: Draws of the effects of each factor, and each row's group among these.
+    """
+    for of_factor, (drawn, places) in zip(factors, effects, strict=True):
+        if of_factor is None:
+            continue
+        for place, of_term in enumerate(drawn):
+            eta += of_factor[:, place] * of_term[:, places]
 
 
 def _product(b: np.ndarray, X: np.ndarray) -> np.ndarray:

@@ -56,3 +56,22 @@ setUpSampler <- function(method, ...) {
     }
     do.call(paste0(method, "Setup"), given)
 }
+
+# Regressions by formula beside R's own.
+fitOf <- function(...) {
+    needsPython()
+    sgmcmcGlm(..., seed = 1, verbose = FALSE, ess = 200)
+}
+
+# Coefficients within a part of a standard error: posterior means of 200 effective draws and wide priors.
+near <- function(fit, reference, most = 0.5) {
+    expect_named(coef(fit), names(stats::coef(reference)))
+    errors <- sqrt(diag(stats::vcov(reference)))
+    expect_lt(max(abs(coef(fit) - stats::coef(reference)) / errors), most)
+}
+
+nearWithErrors <- function(fit, reference) {
+    near(fit, reference, 0.4)
+    errors <- sqrt(diag(stats::vcov(reference)))
+    expect_lt(max(abs(sqrt(diag(vcov(fit))) / errors - 1)), 0.25)
+}

@@ -14,7 +14,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import HMC, Dynamics
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
@@ -113,10 +113,7 @@ def run_large(
             positions = spread_out(target.space, starts, required.n_chains, around, seed)
             clock.done("scales, curvature and noise")
     except TimeUpError:
-        raise TimeoutError(
-            "`max_seconds`: time was up before scales, curvature and noise were known, for which "
-            f"{time.monotonic() - began:.0f} s were not enough. Give more seconds."
-        ) from None
+        raise out_of_time("scales, curvature and noise were known", began) from None
     with limited(began + _TO_ASCEND * required.seconds):
         positions = ascend(first, positions, around, verbose)
     clock.done("ascent")

@@ -16,7 +16,7 @@ from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
-from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.anchored import with_more_nodes
 from sgmcmc.run.automatic.far_from_normal import (
@@ -153,10 +153,9 @@ def _in_a_hurry(request: Request, required: Requirements, verbose: bool, began: 
         TimeoutError: The user has chosen another sampler, whose constants need that choice.
     """
     if not all_parts_open(request):
-        raise TimeoutError(
-            "`max_seconds`: time was up before the constants of the sampler were chosen, for which "
-            f"{time.monotonic() - began:.0f} s were not enough. Give more seconds, or all of "
-            "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`."
+        constants = "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`"
+        raise out_of_time(
+            "the constants of the sampler were chosen", began, f", or all of {constants}"
         )
     hurried = replace(required, hurried=True)
     return run_exact(request, NUTS(), hurried, verbose, began, _NO_TIME, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.graphs.vectorization import jacobian
-from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -83,10 +82,8 @@ def run_subsampled(
             bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
             clock.done("bounds of all rows")
     except TimeUpError:
-        raise TimeoutError(
-            "`max_seconds`: time was up before the mode and the bounds of all rows were known, "
-            f"for which {time.monotonic() - clock.began:.0f} s were not enough. Give more seconds."
-        ) from None
+        known = "the mode and the bounds of all rows were known"
+        raise out_of_time(known, clock.began) from None
     lengths = UntilEffective(
         required, _Guess(slowness), model.target.size, model.options.thin, clock.began
     )
