@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+MUTATION_ARGS ?=
+GATE_ARGS ?=
 # The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
 VENV_R ?= .venv-r
 # Where `make test-versions` and `make wheels` make their environments, about 2 GB each.
@@ -36,7 +38,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo check test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
+.PHONY: help install docs vignettes demo check test test-slow mutations gates test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -47,15 +49,21 @@ demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 	$(BIN)/python vignettes/demo.py $(DEMO_ARGS)
 
 # pytest comes last, so that its closing line is the last one printed. The examples in the
-# docstrings and the site are among its tests, so that both cores are at work to the end.
-test: lint types ## lint, types, then all tests, with the docstrings' examples and the site
+# docstrings, the types and the site are among its tests, so that both cores work to the end.
+test: lint ## lint, then all tests, with types, the docstrings' examples and the site
 	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 check: $(STAMP) ## public interface and draws of every sampler against those written down; a minute
 	$(RUN) pytest $(PYTEST_WORKERS) tests/contract $(PYTEST_ARGS)
 
-test-slow: $(STAMP) ## only the long statistical tests
-	$(RUN) pytest -m slow $(PYTEST_ARGS)
+test-slow: $(STAMP) ## only the long statistical tests; hours
+	$(RUN) pytest $(PYTEST_WORKERS) -m slow $(PYTEST_ARGS)
+
+mutations: $(STAMP) ## fifty small changes of the package, one at a time: do tests notice? An hour
+	$(RUN) tests.mutations.run $(MUTATION_ARGS)
+
+gates: $(STAMP) ## errors, warnings and time of posteriors and chains, beside those before a change; an hour
+	$(RUN) benchmarks.gates.run $(GATE_ARGS)
 
 test-faults: $(STAMP) ## only kills, damage and bad luck, by the thousand; hours
 	$(RUN) pytest -m faults $(PYTEST_ARGS)

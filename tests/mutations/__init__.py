@@ -1,0 +1,1 @@
+"""Small changes of the package that the tests must notice."""

@@ -1,0 +1,147 @@
+"""Makes small changes of the package, one at a time, and runs the tests: `--help` tells more.
+
+Fifty changes of five rooms are drawn with a seed. One run of the tests with coverage tells which of
+them execute the line of a change. Those run, the quickest first, until one fails; if none does, all
+tests of the same files run. What no test noticed is written to `survivors.json` with the reason why
+it may stay, which people fill in; a survivor without a reason ends the command with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import coverage
+
+from tests.mutations.changes import Change, drawn
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ["results", "after", "groups", "regression", "tuning"]
+FOLDERS = [f"tests/{name}" for name in (*ROOMS, "contract", "estimators", "invariances", "run")]
+SURVIVORS = Path(__file__).parent / "survivors.json"
+KEPT = ROOT / "build" / "mutations"
+
+FIRST = 30
+"""Number of tests that run first."""
+
+MOST_SECONDS = 900
+"""Seconds after which a change that keeps the tests from ending counts as noticed."""
+
+
+def copied(to: Path) -> None:
+    """Copy what is in the repository, and what was compiled for it."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split("\n")
+    compiled = [str(path.relative_to(ROOT)) for path in (ROOT / "sgmcmc").rglob("*.so")]
+    for name in filter(None, [*listed, *compiled]):
+        if name.startswith(("sgmcmc/", "tests/")) or "/" not in name:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+
+
+def pytest_in(
+    folder: Path, arguments: Sequence[str], seconds: float | None = None, measured: bool = False
+) -> int:
+    """Run pytest in a copy; return its code, or -1 if it does not end."""
+    before = ["coverage", "run", "--source=sgmcmc", f"--data-file={KEPT / 'coverage'}", "-m"]
+    command = [sys.executable, "-m", *(before if measured else []), "pytest", "-q", "-x"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment["SECONDS_OF_TESTS"] = str(KEPT / "seconds.json")
+    process = subprocess.Popen(
+        [*command, "-p", "no:cacheprovider", *arguments], cwd=folder, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+        return -1
+
+
+class Tests:
+    """Which tests execute which lines, by a run with coverage that is kept in build/mutations."""
+
+    def __init__(self, folder: Path, tests: Sequence[str]) -> None:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        if not (KEPT / "seconds.json").exists():
+            code = pytest_in(
+                folder, ["--maxfail=1000", "-p", "tests.mutations.contexts", *tests],
+                measured=True,
+            )  # fmt: skip
+            print(f"Run with coverage: pytest ended with {code}.", flush=True)
+        self.seconds = json.loads((KEPT / "seconds.json").read_text())
+        self.data = coverage.CoverageData(str(KEPT / "coverage"))
+        self.data.read()
+
+    def of(self, change: Change) -> list[str]:
+        """Return the tests that execute the line of a change, the quickest first."""
+        files = [name for name in self.data.measured_files() if name.endswith("/" + change.path)]
+        names = {
+            context
+            for file in files
+            for context in self.data.contexts_by_lineno(file).get(change.line, [])
+            if context in self.seconds
+        }
+        return sorted(names, key=lambda name: self.seconds[name])
+
+
+def noticed(folder: Path, change: Change, tests: list[str]) -> bool:
+    """Return whether a test fails with a change."""
+    place = folder / change.path
+    text = place.read_text()
+    place.write_text(change.made(text))
+    try:
+        files = sorted({name.split("::")[0] for name in tests})
+        stages = [tests[:FIRST], files] if tests else []
+        return any(pytest_in(folder, stage, MOST_SECONDS) not in (0, 5) for stage in stages)
+    finally:
+        place.write_text(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make changes and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=50, help="number of changes")
+    parser.add_argument("--seed", type=int, default=40, help="seed of the draw")
+    parser.add_argument("--tests", nargs="*", default=FOLDERS, help="folders of tests")
+    options = parser.parse_args(arguments)
+    known = json.loads(SURVIVORS.read_text()) if SURVIVORS.exists() else {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copied(folder)
+        tests = Tests(folder, options.tests)
+        rooms = [f"sgmcmc/{room}" for room in ROOMS]
+        changes = drawn(folder, rooms, options.count, options.seed)
+        survivors = {}
+        for k, change in enumerate(changes):
+            covering, begin = tests.of(change), time.perf_counter()
+            caught = noticed(folder, change, covering)
+            line = (folder / change.path).read_text().splitlines()[change.line - 1].strip()
+            if not caught:
+                survivors[str(change)] = {
+                    "line": line,
+                    "tests": len(covering),
+                    "reason": known.get(str(change), {}).get("reason", ""),
+                }
+            print(
+                f"{k + 1}/{len(changes)} {'noticed ' if caught else 'SURVIVES'} {change} "
+                f"[{line}] {len(covering)} tests, {time.perf_counter() - begin:.0f} s",
+                flush=True,
+            )
+    SURVIVORS.write_text(json.dumps(survivors, indent=1) + "\n")
+    print(f"{len(changes) - len(survivors)} of {len(changes)} changes noticed.")
+    return int(any(not each["reason"] for each in survivors.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
