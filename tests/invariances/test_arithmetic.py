@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import sgmcmc
 from sgmcmc.regression import building
 from sgmcmc.regression.columns import block
-from sgmcmc.regression.design import evaluated, make_design
+from sgmcmc.regression.design import Design, evaluated, make_design
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.noise import need_noise
 
@@ -57,15 +58,22 @@ EXPRESSIONS = [
 ]  # fmt: skip
 
 
+@functools.cache
+def _of_integers(terms: str) -> tuple[Design, np.ndarray]:
+    """Return the design of an expression of the columns as they are, and its matrix."""
+    design = make_design(terms, FRAME)
+    return design, design.matrix(FRAME)
+
+
+@pytest.mark.some(8)
 @pytest.mark.parametrize("storage", STORAGES)
 def test_expressions_do_not_depend_on_the_storage_of_columns(storage: str) -> None:
     change = STORAGES[storage]
     stored = FRAME.assign(u=change(FRAME["u"]), v=change(FRAME["v"]))
     for terms in EXPRESSIONS:
-        wanted = make_design(terms, FRAME)
+        wanted, values = _of_integers(terms)
         found = make_design(terms, stored)
         assert found.terms == wanted.terms
-        values = wanted.matrix(FRAME)
         np.testing.assert_allclose(found.matrix(stored), values, rtol=1e-12, err_msg=terms)
         # New rows have another storage than those of the fit.
         np.testing.assert_allclose(wanted.matrix(stored[:9]), values[:9], rtol=1e-12)
@@ -160,17 +168,26 @@ NAMES = [
 ]  # fmt: skip
 
 
+POSITIVE = np.abs(X) + 0.5
+NAMED = FRAME.assign(**{"z z": POSITIVE, "g g": U % 7, "other": 1.0})
+
+
+@functools.cache
+def _of_plain_name(terms: str) -> np.ndarray:
+    """Return the columns of an expression of the column that has a plain name."""
+    return block(make_design(terms.replace("{}", "`z z`"), NAMED), NAMED).dense
+
+
+@pytest.mark.some(28)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_column_may_have_any_name(name: str) -> None:
-    z = np.abs(X) + 0.5
-    frame = FRAME.assign(**{"z z": z, "g g": U % 7, "other": 1.0})
-    q = f"`{name}`"
-    renamed = frame.rename(columns={"z z": name})
+    z, q = POSITIVE, f"`{name}`"
+    renamed = NAMED.rename(columns={"z z": name})
     for terms in [
         "{}", "log({})", "I({}**2) + x", "x * {}", "scale({})", "bs({}, df=4)", "I({} - mean({}))",
         "I({} - {}.mean())", "C({} > 1 & a)", "np.where({} > 1, {}, x)", "poly({}, 2)", "x + {}:f",
     ]:  # fmt: skip
-        wanted = block(make_design(terms.replace("{}", "`z z`"), frame), frame).dense
+        wanted = _of_plain_name(terms)
         design = make_design(terms.replace("{}", q), renamed)
         np.testing.assert_array_equal(block(design, renamed).dense, wanted, err_msg=terms)
         assert name in design.variables

@@ -16,7 +16,11 @@ from sgmcmc.regression.building import make_model, read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import REFERENCE
 
-QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
+SHORT: dict[str, Any] = {
+    "dynamics": "hmc", "gradient": "full", "preconditioner": "none", "stepsize": 0.02,
+    "n_iters": 200, "burn_in": 100, "n_chains": 2, "seed": 1, "verbose": False,
+}  # fmt: skip
+"""A chain whose constants are given: averages are over the draws that there are."""
 N = 3000
 RNG = np.random.default_rng(2)
 FRAME = pd.DataFrame(
@@ -36,12 +40,12 @@ GROUPED["y"] = GROUPED["x"] + np.repeat(RNG.normal(size=30), 10) + RNG.normal(si
 
 @pytest.fixture(scope="module")
 def fit() -> sgmcmc.Regression:
-    return sgmcmc.glm("y ~ x * f", FRAME, "bernoulli", weights="w", **QUIET)
+    return sgmcmc.glm("y ~ x * f", FRAME, "bernoulli", weights="w", **SHORT)
 
 
 @pytest.fixture(scope="module")
 def grouped() -> sgmcmc.Regression:
-    return sgmcmc.glm("y ~ x + (1 | g)", GROUPED, **QUIET)
+    return sgmcmc.glm("y ~ x + (1 | g)", GROUPED, **{**SHORT, "stepsize": 0.1})
 
 
 def direct(fit: sgmcmc.Regression, frame: pd.DataFrame) -> np.ndarray:
@@ -180,7 +184,7 @@ def test_slopes_far_from_zero_and_at_the_ends_of_a_spline() -> None:
     year = 2000.0 + RNG.integers(0, 20, 200)
     y = 0.001 * (year - 2010) + 0.01 * RNG.normal(size=200)
     frame = pd.DataFrame({"year": year.astype(np.float32), "y": y})
-    fit = sgmcmc.glm("y ~ year", frame, **QUIET)
+    fit = sgmcmc.glm("y ~ year", frame, **SHORT)
     draws = fit._by_term(fit._predictor.thinned)["year"].reshape(-1)
     np.testing.assert_allclose(fit.slopes().iloc[0, :4], described(draws), rtol=1e-6)
 
@@ -202,23 +206,29 @@ def test_new_groups_are_drawn_once_and_alone(
     correlation = np.corrcoef(residual[:, 1:4].T)
     # Draws given the same global draws, whose SD varies little: 4.5 standard errors.
     assert np.abs(correlation - np.eye(3)).max() < 4.5 / np.sqrt(len(eta))
-    order = np.random.default_rng(1).permutation(15)
-    np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
     # Sums of numbers of size one in float32, which may be near zero.
     np.testing.assert_allclose(drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6)
-    table = grouped.predictions(rows, by="g")
-    np.testing.assert_allclose(table["error"][4], eta[:, 9:12].mean(1).std(), rtol=1e-5)
-    changes = grouped.comparisons("x", rows)
-    slope = grouped._by_term(grouped._predictor.thinned)["x"]
-    np.testing.assert_allclose(changes["error"], slope.std(), rtol=1e-5)
+    # Pieces of rows, and fewer effects at a time than there are groups.
     monkeypatch.setattr("sgmcmc.regression.predictions._NUMBERS", 1)
     monkeypatch.setattr(averages, "_NUMBERS", 1)
     monkeypatch.setattr(averages, "_MADE", 1)
     monkeypatch.setattr(linear, "_EFFECTS", 2 * len(eta))
-    np.testing.assert_allclose(drawn(rows), eta, rtol=1e-5)
-    np.testing.assert_allclose(
-        grouped.predictions(rows, by="g")["error"], table["error"], rtol=1e-5
-    )
+    order = np.random.default_rng(1).permutation(15)
+    np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
+    errors = eta[:, 3:12].reshape(-1, 3, 3).mean(2).std(0)
+    found = grouped.predictions(rows.iloc[3:12], by="g")["error"]
+    np.testing.assert_allclose(found, errors, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_every_average_over_new_groups(grouped: sgmcmc.Regression) -> None:
+    rows = pd.DataFrame({"g": np.repeat([3, 100, 101, 102, 5], 3), "x": 0.0})
+    eta = np.concatenate([eta for _, eta in grouped._predictor.pieces(rows)], 1)
+    table = grouped.predictions(rows, by="g")
+    np.testing.assert_allclose(table["error"][4], eta[:, 9:12].mean(1).std(), rtol=1e-5)
+    slope = grouped._by_term(grouped._predictor.thinned)["x"]
+    changes = grouped.comparisons("x", rows)
+    np.testing.assert_allclose(changes["error"], slope.std(), rtol=1e-5)
     np.testing.assert_allclose(grouped.predict(rows), eta.mean(0), rtol=1e-5)
 
 

@@ -389,7 +389,7 @@ def long_integers(data: Any) -> Any:
     return named(b=normal(), y=lambda b: tfd.Normal(b * units, ONE))
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", GALLERY)
 def test_densities_are_those_of_tfp(name: str) -> None:
     given = GALLERY[name]
@@ -469,6 +469,7 @@ def test_a_dependence_in_the_middle_is_found() -> None:
         sgmcmc.from_joint(joint, {"y": y}, data={"z": middle}, dtype=F8)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["soft", "seen"])
 def test_other_terms_that_read_effects_are_named(name: str) -> None:
     parts: dict[str, Any] = {name: lambda u: tfd.Normal(tf.reduce_mean(u, -1), 0.01 * ONE)}

@@ -273,6 +273,7 @@ def made(case: Case) -> sgmcmc.JointModel:
     return sgmcmc.from_joint(case.joint, case.observed, rows, data=case.data)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("of", CASES, ids=lambda of: of.__name__)
 def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
     case = of()
@@ -292,8 +293,9 @@ def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
     np.testing.assert_allclose(model.log_lik(params, part), found[some], rtol=1e-5)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
-    "of", [mixed_effects, regression, item_response], ids=lambda of: of.__name__
+    "of", [poisson, regression, mixed_effects, item_response], ids=lambda of: of.__name__
 )
 def test_chains_run(of: Callable[[], Case]) -> None:
     model = made(of())
@@ -436,6 +438,7 @@ def multilevel(
     return joint
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "law",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -104,10 +105,25 @@ def of(log_lik: LogLik, space: Space) -> tuple[Objective, np.ndarray]:
     return Objective(Target(log_lik, None, space, tf.float64), data), u
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@functools.cache
+def of_model(name: str) -> tuple[Objective, np.ndarray]:
+    """Return the objective of a model in the table, whose graphs are made once."""
+    return of(*MODELS[name])
+
+
+OFTEN = ("logistic", "crossed", "levels")
+
+
+def those(*names: str) -> list[Any]:
+    """Return names of models as cases, of which some are among the slow."""
+    slow = [name for name in names if name not in OFTEN]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+
+
+@pytest.mark.parametrize("name", those(*MODELS))
 def test_hessian_of_linear_predictors(name: str) -> None:
     """That of differentiating twice, and its products with vectors."""
-    objective, u = of(*MODELS[name])
+    objective, u = of_model(name)
     assert objective.has_factors(u)
     found = objective.likelihood_hessian(u)
     (exact,) = objective._sum("hessian", u)
@@ -117,11 +133,10 @@ def test_hessian_of_linear_predictors(name: str) -> None:
     np.testing.assert_allclose(products, exact @ vectors, atol=1e-10 * np.abs(exact).max())
 
 
-@pytest.mark.parametrize("name", ["logistic", "normal", "multinomial", "crossed", "levels"])
+@pytest.mark.parametrize("name", those("logistic", "normal", "multinomial", "crossed", "levels"))
 def test_leverages_add_up_to_the_trace(name: str) -> None:
     """Row by row the curvature of the row alone; over all rows that of the Hessian."""
-    log_lik, space = MODELS[name]
-    objective, u = of(log_lik, space)
+    objective, u = of_model(name)
     root = np.tril(np.random.default_rng(4).standard_normal((len(u), len(u)))) * 1e-3
     found = objective.leverages(u, root)
     assert found is not None

@@ -20,7 +20,7 @@ def terms(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("rows", [1, 5, 20])
 def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
@@ -38,6 +38,7 @@ def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
     np.testing.assert_allclose(each.log_post.values, summed.log_post.values, rtol=1e-10)
 
 
+@pytest.mark.some(1)
 @every(POINTS)
 def test_terms_of_counts(case: Case) -> None:
     def one(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -61,9 +62,9 @@ def test_terms_of_counts(case: Case) -> None:
     np.testing.assert_allclose(draws[0], draws[1], rtol=1e-10)
 
 
-@pytest.mark.parametrize("gradient", ["svrg", "saga"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["uniform", "weighted"])
-@pytest.mark.some(2)
+@pytest.mark.parametrize("gradient", ["saga", "svrg"])
+@pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "uniform"])
+@pytest.mark.some(1)
 def test_terms_where_single_ones_are_needed(gradient: str, weighted: bool) -> None:
     """There they spare the package calling with one row at a time, and give the same draws."""
     p = np.linspace(1.0, 3.0, 20)
