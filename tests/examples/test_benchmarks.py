@@ -13,9 +13,9 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
 @pytest.mark.parametrize(
     "name",
     [
-        "cores",
-        "long_chains",
         "parts",
+        "long_chains",
+        "cores",
         pytest.param("factors", marks=pytest.mark.slow),
         pytest.param("manifolds", marks=pytest.mark.slow),
         pytest.param("alternating", marks=pytest.mark.slow),

@@ -29,11 +29,16 @@ def simulated(demo):
 
 
 @pytest.fixture(scope="module")
-def short_run(demo, simulated):
-    """Chains on 3000 rows."""
-    data, _, _ = simulated
-    train, test = data.split(N_TEST, seed=1)
-    return demo.sample(train, ess=100, verbose=False), test
+def few_draws(demo, simulated):
+    """Draws around the truth, for what is made of draws."""
+    _, bias, beta = simulated
+    noise = np.random.default_rng(2).normal(scale=0.1, size=(4, 100, 55))
+    report = {"method": "underdamped", "Draws": {"kept": 100}, "warnings": []}
+    draws = {
+        "bias": (bias + noise[..., 0]).astype(np.float32),
+        "beta": (beta + noise[..., 1:]).astype(np.float32),
+    }
+    return demo.sgmcmc.Samples(draws, settings={"n_chains": 4}, report=report)
 
 
 def test_simulated_data_are_of_covertype_kind(demo, simulated):
@@ -71,40 +76,54 @@ def test_falls_back_on_simulated_data(demo, simulated, monkeypatch, capsys):
     assert printed.count("\n") == 1 and "no network" in printed
 
 
-def test_short_run_finds_the_posterior(demo, simulated, short_run):
-    samples, test = short_run
-    _, bias, beta = simulated
+@pytest.mark.slow
+def test_short_run_finds_the_posterior(demo, simulated):
+    """Chains on 3000 rows."""
+    data = simulated[0]
+    train, test = data.split(N_TEST, seed=1)
+    samples = demo.sample(train, ess=100, verbose=False)
+    assert (demo.table(samples, data.names)["ess_bulk"] >= 100).all()
     assert samples["bias"].shape[0] == 4 and samples["beta"].shape[2:] == (54,)
     assert samples.report.warnings == []
 
-    logits = bias + test["X"] @ beta
-    truth = np.logaddexp(0, -(2 * test["y"] - 1) * logits).mean()
-    base_rate = test["y"].mean()
-    no_features = -(base_rate * np.log(base_rate) + (1 - base_rate) * np.log(1 - base_rate))
+    truth, no_features = log_losses(simulated, test)
     assert truth - 0.02 < demo.log_loss(samples, test) < (truth + no_features) / 2
 
 
-def test_table_and_plot(demo, simulated, short_run, tmp_path):
-    samples, _ = short_run
+def log_losses(simulated, test):
+    """Return the log loss of the truth, and that of the share of ones."""
+    _, bias, beta = simulated
+    logits = bias + test["X"] @ beta
+    base_rate = test["y"].mean()
+    no_features = -(base_rate * np.log(base_rate) + (1 - base_rate) * np.log(1 - base_rate))
+    return np.logaddexp(0, -(2 * test["y"] - 1) * logits).mean(), no_features
+
+
+def test_log_loss_of_draws_around_the_truth(demo, simulated, few_draws):
+    _, test = simulated[0].split(N_TEST, seed=1)
+    truth, no_features = log_losses(simulated, test)
+    assert truth - 0.02 < demo.log_loss(few_draws, test) < (truth + no_features) / 2
+
+
+def test_table_and_plot(demo, simulated, few_draws, tmp_path):
+    samples = few_draws
     names = simulated[0].names
     table = demo.table(samples, names)
     assert list(table.index) == ["bias", *names]
     x3 = samples["beta"][..., 2].ravel()
     assert table.loc["x3", "mean"] == pytest.approx(x3.mean(), rel=1e-5)
     assert table.loc["x3", "sd"] == pytest.approx(x3.std(ddof=1), rel=1e-3)
-    assert (table["ess_bulk"] >= 100).all()
 
     demo.plot(samples, names, [0, 2]).savefig(tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_main_prints_and_saves(demo, simulated, short_run, monkeypatch, capsys, tmp_path):
-    samples, _ = short_run
+def test_main_prints_and_saves(demo, simulated, few_draws, monkeypatch, capsys, tmp_path):
     asked = SimpleNamespace()
 
     def fake_sample(train, ess):
         asked.ess, asked.rows = ess, len(train["y"])
-        return samples
+        return few_draws
 
     monkeypatch.setattr(demo, "simulate", lambda: simulated)
     monkeypatch.setattr(demo, "N_TEST", N_TEST)

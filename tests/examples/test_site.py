@@ -36,11 +36,40 @@ def test_every_page_is_in_the_menu() -> None:
     assert listed == pages - {"index"} | {f"vignettes/{path.stem}" for path in vignettes}
 
 
+needs_sphinx = pytest.mark.skipif(
+    not all(
+        map(
+            importlib.util.find_spec,
+            ("sphinx", "furo", "myst_nb", "jupytext", "sphinx_copybutton"),
+        )
+    ),
+    reason="the site needs what sgmcmc[docs] installs",
+)
+
+
+@needs_sphinx
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+def test_the_site_is_read_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All pages, and where their references lead, without the writing of HTML."""
+    from sphinx.cmd.build import build_main
+
+    monkeypatch.setenv("SGMCMC_NOTEBOOKS", "off")
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    options = ["-W", "--keep-going", "-q", "-b", "dummy", "-D", "smartquotes=0"]
+    folders = [str(DOCS), str(tmp_path / "site")]
+    found = build_main([*options, "-d", str(tmp_path / "trees"), *folders])
+    assert found == 0, capfd.readouterr().err[-5000:]
+    read = {path.stem for path in (tmp_path / "trees").glob("*.doctree")}
+    assert {path.stem for path in DOCS.glob("*.md")} <= read
+
+
+@pytest.mark.slow
+@needs_sphinx
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """As ``make docs`` builds it, but for the vignettes, which ``test_vignettes.py`` runs."""
-    needed = ("sphinx", "furo", "myst_nb", "jupytext", "sphinx_copybutton")
-    if not all(map(importlib.util.find_spec, needed)):
-        pytest.skip("the site needs what sgmcmc[docs] installs")
     options = ["-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     built = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "site")],

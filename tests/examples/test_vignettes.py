@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -45,12 +47,13 @@ def shown(
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "logistic_regression",
-        pytest.param("gaussian_mixture", marks=pytest.mark.slow),
-        pytest.param("neural_network", marks=pytest.mark.slow),
+        "gaussian_mixture",
+        "neural_network",
     ],
 )
 def test_runs_from_top_to_bottom(name: str, shown: Callable[[str], str], tmp_path: Path) -> None:
@@ -584,31 +587,39 @@ def python_blocks(page: Path) -> list[tuple[int, str]]:
 def shortened(code: str, seen: list[str]) -> str:
     """Return a block in which every sampler runs for a few iterations and shows no progress.
 
+    Nothing is compiled by XLA, which takes longer than so few iterations. Where ``sample`` is to
+    choose how many there are, its number is given.
+
     Args:
         code: the block.
         seen: gains the names of the samplers that it calls.
     """
     tree = ast.parse(code)
     for node in ast.walk(tree):
-        name = node.func.attr if isinstance(node, ast.Call) and _is_sampler(node.func) else None
-        if name is None:
+        if not isinstance(node, ast.Call) or not _is_of_the_package(node.func):
             continue
-        seen.append(name)
-        few = {"n_iters": 120, "burn_in": 10, "verbose": False}
-        if name.endswith("cv"):
-            few["n_iters_opt"] = 40
+        name = node.func.attr
+        few: dict[str, Any] = {"verbose": False, "jit_compile": False}
+        if name in {case.public for case in DISTINCT}:
+            seen.append(name)
+            few |= {"n_iters": 120, "burn_in": 10}
+            if name.endswith("cv"):
+                few["n_iters_opt"] = 40
+        elif name != "sample":
+            continue
+        elif not {"n_iters", "ess", "store"} & {k.arg for k in node.keywords}:
+            few["n_iters"] = 200
         node.keywords = [k for k in node.keywords if k.arg not in few]
         node.keywords += [ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()]
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _is_sampler(node: ast.expr) -> bool:
+def _is_of_the_package(node: ast.expr) -> bool:
     """Tell whether an expression is ``sgmcmc.sgld`` or the like."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "sgmcmc"
-        and node.attr in {case.public for case in DISTINCT}
     )
 
 
@@ -621,13 +632,6 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
     return rows
 
 
-LONG_PAGES = (
-    "constrained", "diagnosing", "estimators", "from-pymc", "hierarchical", "hmc", "latents",
-    "matrix-factorization", "neighbours", "networks", "regression", "reports", "simplex",
-    "topic-models",
-)  # fmt: skip
-"""Those whose blocks take long; they are run with the slow tests."""
-
 NEEDED = {"from-pymc": ("jax", "numpyro", "pymc")}
 """What the blocks of a page need that the tests do not install; without it they are skipped."""
 
@@ -635,10 +639,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def with_code_of_their_own() -> list[Any]:
-    """Return the pages that have blocks which the README has not."""
+    """Return the pages that have blocks which the README has not; the README is the quick one."""
     seen = {code for _, code in python_blocks(ROOT / "README.md")}
     return [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.stem in LONG_PAGES))
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name != "README.md"))
         for page in PAGES
         if page.name == "README.md" or not {code for _, code in python_blocks(page)} <= seen
     ]
@@ -664,6 +668,41 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
         assert {"sgldcv"} <= set(calls)
         assert namespace["chains"]["beta"].shape == (4, 120, 54)
         assert (tmp_path / "chain.npz").exists()
+
+
+def called_in(code: str) -> list[ast.Call]:
+    """Return the calls of what is public in the package."""
+    return [
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call)
+        and _is_of_the_package(node.func)
+        and not any(k.arg is None for k in node.keywords)
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, *sorted((ROOT / "vignettes").glob("[a-z]*.py"))],
+    ids=lambda path: path.name,
+)
+def test_calls_are_of_what_there_is(path: Path) -> None:
+    """Of pages and vignettes that are not run too: functions of such names and such arguments."""
+    codes = (
+        [code for _, code in python_blocks(path)]
+        if path.suffix == ".md"
+        else [path.read_text(encoding="utf-8")]
+    )
+    for call in itertools.chain.from_iterable(map(called_in, codes)):
+        function = getattr(sgmcmc, call.func.attr)
+        given: list[Any] = [a for a in call.args if not isinstance(a, ast.Starred)]
+        starred = len(given) < len(call.args)
+        named = {k.arg: k.value for k in call.keywords}
+        signature = inspect.signature(function)
+        try:
+            (signature.bind_partial if starred else signature.bind)(*given, **named)
+        except TypeError as error:
+            raise AssertionError(f"{path.name}: {ast.unparse(call)}: {error}") from error
 
 
 def test_the_first_model_of_the_readme_is_eight_lines() -> None:

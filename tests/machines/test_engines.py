@@ -86,9 +86,29 @@ def test_mpi(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"])
 
 
-@pytest.mark.parametrize("with_a_kill", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_joblib(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
-    """Two workers of loky's, of which one may be killed; joblib has its own besides."""
+def test_joblib() -> None:
+    """A worker of loky's, of which joblib has its own besides; chains and predictions."""
+    joblib = pytest.importorskip("joblib")
+    few = {**CALL, "n_iters": 60}
+    parallel = joblib.Parallel(n_jobs=1, backend=_loky_of_one_worker())
+    found = sgmcmc.sgldcv(**few, executor=parallel)
+    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**few)["theta"])
+    again = found.predict(_first, {"x": ROWS}, executor=parallel)
+    np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
+    executors._pools.pop(1).shutdown()
+
+
+def _loky_of_one_worker() -> Any:
+    """Return a backend of joblib's, which would take its own process for a single worker."""
+    from joblib.parallel import LokyBackend
+
+    return LokyBackend()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_a_kill", [False, True])
+def test_joblib_with_two_workers(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
+    """Of which one may be killed; joblib's own workers serve as before."""
     joblib = pytest.importorskip("joblib")
     monkeypatch.setattr(crews, "_STRETCH", 0.0)
     take, killed = Runner.take_over, []

@@ -96,7 +96,7 @@ def over(*arguments: Any, **named: Any) -> Any:
     raise TimeUpError
 
 
-@pytest.mark.parametrize("room", [automatic, exact])
+@pytest.mark.parametrize("room", [pytest.param(automatic, marks=pytest.mark.slow), exact])
 def test_chains_begin_without_a_mode(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the search for it takes too long."""
     monkeypatch.setattr(room, "choose" if room is automatic else "find_start", over)
