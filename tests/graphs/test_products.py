@@ -47,10 +47,26 @@ def posterior_of(model: Model, rows: int | None) -> tuple[WholePosterior, Target
     return WholePosterior(target, columns, rows), target
 
 
-@pytest.mark.parametrize("rows", [N, 7])
-@pytest.mark.parametrize("pieces", [None, 20])
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("jit_compile", [True, False])
+def is_usual(name: str, rows: int, pieces: int | None, jit: bool) -> bool:
+    """Return whether a way is among the default tests: each model once, and one with XLA."""
+    if jit:
+        return (name, rows) == ("two", N)
+    return rows == 7 and (pieces is not None) == (name in TURNED)
+
+
+ALL_WAYS = [
+    pytest.param(
+        name, rows, pieces, jit,
+        marks=() if is_usual(name, rows, pieces, jit) else pytest.mark.slow,
+    )
+    for jit in (True, False)
+    for name in MODELS
+    for pieces in (None, 20)
+    for rows in (N, 7)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "rows", "pieces", "jit_compile"), ALL_WAYS)
 def test_gradients_of_several_chains(
     name: str, rows: int, pieces: int | None, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -424,21 +424,31 @@ def test_refresh_is_tried() -> None:
 # ------------------------------------------------------------------------------------------- calls
 
 
-def test_the_packages_own_parts_pass() -> None:
-    """What the package has passes the trial, on the built-in model."""
-    for part in (
-        *(dynamics for dynamics in named(sgmcmc.dynamics, Dynamics)),
-        *(gradient for gradient in named(sgmcmc.gradients, Gradient)),
-        Uniform(), Uniform(replace=True), Weighted(np.arange(1, 41)),
-        sgmcmc.dynamics.SCIR(0.5), sgmcmc.dynamics.SGRLD(0.5), Moves(), Estimate(),
-    ):  # fmt: skip
-        sgmcmc.check_part(part)
-
-
 def named(room: Any, kind: type) -> list[Any]:
     found = [getattr(room, name) for name in room.__all__]
     classes = [part for part in found if isinstance(part, type) and issubclass(part, kind)]
     return [part() for part in classes if part.name and not part.needs]
+
+
+OWN_PARTS = [
+    *named(sgmcmc.dynamics, Dynamics), sgmcmc.dynamics.SCIR(0.5), sgmcmc.dynamics.SGRLD(0.5),
+    Moves(), Estimate(), Uniform(), Uniform(replace=True), Weighted(np.arange(1, 41)),
+    *named(sgmcmc.gradients, Gradient),
+]  # fmt: skip
+
+
+@pytest.mark.some(7)
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=[pytest.mark.slow] * (type(part).__name__ in ("HMC", "NUTS")))
+        for part in OWN_PARTS
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_the_packages_own_parts_pass(part: Any) -> None:
+    """What the package has passes the trial, on the built-in model."""
+    sgmcmc.check_part(part)
 
 
 def test_wrong_calls() -> None:
@@ -471,6 +481,7 @@ class Plain(Gradient):
         return target.gradient(position, minibatch), state
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("state", [(), {}, {"a": np.zeros(3, np.float32)}])
 def test_states_of_estimators_of_any_structure(state: Any) -> None:
     sgmcmc.check_part(Plain(state))

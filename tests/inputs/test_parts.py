@@ -75,7 +75,7 @@ NAMES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
     argument, part = NAMES[name]
@@ -168,7 +168,7 @@ def test_a_center_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None
 
 
 @pytest.mark.parametrize("dynamics", [SCIR(0.5), SGRLD(0.5)], ids=["SCIR", "SGRLD"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "gradient",
     [ControlVariate(center_at={"omega": [0.2, 0.3, 0.5]}), "svrg", "saga"],

@@ -17,7 +17,7 @@ from sgmcmc.run.exact import start
 
 X = np.random.default_rng(5).normal(size=(40, 2)).astype(np.float32)
 FIXED = {"minibatch_size": 10, "n_iters": 2, "burn_in": 0}
-FEW = {"n_iters": 100, "burn_in": 100, "n_chains": 1}
+GIVEN = {"preconditioner": "none", "stepsize": 1e-3}
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -35,10 +35,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "any parts": (
         sgmcmc.sample,
         (),
-        {**FIXED, "n_iters": 100, "dynamics": "sgld", "gradient": "minibatch", "stepsize": 1e-3},
+        {**FIXED, **GIVEN, "dynamics": "sgld", "gradient": "minibatch", "minibatches": "uniform"},
     ),
     "no constants": (sgmcmc.sample, (), {}),
-    "exact": (sgmcmc.hmc, (), {**FEW, "n_chains": 2}),
+    "exact": (sgmcmc.hmc, (), {**GIVEN, "n_iters": 100, "burn_in": 0, "n_chains": 2}),
     "step by step": (sgmcmc.sgld_setup, (1e-3,), {"minibatch_size": 10}),
     "step by step, any parts": (sgmcmc.setup, (), {"minibatch_size": 10}),
 }

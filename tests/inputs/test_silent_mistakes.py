@@ -145,7 +145,16 @@ MISTAKES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+VARIANTS = {
+    "y is a column, whole", "a mean, whole", "an odd minibatch's mean", "terms divided by n",
+    "dropout of the whole", "a seed of TensorFlow's", "nothing of the data",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in VARIANTS)) for name in MISTAKES],
+)
 def test_mistakes_are_found(mistake: str) -> None:
     log_lik, given, says = MISTAKES[mistake]
     with pytest.raises(ValueError) as caught:
@@ -155,6 +164,7 @@ def test_mistakes_are_found(mistake: str) -> None:
     assert len(str(caught.value)) < 700, "a message is for reading"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", [60, 107])
 def test_two_values_that_are_close_by_chance(seed: int) -> None:
     """With these seeds the first two values near the start differ by less than a ten-thousandth."""
@@ -250,6 +260,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_is_let_pass(name: str) -> None:
     log_lik, given = RIGHT[name]
@@ -273,6 +284,7 @@ def by_numpy(params: Tensors, dataset: Tensors, seed: tf.Tensor) -> Tensors:
     return {**dataset, "z": tf.constant(TRACED.uniform(size=10).astype(np.float32))}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gibbs", [by_tensorflow, by_numpy])
 def test_gibbs_must_draw_by_its_seed(gibbs: Callable[..., Any]) -> None:
     given = {**GIVEN, "params": {"beta": np.zeros(2)}}
@@ -296,6 +308,7 @@ INDEXED: dict[str, Callable[..., tf.Tensor]] = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_float_that_should_be_an_index(name: str) -> None:
     """NumPy's integers become floats; the message says how they stay what they are."""

@@ -74,6 +74,7 @@ def wide(params: Tensors) -> tf.Tensor:
     return -0.5 * (params["a"] ** 2 + params["b"] ** 2) / 25.0
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_gradients_that_are_not_of_the_values_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"`log_lik` depends on the parameter 'b'.*gradient"):
@@ -122,7 +123,13 @@ def all_wide(params: Tensors) -> tf.Tensor:
     return -0.02 * tf.add_n([tf.reduce_sum(value**2) for value in params.values()])
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "the last of thirty parameters"))
+        for name in HIDDEN
+    ],
+)
 def test_wrong_gradients_of_a_few_coordinates_are_found(name: str) -> None:
     log_lik, params = HIDDEN[name]
     with pytest.raises(ValueError, match="its gradient does not show how"):
@@ -208,6 +215,7 @@ RIGHT: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", RIGHT)
 def test_other_gradients_pass(name: str) -> None:
     log_lik, log_prior = RIGHT[name]
@@ -238,6 +246,7 @@ DEPENDENT: dict[str, Callable[..., tf.Tensor]] = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_rows_that_depend_on_each_other_at_another_place(name: str) -> None:
     """At a start of zero the rows do not meet."""

@@ -59,7 +59,7 @@ def test_preconditioners_that_mix_parameters(preconditioner: Any) -> None:
         run("sgld", 1e-3, preconditioner=preconditioner)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "preconditioner", ["none", [1.0, 2.0, 3.0], {"beta": [[2.0, 1.0], [1.0, 2.0]]}, "diagonal"]
 )
