@@ -261,7 +261,7 @@ class SCIR(SimplexDynamics):
         flag("fresh_scale", self.fresh_scale)
         bound = super().bind(space)
         found = {n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)}
-        return replace(bound, half_lines=HalfLines(bound.simplices.rest, found))
+        return replace(bound, half_lines=HalfLines(bound.simplices.remaining, found))
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -269,7 +269,7 @@ class SCIR(SimplexDynamics):
         """Return the state at the start of a chain; ``gradient`` holds ĉ, and ê."""
         simplices, lines = self.simplices, self.half_lines
         started = super().init(position, gradient, stepsize, normals)
-        if lines.none:
+        if lines.has_none:
             return started
         u, others = simplices.divide(started.position)
         of_lines, free = lines.divide(others)
@@ -288,9 +288,9 @@ class SCIR(SimplexDynamics):
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
         process = self._on_simplices(u, counts, h, seeds[6])
-        if lines.none:
+        if lines.has_none:
             u = transition(process, seeds)
-            if not simplices.alone:
+            if not simplices.has_all:
                 others = _langevin(others, slopes, epsilon, seeds)
             return SimplexState(simplices.unite(u, others))
         (on, free), (slopes, slopes_free) = lines.divide(others), lines.divide(slopes)
@@ -302,7 +302,7 @@ class SCIR(SimplexDynamics):
         )
         u, log_lambda = tf.split(transition(_both(process, of_lines), seeds), [u.shape[0], -1])
         log_unit += (log_rate - log_unit) / (steps + 2.0)
-        if not lines.alone:
+        if not lines.has_all:
             free = _langevin(free, slopes_free, epsilon_free, seeds)
         others = lines.unite(lines.join(log_lambda, log_unit), free)
         return GammaState(simplices.unite(u, others), state.steps + 1.0)
@@ -312,7 +312,7 @@ class SCIR(SimplexDynamics):
         counts = self.usable(counts)
         positive = _positive(counts) if self.differences else counts
         degrees = tf.constant(self.simplices.alpha, u.dtype) + positive
-        if self.fresh_scale and not self.simplices.none:
+        if self.fresh_scale and not self.simplices.has_none:
             u = self._rescaled(u, degrees, seed)
         if not self.differences:
             return CIR(u, degrees, h)

@@ -160,7 +160,7 @@ class SGRLD(SimplexDynamics):
             moved = overdamped(u, drift, h, noise)
             reduced = self.parameterization == "reduced_natural"
             u = tf.where(simplices.last, u, moved) if reduced else moved
-        if not simplices.alone:
+        if not simplices.has_all:
             others = overdamped(others, slopes, epsilon, other_noise)
         return SimplexState(simplices.unite(u, others))
 

@@ -1,4 +1,4 @@
-"""Quadrature whose nodes are held: around the modes that groups have at the posterior's mode.
+"""Quadrature with fixed nodes: around the modes that groups have at the posterior's mode.
 
 The posterior of the global parameters is narrow against the density of a group's effects once there
 are some hundred groups. So no chain searches for the modes of groups: the nodes follow the
@@ -33,33 +33,22 @@ Point = Mapping[str, np.ndarray]
 
 LogPrior = Callable[[Tensors], tf.Tensor]
 
-_HELD = (MODE, ROOT, CENTER, DRIFT, SLOPE, START)
-"""Columns that the chain's packs have and the user's have not."""
-
-_NUMBERS = 2**20
-"""Numbers in a piece of packs whose modes are searched for at once."""
-
-_FINE = {1: 17, 2: 11, 3: 7}
-"""Nodes in each direction of the gradient at θ̂, by the number of directions."""
-
-_FINER = {1: 31, 2: 15, 3: 9}
-"""Smallest number of nodes of the reference for errors; twice the number of nodes, if that is
-more."""
-
-_PACKS = 500
-"""Largest number of packs that errors are measured on."""
-
-_TERMS = 2**20
-"""Terms of the log-likelihood that these packs compute with."""
-
-_FEWEST = 20
-"""Least number of packs that errors are measured on."""
+# Columns that the chain's packs have and the user's have not.
+_NODE_COLUMNS = (MODE, ROOT, CENTER, DRIFT, SLOPE, START)
+_MAX_NUMBERS = 2**20  # numbers of packs whose modes are searched at once
+# Nodes in each direction of the gradient at θ̂, by the number of directions.
+_FINE_NODES = {1: 17, 2: 11, 3: 7}
+# Smallest number of nodes of the reference for errors; twice the number of nodes, if that is more.
+_REFERENCE_NODES = {1: 31, 2: 15, 3: 9}
+_MAX_PACKS = 500  # largest number of packs that errors are measured on
+_MAX_TERMS = 2**20  # terms of the log-likelihood that these packs compute with
+_MIN_PACKS = 20  # least number of packs that errors are measured on
 
 
 class Anchor:
-    """The search for the modes of all groups, at one place after the other.
+    """The search for the modes of all groups, at one position after the other.
 
-    A search begins at the modes of the last place.
+    A search begins at the modes of the last position.
 
     Args:
         marginal: Log-likelihood of packs.
@@ -71,29 +60,29 @@ class Anchor:
         self._pass = Pass(free(data), {"normal": self._normal})
 
     def at(self, params: Point) -> Data:
-        """Return packs that hold the mode and information of each group at some parameters."""
+        """Return packs with the mode and information of each group at some parameters."""
         marginal = self._marginal
-        q, most = marginal.groups.size, marginal.most
+        q, slots = marginal.groups.size, marginal.most
         data = self._pass.data
         if START not in data.columns:
-            kind = next(
+            dtype = next(
                 np.asarray(a).dtype for a in params.values() if np.asarray(a).dtype.kind == "f"
             )
-            start = np.empty((data.size, most, q), kind)
+            start = np.empty((data.size, slots, q), dtype)
             start[...] = marginal.groups.start
             data = _with(data, {START: start})
-        per_pack = data.row_bytes // 4 + 4 * most * (q + 1) ** 2
+        numbers_per_pack = data.row_bytes // 4 + 4 * slots * (q + 1) ** 2
         modes, roots = self._pass.on(data).joined(
-            "normal", dict(params), most=max(1, _NUMBERS // per_pack)
+            "normal", dict(params), most=max(1, _MAX_NUMBERS // numbers_per_pack)
         )
         self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
         return _with(free(data), {MODE: modes, ROOT: roots})
 
     def _normal(self, params: Tensors, columns: Tensors) -> list[tf.Tensor]:
         normal = self._marginal.normal(params, columns)
-        q, most = self._marginal.groups.size, self._marginal.most
+        q, slots = self._marginal.groups.size, self._marginal.most
         root = tf.stack([tf.stack(row, -1) for row in normal.root], 1)
-        return [tf.reshape(normal.mode, [-1, most, q]), tf.reshape(root, [-1, most, q, q])]
+        return [tf.reshape(normal.mode, [-1, slots, q]), tf.reshape(root, [-1, slots, q, q])]
 
 
 def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]]) -> Data:
@@ -108,48 +97,47 @@ def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]
         center: Parameters θ̂.
         sides: Parameters on one side and on the other, for each direction.
     """
-    numbers, moves = [], []
-    for pair in sides:
-        there, back = (_numbers(anchor.at(point)) for point in pair)
-        numbers.append((there - back) / 2)
-        moves.append((_flat(pair[0]) - _flat(pair[1])) / 2)
-    held = anchor.at(center)
-    drift = np.tensordot(np.stack(numbers, -1), np.linalg.pinv(np.stack(moves)).T, 1)
-    drift = np.where(np.isfinite(drift), drift, 0.0)
-    dtype = held.columns[MODE].dtype
-    return _with(held, {CENTER: _repeated(center, held), DRIFT: drift.astype(dtype)})
+    changes, steps = [], []
+    for side_pair in sides:
+        forward, backward = (_flat_normals(anchor.at(point)) for point in side_pair)
+        changes.append((forward - backward) / 2)
+        steps.append((_flat_params(side_pair[0]) - _flat_params(side_pair[1])) / 2)
+    fixed = anchor.at(center)
+    derivatives = np.tensordot(np.stack(changes, -1), np.linalg.pinv(np.stack(steps)).T, 1)
+    derivatives = np.where(np.isfinite(derivatives), derivatives, 0.0)
+    dtype = fixed.columns[MODE].dtype
+    return _with(fixed, {CENTER: _tiled_params(center, fixed), DRIFT: derivatives.astype(dtype)})
 
 
-def _numbers(held: Data) -> np.ndarray:
-    modes, roots = (np.asarray(held.columns[name].tensor(0, held.size)) for name in (MODE, ROOT))
+def _flat_normals(data: Data) -> np.ndarray:
+    modes, roots = (np.asarray(data.columns[name].tensor(0, data.size)) for name in (MODE, ROOT))
     return flat_numbers(modes.astype(np.float64), roots.astype(np.float64))
 
 
-def _flat(point: Point) -> np.ndarray:
-    """Return parameters as a vector, by the order of their names."""
+def _flat_params(point: Point) -> np.ndarray:
     return np.concatenate([np.asarray(point[n], np.float64).reshape(-1) for n in sorted(point)])
 
 
-def _repeated(point: Point, held: Data) -> np.ndarray:
+def _tiled_params(point: Point, data: Data) -> np.ndarray:
     """Return parameters as a column of packs, each with the same row."""
-    flat = _flat(point).astype(held.columns[MODE].dtype)
-    return np.tile(flat, (held.size, 1))
+    flat = _flat_params(point).astype(data.columns[MODE].dtype)
+    return np.tile(flat, (data.size, 1))
 
 
 def free(data: Data) -> Data:
     """Return packs whose groups' modes are searched for."""
-    kept = {name: c for name, c in data.columns.items() if name not in _HELD}
-    return data if len(kept) == len(data.columns) else _of_columns(data, kept)
+    columns = {name: c for name, c in data.columns.items() if name not in _NODE_COLUMNS}
+    return data if len(columns) == len(data.columns) else _with_columns(data, columns)
 
 
 def _with(data: Data, arrays: Mapping[str, np.ndarray]) -> Data:
-    return _of_columns(data, {**data.columns, **{n: ArrayColumn(a) for n, a in arrays.items()}})
+    return _with_columns(data, {**data.columns, **{n: ArrayColumn(a) for n, a in arrays.items()}})
 
 
-def _of_columns(data: Data, columns: Mapping[str, Column]) -> Data:
-    found = Data(columns, data.size, data.given)
-    found.machines = data.machines
-    return found
+def _with_columns(data: Data, columns: Mapping[str, Column]) -> Data:
+    copied = Data(columns, data.size, data.given)
+    copied.machines = data.machines
+    return copied
 
 
 @dataclass(frozen=True)
@@ -171,8 +159,8 @@ class Corrected:
         dtype = next(iter(params.values())).dtype
         total = tf.zeros([], dtype) if self.log_prior is None else self.log_prior(dict(params))
         for name, value in self.slope.items():
-            move = params[name] - tf.constant(self.center[name], dtype)
-            total += tf.reduce_sum(tf.constant(value, dtype) * move)
+            step = params[name] - tf.constant(self.center[name], dtype)
+            total += tf.reduce_sum(tf.constant(value, dtype) * step)
         return total
 
 
@@ -193,15 +181,13 @@ class _Quadratures:
         return {**self.__dict__, "_graphs": {}}
 
     def value(self, params: Point, columns: Tensors, nodes: int) -> float:
-        """Return the log-likelihood of some packs."""
-        return float(self._found(self._value, params, columns, nodes))
+        return float(self._evaluate(self._value, params, columns, nodes))
 
     def slope(self, params: Point, columns: Tensors, nodes: int) -> Point:
-        """Return its gradient with respect to the user's parameters."""
-        found = self._found(self._slope, params, columns, nodes)
-        return {name: part.numpy().astype(np.float64) for name, part in found.items()}
+        gradients = self._evaluate(self._slope, params, columns, nodes)
+        return {name: gradient.numpy().astype(np.float64) for name, gradient in gradients.items()}
 
-    def _found(self, function: Any, params: Point, columns: Tensors, nodes: int) -> Any:
+    def _evaluate(self, function: Any, params: Point, columns: Tensors, nodes: int) -> Any:
         point = {name: tf.constant(value, self.dtype) for name, value in params.items()}
         rule = self.marginal.rule(self.dtype, nodes)
         key = function.__name__, len(next(iter(columns.values()))), tuple(columns)
@@ -218,13 +204,13 @@ class _Quadratures:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(params)
             value = self._value(params, columns, rule)
-        found = tape.gradient(value, params, unconnected_gradients="zero")
+        gradients = tape.gradient(value, params, unconnected_gradients="zero")
         # That of effects that are looked up is of their rows.
-        return {name: tf.convert_to_tensor(part) for name, part in found.items()}
+        return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 
 
-class _Short:
-    """The error of the gradient at a center over packs whose nodes are held there.
+class _GradientError:
+    """The error of the gradient at a center over packs whose nodes are fixed there.
 
     Args:
         quadratures: Sums over packs.
@@ -234,7 +220,7 @@ class _Short:
 
     def __init__(self, quadratures: _Quadratures, data: Data, nodes: int) -> None:
         self._quadratures, self._data, self._nodes = quadratures, data, nodes
-        self.fine = max(_FINE[quadratures.marginal.groups.size], nodes)
+        self.fine = max(_FINE_NODES[quadratures.marginal.groups.size], nodes)
 
     def at(self, center: Point) -> Point:
         """Return the sum over all packs, by parameter."""
@@ -243,16 +229,15 @@ class _Short:
         return _sum(list(map_over(self._data, self, "of_shard", calls)))
 
     def of_shard(self, center: Point, shard: Shard) -> Point:
-        """Return the sum over a part of the packs."""
-        slope, found = self._quadratures.slope, []
+        slope, errors = self._quadratures.slope, []
         for *_, columns in pieces(self._data, shard):
-            fine, own = (slope(center, columns, k) for k in (self.fine, self._nodes))
-            found.append({name: fine[name] - own[name] for name in own})
-        return _sum(found)
+            fine, coarse = (slope(center, columns, k) for k in (self.fine, self._nodes))
+            errors.append({name: fine[name] - coarse[name] for name in coarse})
+        return _sum(errors)
 
 
-def _sum(parts: Sequence[Point]) -> Point:
-    return {name: np.sum([part[name] for part in parts], 0) for name in parts[0]}
+def _sum(points: Sequence[Point]) -> Point:
+    return {name: np.sum([point[name] for point in points], 0) for name in points[0]}
 
 
 class Gauge:
@@ -268,9 +253,9 @@ class Gauge:
     def __init__(
         self, marginal: Marginal, data: Data, params: Point, center: Point | None = None
     ) -> None:
-        finer = max(_FINER[marginal.groups.size], 2 * marginal.nodes + 1)
+        finer = max(_REFERENCE_NODES[marginal.groups.size], 2 * marginal.nodes + 1)
         terms = marginal.with_nodes(finer).row_terms
-        size = min(data.size, _PACKS, max(_FEWEST, _TERMS // terms))
+        size = min(data.size, _MAX_PACKS, max(_MIN_PACKS, _MAX_TERMS // terms))
         rows = np.linspace(0, data.size - 1, size).astype(int)
         columns: dict[str, Column] = {
             name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
@@ -281,9 +266,9 @@ class Gauge:
         anchor = Anchor(marginal, self._data)
         searched = [anchor.at(point).whole for point in points]
         # In closed form it does not matter where nodes are; one node of a rule must be at the mode.
-        held = self._data.whole if MODE in columns and not marginal.groups.normal else None
-        self._places = [
-            (point, packs if held is None else held)
+        fixed = self._data.whole if MODE in columns and not marginal.groups.normal else None
+        self._evaluations = [
+            (point, packs if fixed is None else fixed)
             for point, packs in zip(points, searched, strict=True)
         ]
         self._quadratures = _in_double(marginal, points[0], searched[0])
@@ -295,21 +280,21 @@ class Gauge:
         return self._quadratures.dtype
 
     def error(self, nodes: int) -> float:
-        """Return the SD of the error of the log posterior over the places.
+        """Return the SD of the error of the log posterior over the parameters.
 
         An error that is the same everywhere leaves the posterior as it is.
         """
-        error = self._values(self._places, nodes) - self._exact
+        error = self._values(self._evaluations, nodes) - self._exact
         if self._center is not None:
-            slope = _Short(self._quadratures, self._data, nodes).at(self._center)
+            slope = _GradientError(self._quadratures, self._data, nodes).at(self._center)
             error += [
                 sum(np.sum(c * (point[n] - self._center[n])) for n, c in slope.items())
-                for point, _ in self._places
+                for point, _ in self._evaluations
             ]
         return float(np.std(error)) * self._scale
 
-    def _values(self, places: Iterable[tuple[Point, Tensors]], nodes: int) -> np.ndarray:
-        return np.array([self._quadratures.value(*place, nodes) for place in places])
+    def _values(self, evaluations: Iterable[tuple[Point, Tensors]], nodes: int) -> np.ndarray:
+        return np.array([self._quadratures.value(*evaluation, nodes) for evaluation in evaluations])
 
 
 def precise_dtype(marginal: Marginal, data: Data, point: Point) -> tf.DType:
@@ -335,10 +320,10 @@ class Held:
 
     Attributes:
         nodes: Nodes in each direction; 1 in closed form.
-        center: Parameters θ̂ that they are held at.
+        center: Parameters θ̂ at which they are fixed.
         sides: Parameters on one side of θ̂ and on the other, in several directions, by which nodes
             follow the parameters; empty if they are fixed.
-        slope: Error of the gradient at θ̂, by parameter, which the packs make good if they follow
+        slope: Error of the gradient at θ̂, by parameter, which the packs correct if they follow
             the parameters, otherwise the log-prior; empty if it is not.
     """
 
@@ -353,12 +338,12 @@ class Held:
         return self.nodes > 1
 
     def hold(self, marginal: Marginal, data: Data) -> Data:
-        """Return packs with nodes that are held."""
+        """Return packs with fixed nodes."""
         anchor = Anchor(marginal, data)
         return following(anchor, self.center, self.sides) if self.sides else anchor.at(self.center)
 
     def correct(self, data: Data, log_prior: LogPrior | None) -> tuple[Data, LogPrior | None]:
-        """Return packs and log-prior that make good the error of the gradient.
+        """Return packs and log-prior that correct the error of the gradient.
 
         Numbers in packs are none of the graphs', so that these serve other calls. Beyond some
         coordinates they would take more memory than the rows.
@@ -369,15 +354,15 @@ class Held:
             return data, log_prior
         if not self.sides:
             return data, Corrected(log_prior, self.center, self.slope)
-        each = {name: value / data.size for name, value in self.slope.items()}
-        return _with(data, {SLOPE: _repeated(each, data)}), log_prior
+        per_pack = {name: value / data.size for name, value in self.slope.items()}
+        return _with(data, {SLOPE: _tiled_params(per_pack, data)}), log_prior
 
     def corrected(self, marginal: Marginal, data: Data, dtype: tf.DType) -> Held:
         """Return the same with the error of the gradient, over all packs.
 
         Args:
-            marginal, data: Likelihood, and packs with nodes that are held.
+            marginal, data: Likelihood, and packs with fixed nodes.
             dtype: Dtype to compute in.
         """
-        short = _Short(_Quadratures(marginal, dtype), data, self.nodes)
-        return replace(self, slope=short.at(self.center))
+        gradient_error = _GradientError(_Quadratures(marginal, dtype), data, self.nodes)
+        return replace(self, slope=gradient_error.at(self.center))

@@ -24,15 +24,12 @@ from sgmcmc.groups.marginal import Tensors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.interrupts import pass_on
 
-_MANY = 3
-"""Number of effects of a group from which on second derivatives are differences of gradients."""
-
-_BESIDE = 1e-12
-"""Effects at which the density is differentiated: at zero, the third derivative of ``z ** 2`` is
-not a number in TensorFlow."""
-
-_CLOSE = 1e-3
-"""Largest relative difference of precisions at two effects for which a density counts as normal."""
+_MANY = 3  # effects of a group: from here on second derivatives are differences of gradients
+# Effects at which the density is differentiated: at zero, the third derivative of ``z ** 2`` is
+# not a number in TensorFlow.
+_OFFSET = 1e-12
+# Largest relative difference of precisions at two effects for which a density counts as normal.
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,85 +61,85 @@ class EffectCoordinates:
         self.known, self.globals = tuple(known), tuple(globals_)
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[str, ...]:
         """Names of the effects."""
-        return tuple(name for known in self.known for name in known.groups.shapes)
+        return tuple(name for factor in self.known for name in factor.groups.shapes)
 
     @classmethod
     def of_arrays(
         cls, factors: Sequence[Groups], arrays: Mapping[str, np.ndarray], globals_: Sequence[str]
     ) -> EffectCoordinates:
         """Return the coordinates of arrays that ``arrays`` gave."""
-        known = [
-            Known(each, arrays[f"{k}/information"], arrays[f"{k}/score"])
-            for k, each in enumerate(factors)
+        information = [
+            Known(factor, arrays[f"{k}/information"], arrays[f"{k}/score"])
+            for k, factor in enumerate(factors)
         ]
-        return cls(known, globals_)
+        return cls(information, globals_)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
-        """Return the numbers of each factor, by its place."""
-        found = {}
-        for k, known in enumerate(self.known):
-            found[f"{prefix}{k}/information"] = known.information
-            found[f"{prefix}{k}/score"] = known.score
-        return found
+        """Return the numbers of each factor, by its position."""
+        arrays = {}
+        for k, factor in enumerate(self.known):
+            arrays[f"{prefix}{k}/information"] = factor.information
+            arrays[f"{prefix}{k}/score"] = factor.score
+        return arrays
 
     def user(self, params: Tensors) -> Tensors:
-        """Return the parameters with effects w in place of v."""
-        found = dict(params)
-        for known in self.known:
-            v = flat_effects(known.groups, params)
-            mean, root = self._normal(known, params)
-            if known.groups.size == 1:
-                away = v / root
+        """Return the parameters with effects w instead of v."""
+        params_out = dict(params)
+        for factor in self.known:
+            v = flat_effects(factor.groups, params)
+            mean, root = self._normal(factor, params)
+            if factor.groups.size == 1:
+                deviation = v / root
             else:
                 solved = tf.linalg.triangular_solve(root, v[..., tf.newaxis], adjoint=True)
-                away = solved[..., 0]
-            found.update(known.groups.named(mean + away))
-        return found
+                deviation = solved[..., 0]
+            params_out.update(factor.groups.named(mean + deviation))
+        return params_out
 
     def own(self, params: Tensors) -> Tensors:
-        """Return the parameters with v in place of effects w."""
-        found = dict(params)
-        for known in self.known:
-            mean, root = self._normal(known, params)
-            away = flat_effects(known.groups, params) - mean
-            if known.groups.size == 1:
-                v = root * away
+        """Return the parameters with v instead of effects w."""
+        params_out = dict(params)
+        for factor in self.known:
+            mean, root = self._normal(factor, params)
+            deviation = flat_effects(factor.groups, params) - mean
+            if factor.groups.size == 1:
+                v = root * deviation
             else:
-                v = tf.linalg.matvec(root, away, transpose_a=True)
-            found.update(known.groups.named(v))
-        return found
+                v = tf.linalg.matvec(root, deviation, transpose_a=True)
+            params_out.update(factor.groups.named(v))
+        return params_out
 
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
         """Return log |det ∂w/∂v|, of parameters with effects v or w."""
         logs = []
-        for known in self.known:
-            root = self._normal(known, params)[1]
-            diagonal = root if known.groups.size == 1 else tf.linalg.diag_part(root)
+        for factor in self.known:
+            root = self._normal(factor, params)[1]
+            diagonal = root if factor.groups.size == 1 else tf.linalg.diag_part(root)
             logs.append(-tf.reduce_sum(tf.math.log(diagonal)))
         return tf.add_n(logs)
 
-    def _normal(self, known: Known, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+    def _normal(self, factor: Known, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Return mean, (J, q), and root of the precision of the effects given θ and the data.
 
         The root is (J, q, q), or (J, 1) for single numbers.
         """
-        own = {name: params[name] for name in self.globals}
-        pull, precision = density_at(known.groups, own, _BESIDE)
-        information = tf.constant(known.information, pull.dtype)
-        whole = precision + information
-        wanted = pull + tf.constant(known.score, pull.dtype)
-        if known.groups.size == 1:
-            return wanted / whole[:, 0], tf.sqrt(whole[:, 0])
-        root = tf.linalg.cholesky(whole)
-        return tf.linalg.cholesky_solve(root, wanted[..., tf.newaxis])[..., 0], root
+        global_params = {name: params[name] for name in self.globals}
+        prior_shift, precision = density_at(factor.groups, global_params, _OFFSET)
+        information = tf.constant(factor.information, prior_shift.dtype)
+        total_precision = precision + information
+        total_shift = prior_shift + tf.constant(factor.score, prior_shift.dtype)
+        if factor.groups.size == 1:
+            return total_shift / total_precision[:, 0], tf.sqrt(total_precision[:, 0])
+        root = tf.linalg.cholesky(total_precision)
+        return tf.linalg.cholesky_solve(root, total_shift[..., tf.newaxis])[..., 0], root
 
 
 def flat_effects(groups: Groups, params: Tensors) -> tf.Tensor:
     """Return the effects of a factor, (J, q)."""
-    parts = [params[name] for name in groups.shapes]
-    return tf.concat([tf.reshape(part, [part.shape[0], -1]) for part in parts], 1)
+    effects = [params[name] for name in groups.shapes]
+    return tf.concat([tf.reshape(effect, [effect.shape[0], -1]) for effect in effects], 1)
 
 
 def density_at(groups: Groups, params: Tensors, effect: float) -> tuple[tf.Tensor, tf.Tensor]:
@@ -157,25 +154,25 @@ def density_at(groups: Groups, params: Tensors, effect: float) -> tuple[tf.Tenso
         effect: Value of every effect.
     """
     q = groups.size
-    at = tf.fill([1, q], tf.constant(effect, next(iter(params.values())).dtype))
+    point = tf.fill([1, q], tf.constant(effect, next(iter(params.values())).dtype))
     if q >= _MANY:
-        points = tf.concat([at, at + tf.eye(q, dtype=at.dtype)], 0)
+        points = tf.concat([point, point + tf.eye(q, dtype=point.dtype)], 0)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(points)
             value = tf.reduce_sum(groups.log_prior(groups.named(points), dict(params)))
         slopes = tape.gradient(value, points, unconnected_gradients="zero")
         slope, precision = slopes[:1], (slopes[:1] - slopes[1:])[tf.newaxis]
-        return slope + tf.reduce_sum(precision * at, -1), precision
+        return slope + tf.reduce_sum(precision * point, -1), precision
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
-        outer.watch(at)
+        outer.watch(point)
         with tf.GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch(at)
-            value = tf.reduce_sum(groups.log_prior(groups.named(at), dict(params)))
-        slope = inner.gradient(value, at, unconnected_gradients="zero")
-        parts = [slope[0, k] for k in range(q)]
-    bends = [outer.gradient(part, at, unconnected_gradients="zero") for part in parts]
-    precision = -tf.stack([bend[0] for bend in bends])[tf.newaxis]
-    return slope + tf.reduce_sum(precision * at, -1), precision
+            inner.watch(point)
+            value = tf.reduce_sum(groups.log_prior(groups.named(point), dict(params)))
+        slope = inner.gradient(value, point, unconnected_gradients="zero")
+        slopes = [slope[0, k] for k in range(q)]
+    derivatives = [outer.gradient(entry, point, unconnected_gradients="zero") for entry in slopes]
+    precision = -tf.stack([derivative[0] for derivative in derivatives])[tf.newaxis]
+    return slope + tf.reduce_sum(precision * point, -1), precision
 
 
 def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
@@ -185,14 +182,14 @@ def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
         groups: Factor.
         params: Global parameters.
     """
-    given = {name: tf.constant(value) for name, value in params.items()}
+    tensors = {name: tf.constant(value) for name, value in params.items()}
     try:
-        (_, one), (_, other) = (density_at(groups, given, effect) for effect in (_BESIDE, 0.7))
+        (_, first), (_, second) = (density_at(groups, tensors, effect) for effect in (_OFFSET, 0.7))
     except Exception as error:  # of any kind: a function that has no second derivative
         pass_on(error)
         return False
-    one, other = np.asarray(one[0], np.float64), np.asarray(other[0], np.float64)
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+    first, second = np.asarray(first[0], np.float64), np.asarray(second[0], np.float64)
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
-    alike = np.abs(one - other).max() <= _CLOSE * np.abs(one).max()
-    return bool(alike and np.linalg.eigvalsh((one + one.T) / 2).min() > 0)
+    are_equal = np.abs(first - second).max() <= _TOLERANCE * np.abs(first).max()
+    return bool(are_equal and np.linalg.eigvalsh((first + first.T) / 2).min() > 0)

@@ -19,21 +19,17 @@ from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.groups.labels import Labeled, find, labeled
-from sgmcmc.groups.marginal import MOVES, Marginal, Random, Tensors
+from sgmcmc.groups.marginal import PROPOSALS, Marginal, Random, Tensors
 from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
 from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
 
-_NUMBERS = 2**23
-"""Numbers that the draws of a piece of packs may take."""
-
-_LOW = 0.1
-"""Acceptance of the moves that draw effects below which a warning says so."""
-
-_NODES = {1: 21, 2: 11, 3: 7}
-"""Nodes in each direction at the least, by the number of directions, if single rows are left
-out: the density of a group without one of them is wider."""
+_MAX_NUMBERS = 2**23  # numbers that the draws of a piece of packs may take
+_MIN_ACCEPTANCE = 0.1  # acceptance of the moves that draw effects below which a warning says so
+# Nodes in each direction at the least, by the number of directions, if single rows are left out:
+# the density of a group without one of them is wider.
+_MIN_NODES_OF_ROWS = {1: 21, 2: 11, 3: 7}
 
 
 @dataclass(frozen=True)
@@ -79,75 +75,76 @@ def draw_effects(
         raise ValueError(f"`by` must be a factor of `groups`, {listed}; it is {by!r}.")
     factor = model.factor(by)
     members = model.factors[by] if factor.members is None else Levels(tuple(factor.members))
-    wanted = np.arange(len(members)) if groups is None else find(by, members, groups)
-    labels = model.shown(by)[wanted]
-    places = model.factors[by].codes(members.values[number] for number in wanted)
-    there = places >= 0
-    if there.all():
-        return Drawn(_of_places(model, marginal, draws, data, by, places, seed), labels)
-    chosen = [members.values[number] for number in wanted]
+    selected = np.arange(len(members)) if groups is None else find(by, members, groups)
+    labels = model.shown(by)[selected]
+    numbers = model.factors[by].codes(members.values[k] for k in selected)
+    has_rows = numbers >= 0
+    if has_rows.all():
+        return Drawn(_draws_of_groups(model, marginal, draws, data, by, numbers, seed), labels)
+    chosen = [members.values[k] for k in selected]
     return Drawn(effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels)
 
 
-def _of_places(
+def _draws_of_groups(
     model: Structure,
     marginal: Any,
     draws: Mapping[str, np.ndarray],
     data: Data,
     by: str,
-    places: np.ndarray,
+    numbers: np.ndarray,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return draws of the effects of groups that have rows, or are coordinates, by name."""
     for factor in model.coordinates:
         if factor.by == by:
-            return {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
+            return {name: np.asarray(draws[name])[:, :, numbers] for name in factor.shapes}
     assert isinstance(marginal, Marginal) and model.packs is not None
     rank = np.full(len(model.labels[by]), -1)
     rank[model.large] = np.arange(len(model.large))
-    alone = rank[places] >= 0
-    found: dict[str, np.ndarray] = {}
-    if not alone.all():
-        found = _of_packs(model, marginal, draws, data, places[~alone], by, seed)
-    if alone.any():
+    is_large = rank[numbers] >= 0
+    effects: dict[str, np.ndarray] = {}
+    if not is_large.all():
+        effects = _draws_of_integrated(model, marginal, draws, data, numbers[~is_large], by, seed)
+    if is_large.any():
         # Effects of large groups are parameters of the chain.
-        own = {
-            name: np.asarray(draws[of_large(name)])[:, :, rank[places[alone]]]
+        effects_of_large = {
+            name: np.asarray(draws[of_large(name)])[:, :, rank[numbers[is_large]]]
             for name in marginal.groups.shapes
         }
-        order = np.argsort(np.concatenate([np.flatnonzero(~alone), np.flatnonzero(alone)]))
-        found = {
-            name: np.concatenate([found[name], value], 2)[:, :, order] if found else value
-            for name, value in own.items()
+        order = np.argsort(np.concatenate([np.flatnonzero(~is_large), np.flatnonzero(is_large)]))
+        effects = {
+            name: np.concatenate([effects[name], value], 2)[:, :, order] if effects else value
+            for name, value in effects_of_large.items()
         }
-    return found
+    return effects
 
 
-def _of_packs(
+def _draws_of_integrated(
     model: Structure,
     marginal: Marginal,
     draws: Mapping[str, np.ndarray],
     data: Data,
-    places: np.ndarray,
+    numbers: np.ndarray,
     by: str,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return draws of the effects of groups that are integrated out, by name."""
     assert model.packs is not None
-    packs, slots = model.packs.pack[places], model.packs.slot[places]
-    needed, at = np.unique(packs, return_inverse=True)
-    part = Data({name: _rows(column, needed) for name, column in data.columns.items()}, len(needed))
+    packs, slots = model.packs.pack[numbers], model.packs.slot[numbers]
+    needed, pack_index = np.unique(packs, return_inverse=True)
+    data_of_packs = Data(
+        {name: _rows(column, needed) for name, column in data.columns.items()}, len(needed)
+    )
     keys = np.zeros((model.packs.filled.size, model.packs.most, 2), np.uint64)
-    asked = packs.astype(np.int64) * model.packs.most + slots
+    positions = packs.astype(np.int64) * model.packs.most + slots
     levels = model.factors[by].values
-    keys.reshape(-1, 2)[asked] = keys_of(by, [levels[place] for place in places], seed)
-    found = _drawn(marginal, draws, part, keys[needed])
-    chosen = found[:, :, at.reshape(-1), slots]
+    keys.reshape(-1, 2)[positions] = keys_of(by, [levels[number] for number in numbers], seed)
+    samples = _draw_packs(marginal, draws, data_of_packs, keys[needed])
+    chosen = samples[:, :, pack_index.reshape(-1), slots]
     low = chosen[..., -1].mean((0, 1))
-    if low.size and low.min() < _LOW:
+    if low.size and low.min() < _MIN_ACCEPTANCE:
         warnings.warn(
-            f"Effects of {by!r}: {int((low < _LOW).sum())} of {len(low)} groups accept fewer than "
-            f"{_LOW:.0%} of the moves that draw them; their draws are approximate.",
+            f"Effects of {by!r}: {int((low < _MIN_ACCEPTANCE).sum())} of {len(low)} groups accept "
+            f"fewer than {_MIN_ACCEPTANCE:.0%} of the moves that draw them; their draws are "
+            "approximate.",
             stacklevel=2,
         )
     named = marginal.groups.named(tf.constant(chosen[..., :-1]))
@@ -181,16 +178,16 @@ def draw_new(
         np.arange(count), np.zeros((count, 1), int), np.zeros((count, 1), np.int32),
         np.ones(count, np.int32), np.arange(count), np.zeros(count, int),
     )  # fmt: skip
-    alone = Marginal(_nothing, factor, packs)
+    marginal = Marginal(_nothing, factor, packs)
     columns: dict[str, Column] = {
         SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
         FILLED: ArrayColumn(np.ones(count, np.int32)),
     }
-    names = {name for other in model.coordinates for name in other.shapes}
-    own = {name: value for name, value in draws.items() if name not in names}
+    names = {name for coordinate in model.coordinates for name in coordinate.shapes}
+    global_draws = {name: value for name, value in draws.items() if name not in names}
     keys = keys_of(factor.by, levels, seed)[:, np.newaxis]
-    found = _drawn(alone, own, Data(columns, count), keys)[:, :, :, 0, :-1]
-    return {name: np.asarray(v) for name, v in factor.named(tf.constant(found)).items()}
+    samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)[:, :, :, 0, :-1]
+    return {name: np.asarray(v) for name, v in factor.named(tf.constant(samples)).items()}
 
 
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -219,18 +216,18 @@ def effects_of_labels(
         levels: Groups, each once.
         seed: Seed of the random numbers.
     """
-    places = model.factors[by].codes(levels)
-    known = places >= 0
+    numbers = model.factors[by].codes(levels)
+    has_rows = numbers >= 0
     old: dict[str, np.ndarray] = {}
-    if known.any():
-        old = _of_places(model, marginal, draws, data, by, places[known], seed)
-        if known.all():
+    if has_rows.any():
+        old = _draws_of_groups(model, marginal, draws, data, by, numbers[has_rows], seed)
+        if has_rows.all():
             return old
-    others = [level for level, there in zip(levels, known, strict=True) if not there]
-    new = draw_new(model, model.factor(by), draws, others, seed)
+    new_levels = [level for level, is_known in zip(levels, has_rows, strict=True) if not is_known]
+    new = draw_new(model, model.factor(by), draws, new_levels, seed)
     if not old:
         return new
-    order = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]))
+    order = np.argsort(np.concatenate([np.flatnonzero(has_rows), np.flatnonzero(~has_rows)]))
     return {name: np.concatenate([old[name], new[name]], 2)[:, :, order] for name in new}
 
 
@@ -263,51 +260,55 @@ def for_rows(
             "`dataset` must be a dict of arrays, or a table in memory, for predictions with "
             f"`groups`; it is {describe(dataset)}."
         )
-    found, rows, looked = dict(draws), dict(columns), []
-    every = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
-    for factor in every:
+    all_draws, rows, indexed = dict(draws), dict(columns), []
+    factors = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
+    for factor in factors:
         by = factor.by
         if by not in rows:
             raise ValueError(
                 f"`dataset` must have an entry {by!r} with the group of each row, known or new."
             )
-        asked = labeled(by, rows[by])
-        at = model.factors[by].codes(asked.levels.values)
-        rows[by] = _numbers_of(model.labels[by], asked, at)
+        labeled_rows = labeled(by, rows[by])
+        numbers = model.factors[by].codes(labeled_rows.levels.values)
+        rows[by] = _numeric_labels(model.labels[by], labeled_rows, numbers)
         if rows[by] is None:
             del rows[by]
-        levels = asked.levels.values
-        found |= effects_of_labels(model, marginal, draws, data, by, levels, seed)
-        rows[code_column(by)] = tf.constant(asked.codes.astype(np.int32))
-        looked.append((code_column(by), tuple(factor.shapes)))
+        levels = labeled_rows.levels.values
+        all_draws |= effects_of_labels(model, marginal, draws, data, by, levels, seed)
+        rows[code_column(by)] = tf.constant(labeled_rows.codes.astype(np.int32))
+        indexed.append((code_column(by), tuple(factor.shapes)))
 
     def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
-        given, own = dict(params), dict(columns)
-        for column, names in looked:
-            codes = own.pop(column)
+        row_params, row_columns = dict(params), dict(columns)
+        for column, names in indexed:
+            codes = row_columns.pop(column)
             for name in names:
-                given[name] = tf.gather(given[name], codes)
-        return f(given, own)
+                row_params[name] = tf.gather(row_params[name], codes)
+        return f(row_params, row_columns)
 
-    return of_rows, found, rows
+    return of_rows, all_draws, rows
 
 
-def _numbers_of(labels: np.ndarray, asked: Labeled, at: np.ndarray) -> np.ndarray | None:
+def _numeric_labels(
+    labels: np.ndarray, labeled_rows: Labeled, numbers: np.ndarray
+) -> np.ndarray | None:
     """Return the labels of rows, if those of the model are numbers, else ``None``.
 
     Args:
         labels: Labels of the model.
-        asked: Groups of the rows.
-        at: Number of each of these groups in the model; -1 for new ones.
+        labeled_rows: Groups of the rows.
+        numbers: Number of each of these groups in the model; -1 for new ones.
     """
     if labels.dtype.kind not in "iu":
         return None
-    if (at >= 0).all():
-        return labels[at][asked.codes]
-    return asked.labels[asked.codes] if asked.labels.dtype.kind in "iu" else None
+    if (numbers >= 0).all():
+        return labels[numbers][labeled_rows.codes]
+    return (
+        labeled_rows.labels[labeled_rows.codes] if labeled_rows.labels.dtype.kind in "iu" else None
+    )
 
 
-def _drawn(
+def _draw_packs(
     marginal: Marginal, draws: Mapping[str, np.ndarray], data: Data, keys: np.ndarray
 ) -> np.ndarray:
     """Return draws of each slot of some packs and acceptance, (chains, draws, packs, slots, q + 1).
@@ -316,55 +317,55 @@ def _drawn(
     slot have its key, (packs, slots, 2), so that they do not depend on the pieces.
     """
     chains, count = next(iter(draws.values())).shape[:2]
-    q, most = marginal.groups.size, marginal.most
+    q, slots = marginal.groups.size, marginal.most
     dtype = next(array.dtype for array in draws.values() if array.dtype.kind == "f")
-    found = np.empty((chains, count, data.size, most, q + 1), dtype)
-    of_pack = (MOVES + 1) * most * (q + 2) + (MOVES + 1) * data.row_bytes // 4
-    length = max(1, min(data.size, _NUMBERS // (of_pack * count)))
-    some = max(1, min(count, _NUMBERS // (of_pack * length)))
+    samples = np.empty((chains, count, data.size, slots, q + 1), dtype)
+    numbers_per_pack = (PROPOSALS + 1) * slots * (q + 2) + (PROPOSALS + 1) * data.row_bytes // 4
+    length = max(1, min(data.size, _MAX_NUMBERS // (numbers_per_pack * count)))
+    draws_at_once = max(1, min(count, _MAX_NUMBERS // (numbers_per_pack * length)))
     graph: Any = None
     for rows in spans(data.size, length):
         packs = data.slice(rows.start, rows.stop)
-        own = keys[rows.start : rows.stop].reshape(-1, 2)
+        row_keys = keys[rows.start : rows.stop].reshape(-1, 2)
         for chain in range(chains):
-            random = _random_of(own, chain, count, q)
-            for span in spans(count, some):
-                part = slice(span.start, span.stop)
-                given = Random(*(tf.constant(numbers[part], dtype) for numbers in random))
+            random = _random_numbers(row_keys, chain, count, q)
+            for span in spans(count, draws_at_once):
+                selection = slice(span.start, span.stop)
+                chunk_random = Random(
+                    *(tf.constant(numbers[selection], dtype) for numbers in random)
+                )
                 params = {
-                    name: tf.constant(np.ascontiguousarray(array[chain, part]))
+                    name: tf.constant(np.ascontiguousarray(array[chain, selection]))
                     for name, array in draws.items()
                 }
                 if graph is None:
-                    graph = trace(_of_all(marginal), params, given, packs)
-                values = np.asarray(graph(params, given, packs))
-                values = values.reshape(span.stop - span.start, length, most, q + 1)
-                found[chain, span.new : span.stop, rows.new : rows.stop] = values[
+                    graph = trace(_draw_at_all(marginal), params, chunk_random, packs)
+                values = np.asarray(graph(params, chunk_random, packs))
+                values = values.reshape(span.stop - span.start, length, slots, q + 1)
+                samples[chain, span.new : span.stop, rows.new : rows.stop] = values[
                     span.new - span.start :, rows.new - rows.start :
                 ]
-    return found
+    return samples
 
 
-def _random_of(
+def _random_numbers(
     keys: np.ndarray, chain: int, count: int, q: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the random numbers of slots with these keys, at all draws of a chain."""
-    shape = count, MOVES + 1, len(keys)
+    shape = count, PROPOSALS + 1, len(keys)
     standard, squared = np.empty((*shape, q)), np.empty(shape)
-    bars = np.empty((count, MOVES, len(keys)))
-    for place, key in enumerate(keys):
+    bars = np.empty((count, PROPOSALS, len(keys)))
+    for k, key in enumerate(keys):
         rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chain]))
-        standard[:, :, place] = rng.standard_normal((count, MOVES + 1, q))
-        squared[:, :, place] = rng.chisquare(4.0, (count, MOVES + 1))
-        bars[:, :, place] = -rng.standard_exponential((count, MOVES))
+        standard[:, :, k] = rng.standard_normal((count, PROPOSALS + 1, q))
+        squared[:, :, k] = rng.chisquare(4.0, (count, PROPOSALS + 1))
+        bars[:, :, k] = -rng.standard_exponential((count, PROPOSALS))
     return standard, squared, bars
 
 
-def _of_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
-    """Return the function that draws the effects of some packs at several draws."""
-
+def _draw_at_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
     def of_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
-        return vectorized_map(lambda each: marginal.draw(each[0], packs, each[1]), (params, random))
+        return vectorized_map(lambda draw: marginal.draw(draw[0], packs, draw[1]), (params, random))
 
     return of_all
 
@@ -376,27 +377,29 @@ def _rows(column: Column, rows: np.ndarray) -> Column:
 def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     """Return the rows of the chain's dataset, in the user's order, labels of groups included."""
     assert isinstance(model.packs, Packs)
-    there = model.packs.slots >= 0
-    order = np.argsort(model.packs.rows[there], kind="stable")
-    found: dict[str, Any] = {}
+    is_filled = model.packs.slots >= 0
+    order = np.argsort(model.packs.rows[is_filled], kind="stable")
+    rows: dict[str, Any] = {}
     for name, column in data.columns.items():
         if name in COLUMNS or name == LARGE:
             continue
-        array = np.asarray(column.tensor(0, data.size))[there][order]
+        array = np.asarray(column.tensor(0, data.size))[is_filled][order]
         if name in model.levels:
-            found[name] = Categories(array, model.levels[name])
+            rows[name] = Categories(array, model.levels[name])
         else:
-            found[name] = array if array.dtype.kind == "f" else tf.constant(array)
+            rows[name] = array if array.dtype.kind == "f" else tf.constant(array)
     assert model.integrated is not None
     group = np.zeros(model.packs.filled.shape + (model.packs.most,), np.int64)
     count = len(model.packs.labels)
     group[model.packs.pack[:count], model.packs.slot[:count]] = np.arange(count)
-    of_rows = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[there][order]
+    group_of_row = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[is_filled][order]
     if LARGE in data.columns:
-        which = np.asarray(data.columns[LARGE].tensor(0, data.size))[there][order]
-        of_rows = np.where(which >= 0, model.large[np.maximum(which, 0)], of_rows)
-    found[model.integrated.by] = model.packs.labels[of_rows]
-    return found
+        large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))[is_filled][order]
+        group_of_row = np.where(
+            large_code >= 0, model.large[np.maximum(large_code, 0)], group_of_row
+        )
+    rows[model.integrated.by] = model.packs.labels[group_of_row]
+    return rows
 
 
 @dataclass(frozen=True)
@@ -404,8 +407,8 @@ class Units:
     """Terms of rows or of groups, and where they are among those of packs.
 
     Attributes:
-        function: Function of parameters and packs that returns the terms of their places, (n, k).
-        pack, place: Pack of each unit, and its place there.
+        function: Function of parameters and packs that returns the terms of their slots, (n, k).
+        pack, place: Pack of each unit, and its position there.
     """
 
     function: Callable[[Tensors, Tensors], tf.Tensor]
@@ -427,10 +430,10 @@ def units(model: Structure, marginal: Marginal, by: str | None) -> Units:
     assert model.integrated is not None and model.packs is not None
     packs = model.packs
     if by is None:
-        there = packs.slots >= 0
-        order = np.argsort(packs.rows[there], kind="stable")
-        pack, place = (axis[order] for axis in np.nonzero(there))
-        finer = marginal.with_nodes(max(marginal.nodes, _NODES[marginal.groups.size]))
+        is_filled = packs.slots >= 0
+        order = np.argsort(packs.rows[is_filled], kind="stable")
+        pack, place = (axis[order] for axis in np.nonzero(is_filled))
+        finer = marginal.with_nodes(max(marginal.nodes, _MIN_NODES_OF_ROWS[marginal.groups.size]))
         return Units(finer.of_rows, pack, place)
     if by != model.integrated.by:
         raise ValueError(
@@ -444,8 +447,8 @@ def units(model: Structure, marginal: Marginal, by: str | None) -> Units:
             "be left out. Leave out rows."
         )
     count = len(packs.labels)
-    return Units(partial(_of_slots, marginal), packs.pack[:count], packs.slot[:count])
+    return Units(partial(_terms_of_groups, marginal), packs.pack[:count], packs.slot[:count])
 
 
-def _of_slots(marginal: Marginal, params: Tensors, dataset: Tensors) -> tf.Tensor:
+def _terms_of_groups(marginal: Marginal, params: Tensors, dataset: Tensors) -> tf.Tensor:
     return tf.reshape(marginal.of_slots(params, dataset), [-1, marginal.most])

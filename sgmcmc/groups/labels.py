@@ -34,8 +34,8 @@ def labeled(by: str, values: Any) -> Labeled:
         ValueError, TypeError: There are missing values, or these are no labels.
     """
     label = f"dataset[{by!r}]"
-    found = read_categories(values, label)
-    if found is None:
+    categories = read_categories(values, label)
+    if categories is None:
         array = np.asarray(values)
         if array.ndim != 1:
             raise ValueError(
@@ -46,37 +46,39 @@ def labeled(by: str, values: Any) -> Labeled:
                 f"`groups`: `{label}` must hold integers, strings or categories; its dtype is "
                 f"{array.dtype}."
             )
-        found = factorized(values, label)
-        if array.dtype.kind == "f" and any(not v.is_integer() for v in found.levels.values):
+        categories = factorized(values, label)
+        if array.dtype.kind == "f" and any(not v.is_integer() for v in categories.levels.values):
             raise ValueError(
                 f"`groups`: `{label}` must hold integers, strings or categories; it holds "
                 "fractions."
             )
-    missing = found.missing
+    missing = categories.missing
     if missing.any():
         raise ValueError(
             f"`groups`: `{label}` has {int(missing.sum())} missing values, the first in row "
             f"{int(missing.argmax())}. Drop these rows, or give them a group."
         )
-    there, codes = np.unique(found.codes, return_inverse=True)
-    own = [_whole(found.levels.values[number]) for number in there]
-    labels, first, of_own = np.unique(shown(own), return_index=True, return_inverse=True)
-    levels = Levels(tuple(own[place] for place in first))
-    return Labeled(labels, levels, of_own.reshape(-1)[codes.reshape(-1)])
+    used, codes = np.unique(categories.codes, return_inverse=True)
+    values_used = [_whole(categories.levels.values[number]) for number in used]
+    labels, first, number_of_used = np.unique(
+        shown(values_used), return_index=True, return_inverse=True
+    )
+    levels = Levels(tuple(values_used[k] for k in first))
+    return Labeled(labels, levels, number_of_used.reshape(-1)[codes.reshape(-1)])
 
 
-def among_members(by: str, found: Labeled, members: Sequence[Any]) -> Labeled:
+def among_members(by: str, labeled_rows: Labeled, members: Sequence[Any]) -> Labeled:
     """Return the groups of some rows among all groups, with or without rows.
 
     Raises:
         ValueError: A row has a group that is none of them; the message names it.
     """
     levels = Levels(tuple(members))
-    place = levels.codes(found.levels.values)
-    if (place < 0).any():
-        label = found.labels[int((place < 0).argmax())].item()
+    numbers = levels.codes(labeled_rows.levels.values)
+    if (numbers < 0).any():
+        label = labeled_rows.labels[int((numbers < 0).argmax())].item()
         raise ValueError(f"`groups`: {label!r} of `dataset[{by!r}]` is not among `members`.")
-    return Labeled(shown(list(members)), levels, place[found.codes].astype(np.int64))
+    return Labeled(shown(list(members)), levels, numbers[labeled_rows.codes].astype(np.int64))
 
 
 def shown(values: list[Any]) -> np.ndarray:
@@ -95,10 +97,13 @@ def _whole(value: Any) -> Any:
 
 def numbers_of(values: Any) -> np.ndarray | None:
     """Return the labels of rows as numbers, if they are numbers."""
-    found = read_categories(values)
-    if found is not None and not all(isinstance(v, int | float) for v in found.levels.values):
+    categories = read_categories(values)
+    if categories is None:
+        array = np.asarray(values)
+    elif all(isinstance(v, int | float) for v in categories.levels.values):
+        array = np.asarray(categories)
+    else:
         return None
-    array = np.asarray(values if found is None else found)
     return array if array.dtype.kind in "iuf" else None
 
 
@@ -114,31 +119,31 @@ def extended(levels: Levels, values: Iterable[Any]) -> Levels:
     return Levels((*levels.values, *new), levels.ordered)
 
 
-def find(by: str, levels: Levels, wanted: Any) -> np.ndarray:
+def find(by: str, levels: Levels, selected: Any) -> np.ndarray:
     """Return the numbers of some groups.
 
     Args:
         by: Name of the factor, for messages.
         levels: Groups.
-        wanted: Label, or labels, of groups that the user asks for.
+        selected: Label, or labels, of groups that the user asks for.
 
     Raises:
         ValueError: One is not there; the message names it.
     """
-    one = isinstance(wanted, str | bytes) or np.ndim(_as_array(wanted)) == 0
-    if one or (isinstance(wanted, tuple) and levels.codes([wanted])[0] >= 0):
-        asked = [wanted]
+    is_single = isinstance(selected, str | bytes) or np.ndim(_as_array(selected)) == 0
+    if is_single or (isinstance(selected, tuple) and levels.codes([selected])[0] >= 0):
+        selection = [selected]
     else:
-        asked = list(wanted)
+        selection = list(selected)
     combined = levels.values and isinstance(levels.values[0], tuple)
-    if not combined and any(np.ndim(_as_array(label)) for label in asked):
-        raise ValueError(f"`groups` must be labels of {by!r}; it is {describe(wanted)}.")
-    found = levels.codes(asked)
-    if (found < 0).any():
-        label = asked[int((found < 0).argmax())]
+    if not combined and any(np.ndim(_as_array(label)) for label in selection):
+        raise ValueError(f"`groups` must be labels of {by!r}; it is {describe(selected)}.")
+    numbers = levels.codes(selection)
+    if (numbers < 0).any():
+        label = selection[int((numbers < 0).argmax())]
         label = label.item() if isinstance(label, np.generic) else label
         raise ValueError(f"`groups`: {by!r} has no group {label!r}.")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _as_array(value: Any) -> np.ndarray:

@@ -41,15 +41,11 @@ from sgmcmc.target.target import Target
 
 Tensors = dict[str, tf.Tensor]
 
-_FEW = 8
-"""Largest number of groups of a pack for which rows and groups meet by comparison, which has no
-scattered sums."""
-
-_NARROW = 16
-"""Largest number of numbers in a row that is repeated for every node."""
-
-MOVES = 8
-"""Moves of the sampler that draws effects: its error is about (1 − acceptance)^8."""
+# Largest number of groups of a pack for which rows and groups meet by comparison, which has no
+# scattered sums.
+_MAX_COMPARED = 8
+_MAX_REPEATED = 16  # largest number of numbers in a row that is repeated for every node
+PROPOSALS = 8  # moves of the sampler that draws effects: its error is about (1 − acceptance)^8
 
 
 class Rule(NamedTuple):
@@ -141,25 +137,29 @@ class Marginal:
         """
         if has_few_operations(dataset):
             return self._of_packs(params, dataset)
-        given = tf.nest.map_structure(spec_of, (params, dataset))
-        key = tuple((name, spec.shape, spec.dtype) for part in given for name, spec in part.items())
+        specs = tf.nest.map_structure(spec_of, (params, dataset))
+        key = tuple(
+            (name, spec.shape, spec.dtype)
+            for spec_by_name in specs
+            for name, spec in spec_by_name.items()
+        )
         if key not in self._graphs:
-            self._graphs[key] = trace(self._of_packs, *given)
+            self._graphs[key] = trace(self._of_packs, *specs)
         return self._graphs[key](params, dataset)
 
     def _of_packs(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         values = self.of_packs(params, dataset, None)
         if SLOPE not in dataset:
             return values
-        return values + tf.reduce_sum(dataset[SLOPE] * _move(params, dataset), -1)
+        return values + tf.reduce_sum(dataset[SLOPE] * _offset_from_center(params, dataset), -1)
 
     def of_packs(self, params: Tensors, dataset: Tensors, rule: Rule | None) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,), by another quadrature unless it is None."""
         values = tf.reshape(self.of_slots(params, dataset, rule), [-1, self.most])
         if self.most == 1:
             return values[:, 0]
-        there = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
-        return tf.reduce_sum(tf.where(there, values, tf.zeros_like(values)), 1)
+        is_filled = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
+        return tf.reduce_sum(tf.where(is_filled, values, tf.zeros_like(values)), 1)
 
     def of_slots(self, params: Tensors, dataset: Tensors, rule: Rule | None = None) -> tf.Tensor:
         """Return log p(y_g | θ) of every slot of some packs, (m,).
@@ -184,8 +184,8 @@ class Marginal:
     def draw(self, params: Tensors, dataset: Tensors, random: Random) -> tf.Tensor:
         """Return a draw of p(z_g | y_g, θ) for each slot, and the acceptance rate, (m, q + 1).
 
-        An independence sampler makes ``MOVES`` moves, whose proposals are Student-t with 4 degrees
-        of freedom around the mode, wider than the density in its tails.
+        An independence sampler makes ``PROPOSALS`` moves. Proposals are Student-t with 4 degrees of
+        freedom around the mode, wider than the density in its tails.
         """
         normal, q = self.normal(params, dataset), self.groups.size
         dtype = normal.mode.dtype
@@ -194,14 +194,14 @@ class Marginal:
         weights = self.heights(params, dataset, proposals)
         weights += 0.5 * (4.0 + q) * tf.math.log1p(tf.reduce_sum(x**2, -1) / 4.0)
         weights = tf.where(tf.math.is_finite(weights), weights, dtype.min * tf.ones_like(weights))
-        here, weight = proposals[0], weights[0]
-        taken = tf.zeros_like(weight)
-        for move in range(1, MOVES + 1):
-            goes = random.bars[move - 1] < weights[move] - weight
-            here = tf.where(goes[:, tf.newaxis], proposals[move], here)
-            weight = tf.where(goes, weights[move], weight)
-            taken += tf.cast(goes, dtype) / MOVES
-        return tf.concat([here, taken[:, tf.newaxis]], 1)
+        effects, weight = proposals[0], weights[0]
+        acceptance = tf.zeros_like(weight)
+        for k in range(1, PROPOSALS + 1):
+            accepted = random.bars[k - 1] < weights[k] - weight
+            effects = tf.where(accepted[:, tf.newaxis], proposals[k], effects)
+            weight = tf.where(accepted, weights[k], weight)
+            acceptance += tf.cast(accepted, dtype) / PROPOSALS
+        return tf.concat([effects, acceptance[:, tf.newaxis]], 1)
 
     def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:
         """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q).
@@ -228,38 +228,40 @@ class Marginal:
         normal = self.normal(params, dataset)
         rule = self.rule(normal.mode.dtype)
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
-        terms_of, places = self._terms(params, dataset)
-        law = self.groups.log_prior
+        terms_of, row_slots = self._terms(params, dataset)
+        density = self.groups.log_prior
         terms = vectorized_map(terms_of, nodes)
         slots = tf.shape(nodes)[1]
         heights = vectorized_map(
-            lambda both: (
-                tf.math.unsorted_segment_sum(both[1], places, slots)
-                + law(self.groups.named(both[0]), dict(params))
+            lambda pair: (
+                tf.math.unsorted_segment_sum(pair[1], row_slots, slots)
+                + density(self.groups.named(pair[0]), dict(params))
             ),
             (nodes, terms),
         )
         weighted = heights + rule.log_w[:, tf.newaxis]
-        without = tf.reduce_logsumexp(tf.gather(weighted, places, axis=1) - terms, 0)
-        found = tf.gather(tf.reduce_logsumexp(weighted, 0), places) - without
-        return tf.reshape(found, dataset[SLOT].shape)
+        of_others = tf.reduce_logsumexp(tf.gather(weighted, row_slots, axis=1) - terms, 0)
+        difference = tf.gather(tf.reduce_logsumexp(weighted, 0), row_slots) - of_others
+        return tf.reshape(difference, dataset[SLOT].shape)
 
     def joint(self, params: Tensors, dataset: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the function of effects, (m, q), that is log p(y_g, z_g | θ), (m,)."""
-        terms_of, places = self._terms(params, dataset)
-        slot, most = dataset[SLOT], self.most
-        slots = most * number_of_packs(slot)
+        terms_of, row_slots = self._terms(params, dataset)
+        slot, slots_per_pack = dataset[SLOT], self.most
+        slots = slots_per_pack * number_of_packs(slot)
 
         def height(effects: tf.Tensor) -> tf.Tensor:
             terms = terms_of(effects)
-            if most == 1:
+            if slots_per_pack == 1:
                 data = tf.reduce_sum(tf.reshape(terms, [-1, slot.shape[1]]), 1)
-            elif most <= _FEW:
-                of_rows = tf.reshape(terms, [-1, slot.shape[1], 1])
-                chosen = tf.where(_matches(slot, most), of_rows, tf.zeros_like(of_rows))
+            elif slots_per_pack <= _MAX_COMPARED:
+                row_terms = tf.reshape(terms, [-1, slot.shape[1], 1])
+                chosen = tf.where(
+                    _matches(slot, slots_per_pack), row_terms, tf.zeros_like(row_terms)
+                )
                 data = tf.reshape(tf.reduce_sum(chosen, 1), [-1])
             else:
-                data = tf.math.unsorted_segment_sum(terms, places, slots)
+                data = tf.math.unsorted_segment_sum(terms, row_slots, slots)
             return data + self._law(params)(effects)
 
         return height
@@ -273,42 +275,42 @@ class Marginal:
     ) -> tuple[Callable[[tf.Tensor], tf.Tensor], tf.Tensor]:
         """Return the function of effects that gives the terms of rows, and the slot of each row."""
         slot = dataset[SLOT]
-        width, most = slot.shape[1], self.most
+        width, slots_per_pack = slot.shape[1], self.most
         rows, real = row_by_row(dataset), tf.reshape(slot >= 0, [-1])
-        places = slots_of_rows(slot, most)
+        row_slots = slots_of_rows(slot, slots_per_pack)
 
         def terms_of(effects: tf.Tensor) -> tf.Tensor:
-            if most == 1:
-                of_rows = tf.repeat(effects, width, axis=0)
-            elif most <= _FEW:
-                of_slots = tf.reshape(effects, [-1, 1, most, self.groups.size])
-                match = _matches(slot, most)[..., tf.newaxis]
+            if slots_per_pack == 1:
+                row_effects = tf.repeat(effects, width, axis=0)
+            elif slots_per_pack <= _MAX_COMPARED:
+                of_slots = tf.reshape(effects, [-1, 1, slots_per_pack, self.groups.size])
+                match = _matches(slot, slots_per_pack)[..., tf.newaxis]
                 chosen = tf.where(match, of_slots, tf.zeros_like(of_slots))
-                of_rows = tf.reshape(tf.reduce_sum(chosen, 2), [-1, self.groups.size])
+                row_effects = tf.reshape(tf.reduce_sum(chosen, 2), [-1, self.groups.size])
             else:
-                of_rows = tf.gather(effects, places)
-            terms = self.log_lik({**params, **self.groups.named(of_rows)}, dict(rows))
+                row_effects = tf.gather(effects, row_slots)
+            terms = self.log_lik({**params, **self.groups.named(row_effects)}, dict(rows))
             return tf.where(real, terms, tf.zeros_like(terms))
 
-        return terms_of, places
+        return terms_of, row_slots
 
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot.
 
-        They are those that packs hold, if these are the nodes' of a quadrature; otherwise they are
+        If packs have the nodes of a quadrature they are those of the packs; otherwise they are
         searched for.
         """
         if MODE not in dataset or self.groups.normal:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
             return find_normal(self.joint(fixed, dataset), self._start(fixed, dataset))
-        held = self._held(dataset)
+        fixed_normal = self._fixed_normal(dataset)
         if DRIFT not in dataset:
-            return held
+            return fixed_normal
         # Not a product with a matrix: that of a stack with one vector corrupts memory in the
         # gradient of TensorFlow 2.21 on oneDNN.
-        move = _move(params, dataset)[:, tf.newaxis, tf.newaxis]
-        change = tf.reduce_sum(dataset[DRIFT] * move, -1)
-        return held.moved(tf.reshape(change, [-1, change.shape[-1]]))
+        offset = _offset_from_center(params, dataset)[:, tf.newaxis, tf.newaxis]
+        change = tf.reduce_sum(dataset[DRIFT] * offset, -1)
+        return fixed_normal.moved(tf.reshape(change, [-1, change.shape[-1]]))
 
     def nearest(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot, right if a height is quadratic.
@@ -319,8 +321,10 @@ class Marginal:
             return self.normal(params, dataset)
         if MODE in dataset:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
-            held = narrowed(self._law(fixed), self._start(fixed, dataset), self._held(dataset))
-            return closer(partial(self.heights, params, dataset), held)
+            fixed_normal = narrowed(
+                self._law(fixed), self._start(fixed, dataset), self._fixed_normal(dataset)
+            )
+            return closer(partial(self.heights, params, dataset), fixed_normal)
         return one_step(self.joint(params, dataset), self._start(params, dataset))
 
     def find_factors(self, target: Target, columns: Tensors) -> GroupedPredictors | None:
@@ -332,8 +336,8 @@ class Marginal:
         """
         return find_predictors(self, target, columns)
 
-    def _held(self, dataset: Tensors) -> Normal:
-        """Return mode and information of every slot that packs hold, of some parameters."""
+    def _fixed_normal(self, dataset: Tensors) -> Normal:
+        """Return mode and information of every slot as packs have them, at some parameters."""
         q = self.groups.size
         root = tf.reshape(dataset[ROOT], [-1, q, q])
         mode = tf.reshape(dataset[MODE], [-1, q])
@@ -351,7 +355,7 @@ class Marginal:
 def has_few_operations(packs: Mapping[str, Any]) -> bool:
     """Return whether the likelihood of packs is a few operations, which XLA compiles quickly.
 
-    That is so if their nodes are held and their rows are narrow.
+    That is so if their nodes are fixed and their rows are narrow.
 
     Args:
         packs: Packs; tensors, or their shapes.
@@ -365,16 +369,16 @@ def _are_narrow(packs: Mapping[str, Any]) -> bool:
     if any(isinstance(column, tf.SparseTensor) for column in columns):
         return False
     shapes = [column.shape for column in columns]
-    known = all(shape.rank is not None and None not in shape[1:] for shape in shapes)
-    return known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _NARROW
+    are_known = all(shape.rank is not None and None not in shape[1:] for shape in shapes)
+    return are_known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _MAX_REPEATED
 
 
-def _move(params: Tensors, dataset: Tensors) -> tf.Tensor:
+def _offset_from_center(params: Tensors, dataset: Tensors) -> tf.Tensor:
     """Return the parameters, by the order of their names, less the center of packs, (packs, P)."""
     flat = tf.concat([tf.reshape(params[name], [-1]) for name in sorted(params)], 0)
     return flat - dataset[CENTER]
 
 
-def _matches(slot: tf.Tensor, most: int) -> tf.Tensor:
+def _matches(slot: tf.Tensor, slots_per_pack: int) -> tf.Tensor:
     """Return whether a row is of a slot; those left over are of the first, (packs, width, most)."""
-    return tf.maximum(slot, 0)[..., tf.newaxis] == tf.range(most)
+    return tf.maximum(slot, 0)[..., tf.newaxis] == tf.range(slots_per_pack)

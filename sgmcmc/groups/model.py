@@ -52,28 +52,21 @@ class Looked:
 
     def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the terms of rows."""
-        found, rows = dict(params), dict(dataset)
+        row_params, rows = dict(params), dict(dataset)
         for groups in self.coordinates:
             codes = rows.pop(code_column(groups.by))
             for name in groups.shapes:
-                found[name] = tf.gather(found[name], codes)
-        return self.log_lik(found, rows)
+                row_params[name] = tf.gather(row_params[name], codes)
+        return self.log_lik(row_params, rows)
 
 
-_MANY = 300
-"""Largest number of coordinates beside integrated effects for which these are always integrated."""
-
-_QUICK = 2_000_000
-"""Largest number of rows over which a gradient is quick."""
-
+_MANY = 300  # other coordinates up to which effects are always integrated out
+_QUICK = 2_000_000  # largest number of rows over which a gradient is quick
+# Levels of another factor that a group has rows at, on average, if the two are crossed.
 _SEVERAL = 2.0
-"""Levels of another factor that a group has rows at, on average, if the two are crossed."""
-
-_STORED = 100_000
-"""Largest number of groups of a factor whose labels are stored with the draws."""
-
+_STORED = 100_000  # largest number of groups of a factor whose labels are stored with the draws
+# Column with the number of the large group that a row is of; -1 for rows of others.
 LARGE = "groups/large"
-"""Column with the number of the large group that a row is of; -1 for rows of others."""
 
 
 def of_large(name: str) -> str:
@@ -95,14 +88,14 @@ class LargeLooked:
 
     def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the terms of rows."""
-        found, rows = dict(params), dict(dataset)
+        row_params, rows = dict(params), dict(dataset)
         code = rows.pop(LARGE)
         for name in self.groups.shapes:
-            own = tf.gather(found.pop(of_large(name)), tf.maximum(code, 0))
-            others = found[name]
-            is_large = tf.reshape(code >= 0, [-1, *[1] * (len(others.shape) - 1)])
-            found[name] = tf.where(is_large, own, others)
-        return self.log_lik(found, rows)
+            effects_of_large = tf.gather(row_params.pop(of_large(name)), tf.maximum(code, 0))
+            effects_of_others = row_params[name]
+            is_large = tf.reshape(code >= 0, [-1, *[1] * (len(effects_of_others.shape) - 1)])
+            row_params[name] = tf.where(is_large, effects_of_large, effects_of_others)
+        return self.log_lik(row_params, rows)
 
 
 @dataclass(frozen=True)
@@ -124,16 +117,16 @@ class WithEffects:
         names = {name for groups in self.coordinates for name in groups.shapes}
         if self.large is not None:
             names |= {of_large(name) for name in self.large.shapes}
-        own = {name: value for name, value in params.items() if name not in names}
+        global_params = {name: value for name, value in params.items() if name not in names}
         total = tf.zeros([], next(iter(params.values())).dtype)
         if self.log_prior is not None:
-            total += self.log_prior(dict(own))
+            total += self.log_prior(dict(global_params))
         for groups in self.coordinates:
             effects = {name: params[name] for name in groups.shapes}
-            total += tf.reduce_sum(groups.log_prior(effects, dict(own)))
+            total += tf.reduce_sum(groups.log_prior(effects, dict(global_params)))
         if self.large is not None:
             effects = {name: params[of_large(name)] for name in self.large.shapes}
-            total += tf.reduce_sum(self.large.log_prior(effects, dict(own)))
+            total += tf.reduce_sum(self.large.log_prior(effects, dict(global_params)))
         return total
 
 
@@ -172,8 +165,8 @@ class Structure:
 
     def factor(self, by: str) -> Groups:
         """Return the groups of a factor."""
-        every = [*self.coordinates, *([] if self.integrated is None else [self.integrated])]
-        return next(factor for factor in every if factor.by == by)
+        factors = [*self.coordinates, *([] if self.integrated is None else [self.integrated])]
+        return next(factor for factor in factors if factor.by == by)
 
     def shown(self, by: str) -> np.ndarray:
         """Return the labels of a factor's groups, in the order of their effects."""
@@ -182,15 +175,15 @@ class Structure:
 
     def labels_to_json(self) -> dict[str, Any]:
         """Return the groups of each factor for ``settings``; of very many their digest."""
-        found: dict[str, Any] = {}
-        for by, own in self.factors.items():
-            few = len(own) <= _STORED
-            found[by] = own.to_json() if few else digest(self.labels[by].astype("S"))
-        return found
+        labels: dict[str, Any] = {}
+        for by, levels in self.factors.items():
+            few = len(levels) <= _STORED
+            labels[by] = levels.to_json() if few else digest(self.labels[by].astype("S"))
+        return labels
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts about each factor for ``settings``."""
-        every = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]
+        factors = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]
         return {
             factor.by: {
                 "levels": len(self.labels[factor.by]),
@@ -203,7 +196,7 @@ class Structure:
                     else {}
                 ),
             }
-            for factor in every
+            for factor in factors
         }
 
 
@@ -270,25 +263,25 @@ def read_groups(
             f"is {describe(dataset)}."
         )
     dataset = columns_given
-    of_rows: dict[str, Labeled] = {}
+    labeled_by: dict[str, Labeled] = {}
     for factor in factors:
         checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")
-        of_rows[factor.by] = labeled(factor.by, dataset[factor.by])
-        need_groups(factor.by, of_rows[factor.by].labels)
-    labels = {by: each.labels for by, each in of_rows.items()}
-    codes = {by: each.codes for by, each in of_rows.items()}
+        labeled_by[factor.by] = labeled(factor.by, dataset[factor.by])
+        need_groups(factor.by, labeled_by[factor.by].labels)
+    labels = {by: labeled_rows.labels for by, labeled_rows in labeled_by.items()}
+    codes = {by: labeled_rows.codes for by, labeled_rows in labeled_by.items()}
     starts = list(params) if isinstance(params, list | tuple) else [params]
     for start in starts:
         _need_own_names(start, factors)
     rows = _rows(dataset, factors, dtype, integers)
-    for by, each in codes.items():
-        if len(each) != rows.size:
+    for by, row_codes in codes.items():
+        if len(row_codes) != rows.size:
             raise ValueError(
                 f"`dataset`: the first axis of every array counts the observations; {by!r} has "
-                f"{len(each)}, the others {rows.size}."
+                f"{len(row_codes)}, the others {rows.size}."
             )
-    able = [factor for factor in factors if factor.integrated]
-    integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
+    integrable = [factor for factor in factors if factor.integrated]
+    integrated = max(integrable, key=lambda factor: len(labels[factor.by])) if integrable else None
     if whole and integrated is not None and _are_crossed(integrated, factors, codes):
         integrated = None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
@@ -300,28 +293,28 @@ def read_groups(
     columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
         if factor.members is not None:
-            of_rows[factor.by] = among_members(factor.by, of_rows[factor.by], factor.members)
-            labels[factor.by] = of_rows[factor.by].labels
-            codes[factor.by] = of_rows[factor.by].codes
+            labeled_by[factor.by] = among_members(factor.by, labeled_by[factor.by], factor.members)
+            labels[factor.by] = labeled_by[factor.by].labels
+            codes[factor.by] = labeled_by[factor.by].codes
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
-    found: Any = Looked(log_lik, coordinates) if coordinates else log_lik
+    likelihood: Any = Looked(log_lik, coordinates) if coordinates else log_lik
     packs, large = None, np.zeros(0, int)
     if integrated is not None:
         if integrated.members is not None:
-            among_members(integrated.by, of_rows[integrated.by], integrated.members)
-        packed_by = codes[integrated.by]
-        large = large_groups(packed_by)
+            among_members(integrated.by, labeled_by[integrated.by], integrated.members)
+        pack_codes = codes[integrated.by]
+        large = large_groups(pack_codes)
         if len(large):
             _need_free_names(integrated, starts[0])
-            found = LargeLooked(found, integrated)
+            likelihood = LargeLooked(likelihood, integrated)
             number = np.full(len(labels[integrated.by]), -1, np.int32)
             number[large] = np.arange(len(large))
-            columns[LARGE] = ArrayColumn(number[packed_by])
-            packed_by = without_large(packed_by, large)
-        packs = pack(labels[integrated.by], packed_by)
+            columns[LARGE] = ArrayColumn(number[pack_codes])
+            pack_codes = without_large(pack_codes, large)
+        packs = pack(labels[integrated.by], pack_codes)
         columns = {name: packed(column, packs.rows) for name, column in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
-        found = Marginal(found, integrated, packs)
+        likelihood = Marginal(likelihood, integrated, packs)
     else:
         columns = {name: column.slice(0, rows.size) for name, column in columns.items()}
     with_effects = [_with_effects(start, coordinates, labels) for start in starts]
@@ -330,13 +323,16 @@ def read_groups(
         for start in with_effects:
             for name, value in integrated.named(tf.constant(integrated.start)).items():
                 start[of_large(name)] = np.broadcast_to(value, (len(large), *value.shape)).copy()
-    apart = integrated if len(large) else None
-    by_value = {by: each.levels for by, each in of_rows.items()}
+    large_groups_of = integrated if len(large) else None
+    log_prior_of_all = log_prior
+    if coordinates or large_groups_of:
+        log_prior_of_all = WithEffects(log_prior, coordinates, large_groups_of)
+    by_value = {by: labeled_rows.levels for by, labeled_rows in labeled_by.items()}
     return GroupedModel(
-        found,
+        likelihood,
         columns,
         with_effects if isinstance(params, list | tuple) else with_effects[0],
-        WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
+        log_prior_of_all,
         Structure(
             integrated, packs, coordinates, labels, by_value, rows.levels, large, found_normal
         ),
@@ -356,17 +352,19 @@ def _are_crossed(
     This is so if the other factors have many effects, which gradients over minibatches of groups
     would all be about, and most groups have rows at several levels of them; nested factors do not.
     """
-    others = [factor for factor in factors if factor is not largest]
-    levels = [int(codes[factor.by].max()) + 1 for factor in others]
-    numbers = sum(count * factor.size for count, factor in zip(levels, others, strict=True))
-    of_rows = codes[largest.by]
-    if numbers <= _MANY or len(of_rows) > _QUICK:
+    other_factors = [factor for factor in factors if factor is not largest]
+    levels = [int(codes[factor.by].max()) + 1 for factor in other_factors]
+    n_effects = sum(
+        count * factor.size for count, factor in zip(levels, other_factors, strict=True)
+    )
+    largest_codes = codes[largest.by]
+    if n_effects <= _MANY or len(largest_codes) > _QUICK:
         return False
     pairs = [
-        len(np.unique(of_rows.astype(np.int64) * count + codes[factor.by]))
-        for count, factor in zip(levels, others, strict=True)
+        len(np.unique(largest_codes.astype(np.int64) * count + codes[factor.by]))
+        for count, factor in zip(levels, other_factors, strict=True)
     ]
-    return max(pairs) >= _SEVERAL * (int(of_rows.max()) + 1)
+    return max(pairs) >= _SEVERAL * (int(largest_codes.max()) + 1)
 
 
 def _need_free_names(factor: Groups, params: Mapping[str, Any]) -> None:
@@ -411,16 +409,16 @@ def _rows(
     dataset: Mapping[str, Any], factors: Sequence[Groups], dtype: tf.DType, integers: Sequence[str]
 ) -> Data:
     """Return the dataset without labels that are no numbers."""
-    kept = dict(dataset)
-    whole = []
+    columns = dict(dataset)
+    integer_labels = []
     for name in dict.fromkeys(factor.by for factor in factors):
-        numbers = numbers_of(kept[name])
+        numbers = numbers_of(columns[name])
         if numbers is None:
-            del kept[name]
+            del columns[name]
         else:
-            kept[name] = numbers
-            whole += [name] if numbers.dtype.kind in "iu" else []
-    rows = read_dataset(kept, dtype, [*integers, *whole])
+            columns[name] = numbers
+            integer_labels += [name] if numbers.dtype.kind in "iu" else []
+    rows = read_dataset(columns, dtype, [*integers, *integer_labels])
     for name, column in rows.columns.items():
         if not isinstance(column, DenseColumn):
             raise TypeError(
@@ -433,9 +431,9 @@ def _rows(
 def _with_effects(
     params: Mapping[str, Any], coordinates: Sequence[Groups], labels: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    found = dict(params)
+    all_params = dict(params)
     for factor in coordinates:
         levels = len(labels[factor.by])
         for name, start in factor.named(tf.constant(factor.start)).items():
-            found[name] = np.broadcast_to(start.numpy(), (levels, *start.shape)).copy()
-    return found
+            all_params[name] = np.broadcast_to(start.numpy(), (levels, *start.shape)).copy()
+    return all_params

@@ -34,14 +34,10 @@ from sgmcmc.target.designs import Columns, Paired
 from sgmcmc.target.factors import Factors, Predictors, Second, find_factors
 from sgmcmc.target.target import Target
 
-_EFFECTS = "groups/effects"
-"""Column of rows, or of groups: the effects, (n, q)."""
-
+_EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
+# Nodes in each direction for a height that is quadratic: exact for the variance of its slope.
 _NODES = 3
-"""Nodes in each direction for a height that is quadratic: exact for the variance of its slope."""
-
-_LEAST = 50
-"""Least number of coordinates: Hessians of fewer are differentiated in less time."""
+_MIN_COORDINATES = 50  # Hessians of fewer are differentiated in less time
 
 
 class Integrated(Protocol):
@@ -60,26 +56,27 @@ class Integrated(Protocol):
         """Return mode and information of the effects of every slot."""
 
 
-class _Parts(NamedTuple):
+class _Derivatives(NamedTuple):
     """Derivatives at some effects: of n rows, and of m groups.
 
     Attributes:
         terms: Terms of the rows, (n,).
-        slopes, ends: By predictor and by number φ, (c, n) and (r, n).
-        within, across, rest: Second derivatives, (c, c, n), (r, c, n) and (r, r, n).
+        slopes, phi_slopes: By predictor and by number φ, (c, n) and (r, n).
+        eta_curvatures, cross_curvatures, phi_curvatures: Second derivatives, (c, c, n), (r, c, n)
+            and (r, r, n).
         of_law: Log density of the effects, (m,).
-        law_ends, law_rest: By the numbers φ of the density, (l, m) and (l, l, m).
+        law_slopes, law_curvatures: By the numbers φ of the density, (l, m) and (l, l, m).
     """
 
     terms: tf.Tensor
     slopes: tf.Tensor
-    ends: tf.Tensor
-    within: tf.Tensor
-    across: tf.Tensor
-    rest: tf.Tensor
+    phi_slopes: tf.Tensor
+    eta_curvatures: tf.Tensor
+    cross_curvatures: tf.Tensor
+    phi_curvatures: tf.Tensor
     of_law: tf.Tensor
-    law_ends: tf.Tensor
-    law_rest: tf.Tensor
+    law_slopes: tf.Tensor
+    law_curvatures: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -89,14 +86,14 @@ class GroupedPredictors(Predictors):
     Attributes:
         likelihood: Likelihood of packs.
         target: Log posterior of which it is a part.
-        given: Predictors of the user's log-likelihood, effects being data.
-        law: Density of the effects, of numbers φ alone.
+        of_likelihood: Predictors of the user's log-likelihood, effects being data.
+        of_density: Density of the effects, of numbers φ alone.
     """
 
     likelihood: Integrated
     target: Target
-    given: Factors
-    law: Factors
+    of_likelihood: Factors
+    of_density: Factors
 
     @property
     def rows(self) -> int:
@@ -106,14 +103,14 @@ class GroupedPredictors(Predictors):
     @property
     def width(self) -> int:
         """Size of the data of a row."""
-        return self.given.width
+        return self.of_likelihood.width
 
     def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the parts of v."""
         slots = self.likelihood.most * number_of_packs(columns[SLOT])
         effects = tf.zeros([slots, self.likelihood.groups.size], u.dtype)
-        given = self.given.values(u, self._rows(columns, effects))
-        return [*given, *self.law.values(u, {_EFFECTS: effects})]
+        predictor_values = self.of_likelihood.values(u, self._rows(columns, effects))
+        return [*predictor_values, *self.of_density.values(u, {_EFFECTS: effects})]
 
     def second(self, u: tf.Tensor, columns: Tensors) -> Second:
         """Return derivatives of the likelihood of some packs."""
@@ -122,33 +119,37 @@ class GroupedPredictors(Predictors):
         rule = self.likelihood.rule(u.dtype, _NODES if self.likelihood.groups.normal else None)
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
 
-        def at(effects: tf.Tensor) -> _Parts:
-            given = self.given.second(u, self._rows(columns, effects), by_row=True)
-            law = self.law.second(u, {_EFFECTS: effects}, by_row=True)
-            return _Parts(
-                given.terms,
-                _stack(given.slopes, u.dtype),
-                _stack(given.ends, u.dtype),
-                _square(given.within, u.dtype),
-                _square(given.across, u.dtype),
-                _square(given.rest, u.dtype),
-                law.terms,
-                _stack(law.ends, u.dtype),
-                _square(law.rest, u.dtype),
+        def derivatives_at(effects: tf.Tensor) -> _Derivatives:
+            likelihood_derivatives = self.of_likelihood.second(
+                u, self._rows(columns, effects), by_row=True
+            )
+            density_derivatives = self.of_density.second(u, {_EFFECTS: effects}, by_row=True)
+            return _Derivatives(
+                likelihood_derivatives.terms,
+                _stack(likelihood_derivatives.slopes, u.dtype),
+                _stack(likelihood_derivatives.phi_slopes, u.dtype),
+                _square(likelihood_derivatives.eta_curvatures, u.dtype),
+                _square(likelihood_derivatives.cross_curvatures, u.dtype),
+                _square(likelihood_derivatives.phi_curvatures, u.dtype),
+                density_derivatives.terms,
+                _stack(density_derivatives.phi_slopes, u.dtype),
+                _square(density_derivatives.phi_curvatures, u.dtype),
             )
 
-        kinds = _Parts(*[u.dtype] * len(_Parts._fields))
-        found = tf.map_fn(at, nodes, fn_output_signature=kinds, parallel_iterations=1)
-        data = self.given.designs(u, self._rows(columns, nodes[0]))
-        return self._combined(data, columns, rule.log_w, found)
+        kinds = _Derivatives(*[u.dtype] * len(_Derivatives._fields))
+        derivatives = tf.map_fn(
+            derivatives_at, nodes, fn_output_signature=kinds, parallel_iterations=1
+        )
+        data = self.of_likelihood.designs(u, self._rows(columns, nodes[0]))
+        return self._combined(data, columns, rule.log_w, derivatives)
 
     def _rows(self, columns: Tensors, effects: tf.Tensor) -> Tensors:
         """Return the user's columns, row by row, and the effects of each row's group."""
-        places = slots_of_rows(columns[SLOT], self.likelihood.most)
-        return {**row_by_row(columns), _EFFECTS: tf.gather(effects, places)}
+        slots = slots_of_rows(columns[SLOT], self.likelihood.most)
+        return {**row_by_row(columns), _EFFECTS: tf.gather(effects, slots)}
 
     def _combined(
-        self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, found: _Parts
+        self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, derivatives: _Derivatives
     ) -> Second:
         """Return E[∇²h] and Var[∇h] together.
 
@@ -156,58 +157,67 @@ class GroupedPredictors(Predictors):
             data: X of each predictor.
             columns: Packs.
             log_w: Logarithms of the weights of the nodes, (k,).
-            found: Derivatives at each node, (k, ...).
+            derivatives: Derivatives at each node, (k, ...).
         """
-        slot, dtype = columns[SLOT], found.terms.dtype
-        places = slots_of_rows(slot, self.likelihood.most)
-        k, n, slots = log_w.shape[0], tf.size(slot), tf.shape(found.of_law)[1]
+        slot, dtype = columns[SLOT], derivatives.terms.dtype
+        row_slots = slots_of_rows(slot, self.likelihood.most)
+        k, n, slots = log_w.shape[0], tf.size(slot), tf.shape(derivatives.of_law)[1]
         real = tf.cast(tf.reshape(slot >= 0, [-1]), dtype)
         filled = tf.ones([slots], dtype)
         if self.likelihood.most > 1:
-            there = tf.range(self.likelihood.most) < columns[FILLED][:, tf.newaxis]
-            filled = tf.cast(tf.reshape(there, [-1]), dtype)
+            is_filled = tf.range(self.likelihood.most) < columns[FILLED][:, tf.newaxis]
+            filled = tf.cast(tf.reshape(is_filled, [-1]), dtype)
 
         def by_slot(rows: tf.Tensor) -> tf.Tensor:
             shape = tf.shape(rows)[:-1]
             flat = tf.transpose(tf.reshape(real * rows, [tf.reduce_prod(shape), n]))
-            sums = tf.math.unsorted_segment_sum(flat, places, slots)
+            sums = tf.math.unsorted_segment_sum(flat, row_slots, slots)
             return tf.reshape(tf.transpose(sums), tf.concat([shape, [slots]], 0))
 
-        law = filled * tf.nn.softmax(by_slot(found.terms) + found.of_law + log_w[:, tf.newaxis], 0)
-        of_rows = real * tf.gather(law, places, axis=1)
-        slope = _mean(of_rows, found.slopes)
-        away = tf.sqrt(of_rows)[:, tf.newaxis] * (found.slopes - slope)
-        r, more = found.ends.shape[1], found.law_ends.shape[1]
-        numbers = by_slot(tf.broadcast_to(found.ends, [k, r, n]))
-        numbers = tf.concat([numbers, tf.broadcast_to(found.law_ends, [k, more, slots])], 1)
-        number = _mean(law, numbers)
-        moved = tf.sqrt(law)[:, tf.newaxis] * (numbers - number)
-        square = tf.einsum("krm,ksm->rs", moved, moved)
-        of_terms, of_law = _mean(of_rows, found.rest), _mean(law, found.law_rest)
-        square += tf.pad(tf.reduce_sum(of_terms, -1), [[0, more], [0, more]])
+        weights = filled * tf.nn.softmax(
+            by_slot(derivatives.terms) + derivatives.of_law + log_w[:, tf.newaxis], 0
+        )
+        row_weights = real * tf.gather(weights, row_slots, axis=1)
+        slope = _mean(row_weights, derivatives.slopes)
+        centered_slopes = tf.sqrt(row_weights)[:, tf.newaxis] * (derivatives.slopes - slope)
+        r, density_size = derivatives.phi_slopes.shape[1], derivatives.law_slopes.shape[1]
+        numbers = by_slot(tf.broadcast_to(derivatives.phi_slopes, [k, r, n]))
+        numbers = tf.concat(
+            [numbers, tf.broadcast_to(derivatives.law_slopes, [k, density_size, slots])], 1
+        )
+        number = _mean(weights, numbers)
+        centered_numbers = tf.sqrt(weights)[:, tf.newaxis] * (numbers - number)
+        square = tf.einsum("krm,ksm->rs", centered_numbers, centered_numbers)
+        of_terms, of_law = (
+            _mean(row_weights, derivatives.phi_curvatures),
+            _mean(weights, derivatives.law_curvatures),
+        )
+        square += tf.pad(tf.reduce_sum(of_terms, -1), [[0, density_size], [0, density_size]])
         square += tf.pad(tf.reduce_sum(of_law, -1), [[r, 0], [r, 0]])
-        crossed = tf.einsum("krn,kcn->rcn", tf.gather(moved, places, axis=2), away)
+        crossed = tf.einsum(
+            "krn,kcn->rcn", tf.gather(centered_numbers, row_slots, axis=2), centered_slopes
+        )
         if r:
-            same_row = _mean(of_rows, found.across)
-            crossed += tf.pad(same_row, [[0, more], [0, 0], [0, 0]])
-        alone, c = _mean(of_rows, found.within), found.slopes.shape[1]
-        packed = tf.reshape(away, [k, c, -1, self.rows])
+            same_row = _mean(row_weights, derivatives.cross_curvatures)
+            crossed += tf.pad(same_row, [[0, density_size], [0, 0], [0, 0]])
+        within, c = _mean(row_weights, derivatives.eta_curvatures), derivatives.slopes.shape[1]
+        packed = tf.reshape(centered_slopes, [k, c, -1, self.rows])
         packed = tf.transpose(packed, [1, 2, 3, 0])
         same = tf.cast(slot[:, :, tf.newaxis] == slot[:, tf.newaxis, :], dtype)
         return Second(
-            tf.reduce_sum(of_rows * found.terms, 0),
+            tf.reduce_sum(row_weights * derivatives.terms, 0),
             data,
             tf.unstack(slope),
-            tf.unstack(tf.reduce_sum(number, 1)) if r + more else [],
+            tf.unstack(tf.reduce_sum(number, 1)) if r + density_size else [],
             [
                 [
-                    Paired(alone[a, b], same * tf.matmul(packed[a], packed[b], transpose_b=True))
+                    Paired(within[a, b], same * tf.matmul(packed[a], packed[b], transpose_b=True))
                     for b in range(c)
                 ]
                 for a in range(c)
             ],
-            [tf.unstack(row) for row in tf.unstack(crossed)] if r + more else [],
-            [tf.unstack(row) for row in tf.unstack(square)] if r + more else [],
+            [tf.unstack(row) for row in tf.unstack(crossed)] if r + density_size else [],
+            [tf.unstack(row) for row in tf.unstack(square)] if r + density_size else [],
         )
 
 
@@ -224,14 +234,14 @@ def find_predictors(
     groups = likelihood.groups
     if likelihood.nodes == 1 and not groups.normal:  # Laplace's approximation is another function
         return None
-    if target.size < _LEAST or has_sparse(columns):
+    if target.size < _MIN_COORDINATES or has_sparse(columns):
         return None
 
     def log_lik(params: Tensors, columns: Tensors) -> tf.Tensor:
         rows = dict(columns)
         return likelihood.log_lik({**params, **groups.named(rows.pop(_EFFECTS))}, rows)
 
-    def law(params: Tensors, columns: Tensors) -> tf.Tensor:
+    def density(params: Tensors, columns: Tensors) -> tf.Tensor:
         return groups.log_prior(groups.named(columns[_EFFECTS]), dict(params))
 
     effects = tf.TensorSpec([1, groups.size], target.dtype)
@@ -240,27 +250,31 @@ def find_predictors(
         for name, column in columns.items()
         if name not in COLUMNS
     }
-    given = find_factors(_part(target, log_lik), {**rows, _EFFECTS: effects}, drawn=_EFFECTS)
-    of_law = find_factors(_part(target, law), {_EFFECTS: effects}, least=0)
-    if given is None or of_law is None:
+    of_likelihood = find_factors(
+        _target_of(target, log_lik), {**rows, _EFFECTS: effects}, drawn=_EFFECTS
+    )
+    of_density = find_factors(_target_of(target, density), {_EFFECTS: effects}, min_predictors=0)
+    if of_likelihood is None or of_density is None:
         return None
-    return GroupedPredictors(likelihood, target, given, of_law)
+    return GroupedPredictors(likelihood, target, of_likelihood, of_density)
 
 
-def _part(target: Target, log_lik: Any) -> Target:
+def _target_of(target: Target, log_lik: Any) -> Target:
     return Target(log_lik, None, target.space, target.dtype)
 
 
-def _stack(parts: list[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+def _stack(rows: list[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
     """Return numbers by row, one under another, (c, n); n is 1 if there are none."""
-    return tf.stack(parts) if parts else tf.zeros([0, 1], dtype)
+    return tf.stack(rows) if rows else tf.zeros([0, 1], dtype)
 
 
-def _square(parts: list[list[Any]], dtype: tf.DType) -> tf.Tensor:
-    return tf.stack([tf.stack(row) for row in parts]) if parts else tf.zeros([0, 0, 1], dtype)
+def _square(rows: list[list[Any]], dtype: tf.DType) -> tf.Tensor:
+    return tf.stack([tf.stack(row) for row in rows]) if rows else tf.zeros([0, 0, 1], dtype)
 
 
-def _mean(law: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def _mean(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Return sums over the nodes with these weights, (k, n), of values (k, ..., n)."""
-    middle = [1] * (values.shape.rank - 2)
-    return tf.reduce_sum(tf.reshape(law, [law.shape[0], *middle, tf.shape(law)[1]]) * values, 0)
+    ones = [1] * (values.shape.rank - 2)
+    return tf.reduce_sum(
+        tf.reshape(weights, [weights.shape[0], *ones, tf.shape(weights)[1]]) * values, 0
+    )

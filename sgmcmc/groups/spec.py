@@ -18,28 +18,26 @@ from sgmcmc.interrupts import pass_on
 Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
 """Log density of the effects of each group, a function of effects and global parameters."""
 
-MOST_INTEGRATED = 3
-"""Largest size of a group's effects that are integrated out."""
-
+MOST_INTEGRATED = 3  # largest size of a group's effects that are integrated out
+# Nodes of the quadrature in each direction, by the number of directions.
 _NODES = {1: 11, 2: 7, 3: 5}
-"""Nodes of the quadrature in each direction, by the number of directions."""
 
 Tensors = dict[str, tf.Tensor]
 
-_ROWS = 20
-"""Rows, or groups, that functions are tried on."""
 
-_STEP = 0.5
-"""Distance by which the effects of the first group are moved."""
+@dataclass(frozen=True)
+class _Settings:
+    rows: int = 20  # rows, or groups, that functions are tried on
+    step: float = 0.5  # distance by which the effects of the first group are moved
+    # Third difference of a quadratic function, by rounding, as a part of its largest value.
+    third_difference: float = 1e-5
+    # Sizes of steps with which functions are found to be quadratic.
+    step_sizes: tuple[float, ...] = (1.0, 30.0, 1000.0)
+    # Relative and absolute difference of numbers that are equal up to rounding.
+    close: tuple[float, float] = 1e-4, 1e-5
 
-_QUADRATIC = 1e-5
-"""Third difference of a quadratic function, by rounding, as a part of its largest value."""
 
-_SIZES = (1.0, 30.0, 1000.0)
-"""Sizes of steps with which functions are found to be quadratic."""
-
-_CLOSE = 1e-4, 1e-5
-"""Relative and absolute difference of numbers that are equal up to rounding."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -151,26 +149,26 @@ class Groups:
 
     def named(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return effects by name, ``(..., *shape)``, of flat ones, ``(..., size)``."""
-        found, first = {}, 0
+        effects, first = {}, 0
         for name, shape in self.shapes.items():
             last = first + int(np.prod(shape))
-            part = flat[..., first:last]
-            found[name] = part[..., 0] if not shape else _reshaped(part, shape)
+            entries = flat[..., first:last]
+            effects[name] = entries[..., 0] if not shape else _reshape(entries, shape)
             first = last
-        return found
+        return effects
 
     def __hash__(self) -> int:
         return hash((self.by, tuple(self.shapes.items()), self.nodes))
 
 
-def _reshaped(part: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+def _reshape(entries: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     if len(shape) == 1:
-        return part
-    outer = part.shape[:-1]
+        return entries
+    outer = entries.shape[:-1]
     return (
-        tf.reshape(part, [*outer, *shape])
+        tf.reshape(entries, [*outer, *shape])
         if outer.is_fully_defined()
-        else tf.reshape(part, tf.concat([tf.shape(part)[:-1], shape], 0))
+        else tf.reshape(entries, tf.concat([tf.shape(entries)[:-1], shape], 0))
     )
 
 
@@ -180,19 +178,19 @@ class Trial:
 
     Attributes:
         log_lik: Log-likelihood.
-        own: Global parameters.
+        global_params: Global parameters.
         effects: Effects, an entry for each row.
         columns: Rows.
-        parts: The same data, as they are read.
-        places: Places of the rows.
+        data: The same data, as they are read.
+        rows_used: Numbers of the rows.
     """
 
     log_lik: Callable[[Tensors, Tensors], tf.Tensor]
-    own: Tensors
+    global_params: Tensors
     effects: Tensors
     columns: Tensors
-    parts: Data
-    places: np.ndarray
+    data: Data
+    rows_used: np.ndarray
 
     @classmethod
     def of(
@@ -214,38 +212,40 @@ class Trial:
             params: Starting values of the global parameters.
             dtype: Dtype of the chain.
         """
-        places = np.argsort(codes[factors[0].by], kind="stable")[:_ROWS]
-        columns = {name: column.tensor_at(places) for name, column in rows.columns.items()}
-        own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
+        rows_used = np.argsort(codes[factors[0].by], kind="stable")[: _SETTINGS.rows]
+        columns = {name: column.tensor_at(rows_used) for name, column in rows.columns.items()}
+        global_params = {
+            name: tf.constant(np.asarray(value), dtype) for name, value in params.items()
+        }
         effects: Tensors = {}
         for factor in factors:
             start = tf.constant(factor.start, dtype)[tf.newaxis]
-            effects |= factor.named(tf.repeat(start, len(places), axis=0))
-        return cls(log_lik, own, effects, columns, rows, places)
+            effects |= factor.named(tf.repeat(start, len(rows_used), axis=0))
+        return cls(log_lik, global_params, effects, columns, rows, rows_used)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self.places)
+        return len(self.rows_used)
 
     def terms(self, effects: Tensors) -> tf.Tensor:
         """Return the terms of the rows."""
-        found = self.log_lik({**self.own, **effects}, dict(self.columns))
-        value = tf.convert_to_tensor(found)
-        if value.shape != (self.rows,):
+        value = self.log_lik({**self.global_params, **effects}, dict(self.columns))
+        terms = tf.convert_to_tensor(value)
+        if terms.shape != (self.rows,):
             raise ValueError(
                 f"`log_lik` must return one term for each row if there are `groups`: for "
                 f"{self.rows} rows a tensor of shape ({self.rows},); it returned one of shape "
-                f"{value.shape}."
+                f"{terms.shape}."
             )
-        return value
+        return terms
 
     def first(self, count: int) -> tf.Tensor:
         """Return the terms of the first rows, without the others."""
-        places = self.places[:count]
-        few = {name: column.tensor_at(places) for name, column in self.parts.columns.items()}
+        rows_used = self.rows_used[:count]
+        columns = {name: column.tensor_at(rows_used) for name, column in self.data.columns.items()}
         effects = {name: value[:count] for name, value in self.effects.items()}
-        return self.log_lik({**self.own, **effects}, few)
+        return self.log_lik({**self.global_params, **effects}, columns)
 
     def bent(self, factor: Groups, size: float = 1.0) -> list[str]:
         """Return effects in which log_lik and the density are no quadratic functions, if any.
@@ -256,25 +256,26 @@ class Trial:
             factor: Factor.
             size: Size of the steps.
         """
-        mine = {name: self.effects[name] for name in factor.shapes}
+        effects = {name: self.effects[name] for name in factor.shapes}
         # Unlike steps of the entries, for what is cubic in several of them together.
         step = size * np.sqrt(1.0 + np.arange(factor.size))
-        steps = factor.named(tf.constant(step, next(iter(mine.values())).dtype))
+        steps = factor.named(tf.constant(step, next(iter(effects.values())).dtype))
 
-        def density(moved: Tensors) -> tf.Tensor:
-            return factor.log_prior(dict(moved), dict(self.own))
+        def density(changed: Tensors) -> tf.Tensor:
+            return factor.log_prior(dict(changed), dict(self.global_params))
 
-        def terms(moved: Tensors) -> tf.Tensor:
-            return self.terms({**self.effects, **moved})
+        def terms(changed: Tensors) -> tf.Tensor:
+            return self.terms({**self.effects, **changed})
 
-        for names in [*([name] for name in mine), list(mine)]:
-            places = [
-                {**mine, **{n: mine[n] + k * steps[n][tf.newaxis] for n in names}} for k in range(4)
+        for names in [*([name] for name in effects), list(effects)]:
+            points = [
+                {**effects, **{n: effects[n] + k * steps[n][tf.newaxis] for n in names}}
+                for k in range(4)
             ]
             for function in (density, terms):
-                at = np.stack([function(place).numpy() for place in places]).astype(np.float64)
-                third = at.T @ [-1.0, 3.0, -3.0, 1.0]
-                if not (np.abs(third) <= _QUADRATIC * np.abs(at).max()).all():
+                values = np.stack([function(point).numpy() for point in points]).astype(np.float64)
+                third = values.T @ [-1.0, 3.0, -3.0, 1.0]
+                if not (np.abs(third) <= _SETTINGS.third_difference * np.abs(values).max()).all():
                     return names
         return []
 
@@ -291,13 +292,15 @@ def try_functions(trial: Trial, factors: Sequence[Groups]) -> None:
     """
     effects, terms, n = trial.effects, trial.terms, trial.rows
     for factor in factors:
-        _need_terms_of_groups(factor, {name: effects[name] for name in factor.shapes}, trial.own)
+        _need_terms_of_groups(
+            factor, {name: effects[name] for name in factor.shapes}, trial.global_params
+        )
     for factor in factors:
         if factor.normal:
             _need_quadratic(factor, trial)
-    whole, half = terms(effects), (n + 1) // 2
-    alone = trial.first(half)
-    if not np.allclose(alone, whole[:half], *_CLOSE, equal_nan=True):
+    whole, half_count = terms(effects), (n + 1) // 2
+    terms_of_half = trial.first(half_count)
+    if not np.allclose(terms_of_half, whole[:half_count], *_SETTINGS.close, equal_nan=True):
         raise ValueError(
             "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
             "a row may depend on nothing of another row: a mean or sum over rows belongs into "
@@ -312,9 +315,9 @@ def try_functions(trial: Trial, factors: Sequence[Groups]) -> None:
                 f"`log_lik` ignores the effect {name!r} of `groups`: params[{name!r}], which "
                 "has an entry for each row there."
             )
-        if (other := _mixed(terms, effects, name)) is not None:
+        if (row := _mixed(terms, effects, name)) is not None:
             raise ValueError(
-                f"`log_lik` mixes rows: the term of row {other} depends on the effect {name!r} of "
+                f"`log_lik` mixes rows: the term of row {row} depends on the effect {name!r} of "
                 f"another row. In `log_lik`, params[{name!r}] has an entry for each row already."
             )
 
@@ -329,22 +332,26 @@ def is_quadratic(trial: Trial, factor: Groups) -> bool:
         trial: Functions, and rows to try them on.
         factor: Factor.
     """
-    moved = replace(trial, own={name: 1.1 * value + 0.05 for name, value in trial.own.items()})
+    perturbed = replace(
+        trial,
+        global_params={name: 1.1 * value + 0.05 for name, value in trial.global_params.items()},
+    )
     try:
         with np.errstate(all="ignore"):
-            return not any(at.bent(factor, size) for at in (trial, moved) for size in _SIZES)
+            return not any(
+                t.bent(factor, size) for t in (trial, perturbed) for size in _SETTINGS.step_sizes
+            )
     except Exception as error:  # of any kind: a function that refuses these values
         pass_on(error)
         return False
 
 
 def _need_quadratic(factor: Groups, trial: Trial) -> None:
-    """Refuse functions whose third differences in the effects are not zero."""
     if names := trial.bent(factor):
-        said = " and ".join(repr(name) for name in names)
+        listed = " and ".join(repr(name) for name in names)
         raise ValueError(
             f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
-            f"quadratic functions of the effect{'s' * (len(names) > 1)} {said}. Leave "
+            f"quadratic functions of the effect{'s' * (len(names) > 1)} {listed}. Leave "
             "`normal` out."
         )
 
@@ -352,8 +359,8 @@ def _need_quadratic(factor: Groups, trial: Trial) -> None:
 def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> None:
     n = next(iter(effects.values())).shape[0]
 
-    def density(given: Tensors) -> tf.Tensor:
-        value = tf.convert_to_tensor(factor.log_prior(dict(given), dict(params)))
+    def density(candidates: Tensors) -> tf.Tensor:
+        value = tf.convert_to_tensor(factor.log_prior(dict(candidates), dict(params)))
         if value.shape != (n,):
             raise ValueError(
                 f"`groups`: the log_prior of {factor.by!r} must return the log density of the "
@@ -374,13 +381,13 @@ def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> 
 
 def _mixed(function: Callable[[Tensors], tf.Tensor], effects: Tensors, name: str) -> int | None:
     """Return the first other entry that changes with the effect of the first; ``None`` if none."""
-    moved = effects[name]
-    n, ones = moved.shape[0], [1] * (len(moved.shape) - 1)
-    step = tf.reshape(_STEP * tf.one_hot(0, n, dtype=moved.dtype), [n, *ones])
+    values = effects[name]
+    n, ones = values.shape[0], [1] * (len(values.shape) - 1)
+    step = tf.reshape(_SETTINGS.step * tf.one_hot(0, n, dtype=values.dtype), [n, *ones])
     before, after = (
         function({**effects, name: value}).numpy().astype(np.float64)
-        for value in (moved, moved + step)
+        for value in (values, values + step)
     )
-    unlike = ~np.isclose(after, before, *_CLOSE, equal_nan=True)
-    others = np.flatnonzero(unlike[1:])
-    return int(others[0]) + 1 if others.size else None
+    differs = ~np.isclose(after, before, *_SETTINGS.close, equal_nan=True)
+    changed_rows = np.flatnonzero(differs[1:])
+    return int(changed_rows[0]) + 1 if changed_rows.size else None

@@ -1,4 +1,4 @@
-"""Linear predictors, found in the graph of a log-likelihood.
+"""Linear predictors in the graph of a log-likelihood.
 
 In most regressions the data meet the parameters in products of matrices: log p(x_i | θ) =
 f_i(η_i, φ) with predictors η_i = x_i A, where A and φ do not depend on the data. To look up an
@@ -28,24 +28,17 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.designs import Columns, Levels, Numbers, Paired, between, forms, weighted
 from sgmcmc.target.target import Target
 
-_MOST = 6
-"""Most predictors of a row, and most numbers φ."""
-
-_PARAMETERS = 1
-"""Bit of a tensor that depends on the parameters."""
-
-_DATA = 2
-"""Bit of a tensor that depends on the data."""
-
-_DRAWN = 4
-"""Bit of a tensor that depends on data that are drawn, and so are no X of a product."""
+_MAX_PREDICTORS = 6  # most predictors of a row, and most numbers φ
+_PARAMETERS = 1  # bit of a tensor that depends on the parameters
+_DATA = 2  # bit of a tensor that depends on the data
+_DRAWN = 4  # bit of a tensor that depends on data that are drawn, and so are no X of a product
 
 
 class _Product(NamedTuple):
     """A product η = X A in the graph, by the names of its tensors.
 
     Attributes:
-        data: X, or the place of each row's level.
+        data: X, or the number of each row's level.
         matrix: A, or its transpose, or its only column.
         result: η; its transpose, or its only column, if A is so and looked up.
         transposed: Whether A is transposed.
@@ -64,23 +57,20 @@ class _Product(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Number of predictors."""
         return self.shape[1]
 
     def design(self, data: tf.Tensor) -> Columns:
-        """Return X."""
         return Levels(data, self.shape[0]) if self.levels else Numbers(data, self.shape[0])
 
     def factor(self, matrix: tf.Tensor) -> tf.Tensor:
-        """Return A."""
         return tf.reshape(tf.transpose(matrix) if self.transposed else matrix, self.shape)
 
     def joined(self, etas: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return η, as the graph has it, of its columns, (n, 1) each."""
-        found = tf.concat(list(etas), 1)
+        predictors = tf.concat(list(etas), 1)
         if self.flat:
-            return found[:, 0]
-        return tf.transpose(found) if self.levels and self.transposed else found
+            return predictors[:, 0]
+        return tf.transpose(predictors) if self.levels and self.transposed else predictors
 
 
 class Second(NamedTuple):
@@ -90,19 +80,19 @@ class Second(NamedTuple):
         terms: Terms of the log-likelihood, (n,).
         data: X of each predictor, (n, d).
         slopes: ∂ℓ/∂η by predictor, (n,).
-        ends: ∂ℓ/∂φ by number, summed over the rows.
-        within: ∂²ℓ/∂η∂η' by pair of predictors: of the same row, and perhaps of others.
-        across: ∂²ℓ/∂φ∂η by number and predictor, (n,).
-        rest: ∂²ℓ/∂φ∂φ' by pair of numbers, summed over the rows.
+        phi_slopes: ∂ℓ/∂φ by number, summed over the rows.
+        eta_curvatures: ∂²ℓ/∂η∂η' by pair of predictors: of the same row, and perhaps of others.
+        cross_curvatures: ∂²ℓ/∂φ∂η by number and predictor, (n,).
+        phi_curvatures: ∂²ℓ/∂φ∂φ' by pair of numbers, summed over the rows.
     """
 
     terms: tf.Tensor
     data: list[Columns]
     slopes: list[tf.Tensor]
-    ends: list[tf.Tensor]
-    within: list[list[tf.Tensor | Paired]]
-    across: list[list[tf.Tensor]]
-    rest: list[list[tf.Tensor]]
+    phi_slopes: list[tf.Tensor]
+    eta_curvatures: list[list[tf.Tensor | Paired]]
+    cross_curvatures: list[list[tf.Tensor]]
+    phi_curvatures: list[list[tf.Tensor]]
 
     @property
     def sizes(self) -> list[int]:
@@ -137,61 +127,69 @@ class Predictors(ABC):
 
     def jacobian(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return ∂v/∂u, (m, d)."""
-        return tf.concat([_rows(part, u) for part in self.values(u, columns)], 0)
+        return tf.concat([_jacobian_rows(vector, u) for vector in self.values(u, columns)], 0)
 
     def bend(self, u: tf.Tensor, slope: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return Σ_k s_k ∂²v_k/∂u² for a vector s, (d, d)."""
-        parts = self.values(u, columns)
-        slopes = tf.split(slope, [part.shape[0] for part in parts])
-        value = sum(tf.reduce_sum(s * part) for s, part in zip(slopes, parts, strict=True))
-        return _rows(_gradients(value, [u])[0], u)
+        vectors = self.values(u, columns)
+        slopes = tf.split(slope, [vector.shape[0] for vector in vectors])
+        value = sum(tf.reduce_sum(s * vector) for s, vector in zip(slopes, vectors, strict=True))
+        return _jacobian_rows(_gradients(value, [u])[0], u)
 
     def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return gradient and Hessian of the log-likelihood with respect to v, (m,) and (m, m)."""
-        found = self.second(u, columns)
-        blocks: list[list[tf.Tensor]] = [[] for _ in found.data]
-        for a, left in enumerate(found.data):
-            for b, right in enumerate(found.data):
+        second = self.second(u, columns)
+        blocks: list[list[tf.Tensor]] = [[] for _ in second.data]
+        for a, left in enumerate(second.data):
+            for b, right in enumerate(second.data):
                 if b < a:
                     blocks[a].append(tf.transpose(blocks[b][a]))
                 else:
-                    blocks[a].append(between(left, found.within[a][b], right))
-        square = tf.concat([tf.concat(row, 1) for row in blocks], 0)
-        slope = _to_columns(found.data, found.slopes)
-        if found.ends:
-            beside = tf.stack([_to_columns(found.data, rows) for rows in found.across])
-            below = tf.concat([beside, tf.stack([tf.stack(row) for row in found.rest])], 1)
-            square = tf.concat([tf.concat([square, tf.transpose(beside)], 1), below], 0)
-            slope = tf.concat([slope, tf.stack(found.ends)], 0)
-        return [slope, square]
-
-    def products_with(self, u: tf.Tensor, moves: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-        """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
-        found = self.second(u, columns)
-        each, ends = self._split(moves, found)
-        along = [x.times(move) for x, move in zip(found.data, each, strict=True)]
-        parts = []
-        for a, x in enumerate(found.data):
-            rows = sum(weighted(w, z) for w, z in zip(found.within[a], along, strict=True))
-            for across, end in zip(found.across, ends, strict=True):
-                rows += across[a][:, tf.newaxis] * end
-            parts.append(x.onto(rows))
-        for across, rest in zip(found.across, found.rest, strict=True):
-            row = sum(
-                tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, across, strict=True)
+                    blocks[a].append(between(left, second.eta_curvatures[a][b], right))
+        hessian = tf.concat([tf.concat(row, 1) for row in blocks], 0)
+        slope = _transposed_products(second.data, second.slopes)
+        if second.phi_slopes:
+            cross = tf.stack(
+                [_transposed_products(second.data, rows) for rows in second.cross_curvatures]
             )
-            row += sum(r * end for r, end in zip(rest, ends, strict=True))
-            parts.append(row[tf.newaxis])
-        slope = _to_columns(found.data, found.slopes)
+            last_rows = tf.concat(
+                [cross, tf.stack([tf.stack(row) for row in second.phi_curvatures])], 1
+            )
+            hessian = tf.concat([tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0)
+            slope = tf.concat([slope, tf.stack(second.phi_slopes)], 0)
+        return [slope, hessian]
+
+    def products_with(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
+        second = self.second(u, columns)
+        blocks, phi_vectors = self._split_rows(vectors, second)
+        along = [x.times(block) for x, block in zip(second.data, blocks, strict=True)]
+        products = []
+        for a, x in enumerate(second.data):
+            rows = sum(weighted(w, z) for w, z in zip(second.eta_curvatures[a], along, strict=True))
+            for cross, phi_vector in zip(second.cross_curvatures, phi_vectors, strict=True):
+                rows += cross[a][:, tf.newaxis] * phi_vector
+            products.append(x.onto(rows))
+        for cross, curvatures in zip(second.cross_curvatures, second.phi_curvatures, strict=True):
+            product = sum(
+                tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, cross, strict=True)
+            )
+            product += sum(
+                r * phi_vector for r, phi_vector in zip(curvatures, phi_vectors, strict=True)
+            )
+            products.append(product[tf.newaxis])
+        slope = _transposed_products(second.data, second.slopes)
         return [
-            tf.concat([slope, tf.stack(found.ends)], 0) if found.ends else slope,
-            tf.concat(parts, 0),
+            tf.concat([slope, tf.stack(second.phi_slopes)], 0) if second.phi_slopes else slope,
+            tf.concat(products, 0),
         ]
 
-    def _split(self, moves: tf.Tensor, found: Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    def _split_rows(
+        self, matrix: tf.Tensor, second: Second
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
-        return rows, [last[k] for k in range(len(found.ends))]
+        *rows, phi_rows = tf.split(matrix, [*second.sizes, len(second.phi_slopes)], 0)
+        return rows, [phi_rows[k] for k in range(len(second.phi_slopes))]
 
 
 @dataclass(frozen=True)
@@ -201,17 +199,17 @@ class Factors(Predictors):
     Attributes:
         graph: Graph of the log-likelihood as a function of the flat position and the columns.
         products: Products of data and parameters.
-        others: Names of the tensors φ.
+        numbers: Names of the tensors φ.
     """
 
     graph: Any
     products: tuple[_Product, ...]
-    others: tuple[str, ...]
+    numbers: tuple[str, ...]
 
     def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the parts of v."""
-        matrices, others = self._parts(u, columns)
-        return [tf.reshape(part, [-1]) for part in (*map(tf.transpose, matrices), *others)]
+        matrices, numbers = self._matrices_and_numbers(u, columns)
+        return [tf.reshape(tensor, [-1]) for tensor in (*map(tf.transpose, matrices), *numbers)]
 
     def curvature(
         self, u: tf.Tensor, square: tf.Tensor, bend: tf.Tensor, columns: Tensors
@@ -224,24 +222,26 @@ class Factors(Predictors):
             bend: Sum of the second derivatives of v along them, (m,).
             columns: Some rows, whose terms the log-likelihood returns.
         """
-        found = self.second(u, columns, by_row=True)
-        count = len(found.data)
-        rows, numbers = self._split(square, found)
-        blocks = [tf.split(part, [*found.sizes, len(found.ends)], 1) for part in rows]
-        bends, corners = self._split(bend[:, tf.newaxis], found)
-        total = tf.zeros_like(found.slopes[0])
-        for a, left in enumerate(found.data):
-            for b, right in enumerate(found.data):
-                total += found.within[a][b] * forms(left, blocks[a][b], right)
+        second = self.second(u, columns, by_row=True)
+        count = len(second.data)
+        rows, phi_rows = self._split_rows(square, second)
+        blocks = [
+            tf.split(row_block, [*second.sizes, len(second.phi_slopes)], 1) for row_block in rows
+        ]
+        bends, corners = self._split_rows(bend[:, tf.newaxis], second)
+        total = tf.zeros_like(second.slopes[0])
+        for a, left in enumerate(second.data):
+            for b, right in enumerate(second.data):
+                total += second.eta_curvatures[a][b] * forms(left, blocks[a][b], right)
             ends = left.times(blocks[a][count])
-            for r, across in enumerate(found.across):
-                total += 2 * across[a] * ends[:, r]
-            total += found.slopes[a] * left.times(bends[a])[:, 0]
-        first = sum(found.sizes)
-        for r, rest in enumerate(found.rest):
-            for c, each in enumerate(rest):
-                total += each * numbers[r][first + c]
-            total += found.ends[r] * corners[r][0]
+            for r, cross in enumerate(second.cross_curvatures):
+                total += 2 * cross[a] * ends[:, r]
+            total += second.slopes[a] * left.times(bends[a])[:, 0]
+        first = sum(second.sizes)
+        for r, curvatures in enumerate(second.phi_curvatures):
+            for c, entry in enumerate(curvatures):
+                total += entry * phi_rows[r][first + c]
+            total += second.phi_slopes[r] * corners[r][0]
         return [-total]
 
     @property
@@ -260,61 +260,74 @@ class Factors(Predictors):
             columns: Some rows.
             by_row: Whether sums over rows are wanted row by row, too.
         """
-        matrices, others = self._parts(u, columns)
+        matrices, numbers = self._matrices_and_numbers(u, columns)
         data = self.designs(u, columns)
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
         etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
-        numbers = [part for other in others for part in tf.unstack(tf.reshape(other, [-1]))]
-        points, count = [*etas, *numbers], len(etas)
-        terms = self._terms(u, columns, others, points)
+        scalars = [scalar for number in numbers for scalar in tf.unstack(tf.reshape(number, [-1]))]
+        points, count = [*etas, *scalars], len(etas)
+        terms = self._terms_at(u, columns, numbers, points)
         weights = tf.ones_like(terms)
         slopes = _gradients(tf.reduce_sum(weights * terms), points)
         square = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
-        ends, rest = slopes[count:], [row[count:] for row in square[count:]]
+        phi_slopes, phi_curvatures = slopes[count:], [row[count:] for row in square[count:]]
         if by_row:
-            ends = [_gradients(end, [weights])[0] for end in ends]
-            rest = [[_gradients(end, [weights])[0] for end in row] for row in rest]
-        of_rows = [[column[:, 0] for column in row[:count]] for row in square]
+            phi_slopes = [_gradients(end, [weights])[0] for end in phi_slopes]
+            phi_curvatures = [
+                [_gradients(end, [weights])[0] for end in row] for row in phi_curvatures
+            ]
+        by_row_curvatures = [[column[:, 0] for column in row[:count]] for row in square]
         slopes = [slope[:, 0] for slope in slopes[:count]]
-        return Second(terms, data, slopes, ends, of_rows[:count], of_rows[count:], rest)
+        return Second(
+            terms,
+            data,
+            slopes,
+            phi_slopes,
+            by_row_curvatures[:count],
+            by_row_curvatures[count:],
+            phi_curvatures,
+        )
 
-    def _parts(self, u: tf.Tensor, columns: Tensors) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Return the matrices A and the tensors φ at a position."""
-        found = self._import(u, columns, {}, [*(p.matrix for p in self.products), *self.others])
+    def _matrices_and_numbers(
+        self, u: tf.Tensor, columns: Tensors
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        tensors = self._import(u, columns, {}, [*(p.matrix for p in self.products), *self.numbers])
         count = len(self.products)
-        matrices = [p.factor(part) for p, part in zip(self.products, found, strict=False)]
-        return matrices, found[count:]
+        matrices = [p.factor(tensor) for p, tensor in zip(self.products, tensors, strict=False)]
+        return matrices, tensors[count:]
 
     def designs(self, u: tf.Tensor, columns: Tensors) -> list[Columns]:
         """Return X of each predictor, one object if they have the same levels of the same rows."""
         names = list(dict.fromkeys(product.data for product in self.products))
-        held = dict(zip(names, self._import(u, columns, {}, names), strict=True))
-        made = {(p.data, p.levels, p.shape[0]): p.design(held[p.data]) for p in self.products}
-        return [made[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)]
+        tensors = dict(zip(names, self._import(u, columns, {}, names), strict=True))
+        designs = {(p.data, p.levels, p.shape[0]): p.design(tensors[p.data]) for p in self.products}
+        return [
+            designs[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)
+        ]
 
-    def _terms(
+    def _terms_at(
         self,
         u: tf.Tensor,
         columns: Tensors,
-        others: list[tf.Tensor],
+        numbers: list[tf.Tensor],
         points: Sequence[tf.Tensor],
     ) -> tf.Tensor:
         """Return the log-likelihood's terms for some predictors and numbers φ."""
-        cut, left = {}, list(points)
+        replaced, remaining = {}, list(points)
         for product in self.products:
-            taken, left = left[: product.columns], left[product.columns :]
-            cut[product.result] = product.joined(taken)
-        for name, other in zip(self.others, others, strict=True):
-            size = other.shape.num_elements()
-            taken, left = left[:size], left[size:]
-            cut[name] = tf.reshape(tf.stack(taken), other.shape)
-        return self._import(u, columns, cut, [self.graph.outputs[0].name])[0]
+            used, remaining = remaining[: product.columns], remaining[product.columns :]
+            replaced[product.result] = product.joined(used)
+        for name, number in zip(self.numbers, numbers, strict=True):
+            size = number.shape.num_elements()
+            used, remaining = remaining[:size], remaining[size:]
+            replaced[name] = tf.reshape(tf.stack(used), number.shape)
+        return self._import(u, columns, replaced, [self.graph.outputs[0].name])[0]
 
     def _import(
-        self, u: tf.Tensor, columns: Tensors, cut: Tensors, wanted: list[str]
+        self, u: tf.Tensor, columns: Tensors, replaced: Tensors, names: list[str]
     ) -> list[tf.Tensor]:
-        """Return tensors of the graph, others being put in the place of those that are cut."""
-        return imported(self.graph, [u, *tf.nest.flatten(columns)], cut, wanted, "factors")
+        """Return tensors of the graph, with some tensors replaced."""
+        return imported(self.graph, [u, *tf.nest.flatten(columns)], replaced, names, "factors")
 
 
 class Factored:
@@ -342,39 +355,39 @@ class Factored:
             with tf.init_scope():
                 find = getattr(self._target.log_lik, "find_factors", find_factors)
                 self._graphs["factors"] = find(self._target, columns)
-        found: Predictors | None = self._graphs["factors"]
-        return found
+        predictors: Predictors | None = self._graphs["factors"]
+        return predictors
 
     def by_row(self, columns: Tensors) -> bool:
         """Return whether there is a curvature of each row."""
-        found = self.of(columns)
-        return isinstance(found, Factors) and found.graph.outputs[0].shape.rank == 1
+        predictors = self.of(columns)
+        return isinstance(predictors, Factors) and predictors.graph.outputs[0].shape.rank == 1
 
     @property
     def functions(self) -> dict[str, Function]:
         """The functions of :class:`Factors`, by name."""
         return {
-            "jacobian": partial(self._call, "jacobian"),
-            "bend": partial(self._call, "bend"),
-            "values": partial(self._call, "flat"),
-            "square": partial(self._call, "hessian"),
-            "products": partial(self._call, "products_with"),
-            "curvature": partial(self._call, "curvature"),
+            "jacobian": partial(self._call_method, "jacobian"),
+            "bend": partial(self._call_method, "bend"),
+            "values": partial(self._call_method, "flat"),
+            "square": partial(self._call_method, "hessian"),
+            "products": partial(self._call_method, "products_with"),
+            "curvature": partial(self._call_method, "curvature"),
         }
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call_method(self, name: str, *arguments: Any) -> Any:
         return getattr(self.of(arguments[-1]), name)(*arguments)
 
 
 def find_factors(
-    target: Target, columns: Tensors, least: int = 1, drawn: str | None = None
+    target: Target, columns: Tensors, min_predictors: int = 1, drawn: str | None = None
 ) -> Factors | None:
     """Return the linear predictors of a log-likelihood; ``None`` if it is not one of few of them.
 
     Args:
         target: Log posterior, without a preconditioner.
         columns: Some rows.
-        least: Least number of predictors.
+        min_predictors: Least number of predictors.
         drawn: Column of data that are drawn.
     """
     if has_sparse(columns) or target.row_terms > 1:
@@ -391,55 +404,59 @@ def find_factors(
         return None
     if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
         return None
-    of_columns = [_DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)]
-    return _cut(graph, [_PARAMETERS, *of_columns], least)
+    column_bits = [_DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)]
+    return _cut_graph(graph, [_PARAMETERS, *column_bits], min_predictors)
 
 
-def _cut(graph: Any, bits: Sequence[int], least: int) -> Factors | None:
+def _cut_graph(graph: Any, bits: Sequence[int], min_predictors: int) -> Factors | None:
     """Return the products in a graph in which the data meet the parameters.
 
     Args:
         graph: Graph of the log-likelihood.
         bits: Of its first inputs; the others are captured.
-        least: Least number of predictors.
+        min_predictors: Least number of predictors.
     """
-    known = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
-    known.update((leaf.name, bit) for leaf, bit in zip(graph.inputs, bits, strict=False))
+    dependence = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
+    dependence.update((leaf.name, bit) for leaf, bit in zip(graph.inputs, bits, strict=False))
     products: dict[str, _Product] = {}
-    others: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for op in graph.graph.get_operations():
         if op.type == "Placeholder":
             continue
-        depends = 0
+        bits_of_op = 0
         for tensor in op.inputs:
-            depends |= known[tensor.name]
-        known.update((tensor.name, depends) for tensor in op.outputs)
-        if depends & (_PARAMETERS | _DATA) != _PARAMETERS | _DATA:
+            bits_of_op |= dependence[tensor.name]
+        dependence.update((tensor.name, bits_of_op) for tensor in op.outputs)
+        if bits_of_op & (_PARAMETERS | _DATA) != _PARAMETERS | _DATA:
             continue
         if op.type.endswith(("Call", "If", "While", "Case")):
             return None  # the derivatives of what they call are lost when the graph is imported
-        for place, tensor in enumerate(op.inputs):
-            if known[tensor.name] == _PARAMETERS and tensor.dtype.is_floating:
-                product = _product(op, place, known)
+        for position, tensor in enumerate(op.inputs):
+            if dependence[tensor.name] == _PARAMETERS and tensor.dtype.is_floating:
+                product = _product(op, position, dependence)
                 if product is not None:
                     products[product.result] = product
                 else:
                     size = tensor.shape.num_elements()
-                    others[tensor.name] = _MOST + 1 if size is None else size
+                    numbers[tensor.name] = _MAX_PREDICTORS + 1 if size is None else size
     (output,) = graph.outputs
-    fits = known[output.name] & _DATA and output.shape.rank in (0, 1)
+    fits = dependence[output.name] & _DATA and output.shape.rank in (0, 1)
     predictors = sum(product.columns for product in products.values())
-    if not fits or not least <= predictors <= _MOST or sum(others.values()) > _MOST:
+    if (
+        not fits
+        or not min_predictors <= predictors <= _MAX_PREDICTORS
+        or sum(numbers.values()) > _MAX_PREDICTORS
+    ):
         return None
-    return Factors(graph, tuple(products.values()), tuple(others))
+    return Factors(graph, tuple(products.values()), tuple(numbers))
 
 
-def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
+def _product(op: Any, position: int, dependence: dict[str, int]) -> _Product | None:
     """Return the factors of a product, if they are rows of data and a matrix of parameters."""
     if op.type == "GatherV2":
-        return _lookup(op, place, known)
+        return _lookup_product(op, position, dependence)
     flags = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
-    if op.type not in flags or place != 1 or known[op.inputs[0].name] != _DATA:
+    if op.type not in flags or position != 1 or dependence[op.inputs[0].name] != _DATA:
         return None
     left, right = map(op.get_attr, flags[op.type])
     data, matrix = op.inputs
@@ -451,37 +468,43 @@ def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
     return _Product(data.name, matrix.name, op.outputs[0].name, right, False, False, shape)
 
 
-def _lookup(op: Any, place: int, known: dict[str, int]) -> _Product | None:
+def _lookup_product(op: Any, position: int, dependence: dict[str, int]) -> _Product | None:
     """Return the factors of a product, if parameters are looked up by the levels of rows."""
-    matrix, places, axis = op.inputs
-    rank, along = matrix.shape.rank, tf.get_static_value(axis)
-    if place or known[places.name] != _DATA or op.get_attr("batch_dims") or along is None:
+    matrix, levels, axis = op.inputs
+    rank, axis_value = matrix.shape.rank, tf.get_static_value(axis)
+    if (
+        position
+        or dependence[levels.name] != _DATA
+        or op.get_attr("batch_dims")
+        or axis_value is None
+    ):
         return None
     if rank not in (1, 2) or not matrix.shape.is_fully_defined():
         return None
-    if places.shape.rank != 1 or places.shape[0] is not None:
+    if levels.shape.rank != 1 or levels.shape[0] is not None:
         return None
-    last = rank == 2 and int(along) % rank == 1
-    shape = (*matrix.shape, 1)[:2][:: -1 if last else 1]
-    return _Product(places.name, matrix.name, op.outputs[0].name, last, True, rank == 1, shape)
+    is_last_axis = rank == 2 and int(axis_value) % rank == 1
+    shape = (*matrix.shape, 1)[:2][:: -1 if is_last_axis else 1]
+    return _Product(
+        levels.name, matrix.name, op.outputs[0].name, is_last_axis, True, rank == 1, shape
+    )
 
 
 def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Return derivatives in a graph; tapes do not record imported operations."""
-    found = tf.gradients(value, list(points), unconnected_gradients="zero")
-    return [tf.convert_to_tensor(part) for part in found]
+    gradients = tf.gradients(value, list(points), unconnected_gradients="zero")
+    return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _rows(values: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
-    """Return the derivative of a vector, row by row."""
-    if tf.gradients(values, u)[0] is None:  # a linear function's derivative
-        return tf.zeros([values.shape[0], u.shape[0]], u.dtype)
+def _jacobian_rows(vector: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
+    if tf.gradients(vector, u)[0] is None:  # a linear function's derivative
+        return tf.zeros([vector.shape[0], u.shape[0]], u.dtype)
     return vectorized_map(
-        lambda k: _gradients(tf.gather(values, k), [u])[0], tf.range(values.shape[0])
+        lambda k: _gradients(tf.gather(vector, k), [u])[0], tf.range(vector.shape[0])
     )
 
 
-def _to_columns(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:
+def _transposed_products(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return Xᵀ times numbers of the rows, by predictor, in one vector."""
-    parts = [x.onto(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
-    return tf.concat(parts, 0)
+    products = [x.onto(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
+    return tf.concat(products, 0)

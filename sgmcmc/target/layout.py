@@ -1,4 +1,4 @@
-"""Layouts: the places of the named parameters in one flat vector.
+"""Layouts: the positions of the named parameters in one flat vector.
 
 Inside a chain the state is one vector. That keeps noise, stepsizes, draws and storage to a single
 array each, whatever the user's parameters look like; the names come back at the two ends.
@@ -15,13 +15,13 @@ import tensorflow as tf
 
 from sgmcmc.checks import is_number, known_keys, positive_number
 
+# Largest number of bytes for which `joined` concatenates; chains in groups, which do not write,
+# have fewer.
 LONGEST_CONCATENATION = 8192
-"""Largest number of bytes for which `joined` concatenates; chains in groups, which do not write,
-have fewer."""
 
 
 class Layout:
-    """Names, shapes and places of arrays that are laid one after the other in a vector.
+    """Names, shapes and slices of arrays that are laid one after the other in a vector.
 
     Args:
         shapes: Shape of each array, by name; the order is kept.
@@ -50,8 +50,8 @@ class Layout:
 
     def subset(self, names: Iterable[str]) -> Layout:
         """Return the layout of just these arrays, in this layout's order."""
-        wanted = set(names)
-        return Layout({name: shape for name, shape in self.shapes.items() if name in wanted})
+        selected = set(names)
+        return Layout({name: shape for name, shape in self.shapes.items() if name in selected})
 
     def join(self, arrays: Mapping[str, Any], dtype: np.dtype) -> np.ndarray:
         """Return the vector that holds these NumPy arrays."""
@@ -66,16 +66,18 @@ class Layout:
         """
         arrays = {}
         for name, shape in self.shapes.items():
-            part = vector[..., self.slices[name]]
-            if isinstance(part, np.ndarray):
-                arrays[name] = part.reshape(part.shape[:-1] + shape)
+            entries = vector[..., self.slices[name]]
+            if isinstance(entries, np.ndarray):
+                arrays[name] = entries.reshape(entries.shape[:-1] + shape)
             else:
-                arrays[name] = tf.reshape(part, part.shape[:-1] + shape)
+                arrays[name] = tf.reshape(entries, entries.shape[:-1] + shape)
         return arrays
 
     def parameter_at(self, index: int) -> str:
         """Return the name of the array that holds coordinate ``index`` of the vector."""
-        return next(name for name, part in self.slices.items() if part.start <= index < part.stop)
+        return next(
+            name for name, entries in self.slices.items() if entries.start <= index < entries.stop
+        )
 
     def spread(self, values: tf.Tensor) -> tf.Tensor:
         """Return the vector in which every coordinate of an array has that array's value.
@@ -95,25 +97,25 @@ class Layout:
 
     def means(self, vector: tf.Tensor) -> tf.Tensor:
         """Return the mean of each array's coordinates."""
-        return tf.stack([tf.reduce_mean(vector[part]) for part in self.slices.values()])
+        return tf.stack([tf.reduce_mean(vector[entries]) for entries in self.slices.values()])
 
 
-def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tensor:
+def joined(tensors: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tensor:
     """Return the vector that holds tensors one after the other.
 
     What XLA's concatenation costs is left to chance if it splits the work over threads, which it
-    does from some 2500 numbers on. Each thread runs through as many places of the small tensors as
-    of the largest, with loads whose mask is off beyond their ends; and if such a load meets a
+    does from some 2500 numbers on. Each thread runs through as many numbers of the small tensors
+    as of the largest, with loads whose mask is off beyond their ends; and if such a load meets a
     page that is not there, a processor takes 160 ns over what else takes one. Up to 25 ms an
     iteration for 80 000 numbers, or none, as it happens. So long vectors are written part by part,
     each part alone, over one of the same length that is there already.
 
     Args:
-        parts: Parts to join, of any shapes.
+        tensors: Parts to join, of any shapes.
         onto: Vector of the same length and dtype; ``None`` if there is none available, or inside of
             ``tf.vectorized_map``, which cannot write in this way.
     """
-    vectors = [tf.reshape(part, [-1]) for part in parts]
+    vectors = [tf.reshape(tensor, [-1]) for tensor in tensors]
     sizes = [vector.shape[0] for vector in vectors]
     if onto is None or len(vectors) == 1 or None in sizes:
         return tf.concat(vectors, 0)
@@ -126,16 +128,16 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
 
     @tf.custom_gradient
     def written(*vectors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence]]:
-        whole = tf.stop_gradient(onto)
+        vector = tf.stop_gradient(onto)
         for i in order:
-            whole = tf.raw_ops.TensorStridedSliceUpdate(
-                input=whole,
+            vector = tf.raw_ops.TensorStridedSliceUpdate(
+                input=vector,
                 begin=ends[i : i + 1],
                 end=ends[i + 1 : i + 2],
                 strides=[1],
                 value=vectors[i],
             )
-        return whole, lambda slope: tf.split(slope, sizes)
+        return vector, lambda slope: tf.split(slope, sizes)
 
     return written(*vectors)
 
@@ -170,7 +172,7 @@ def per_parameter(
 
 
 def positive_constant(
-    argument: str, value: Any, layout: Layout, most: float = np.inf
+    argument: str, value: Any, layout: Layout, largest: float = np.inf
 ) -> float | np.ndarray:
     """Return a positive constant as one number, or as a vector over the flat position.
 
@@ -178,16 +180,16 @@ def positive_constant(
         argument: Name of the argument.
         value: Number, or a dict with one for each parameter.
         layout: Places of the parameters.
-        most: Largest value that makes sense.
+        largest: Largest value that makes sense.
     """
 
     def read(label: str, entry: Any) -> float:
         number = positive_number(label, entry)
-        if number > most:
-            raise ValueError(f"`{label}` must be at most {most:g}; it is {entry!r}.")
+        if number > largest:
+            raise ValueError(f"`{label}` must be at most {largest:g}; it is {entry!r}.")
         return number
 
-    return _spread(argument, value, layout, read)
+    return _constants_of(argument, value, layout, read)
 
 
 def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | np.ndarray:
@@ -204,10 +206,10 @@ def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | 
             raise ValueError(f"`{label}` must not be negative; it is {entry!r}.")
         return 0.0 if is_number(entry) and entry == 0 else positive_number(label, entry)
 
-    return _spread(argument, value, layout, read)
+    return _constants_of(argument, value, layout, read)
 
 
-def _spread(
+def _constants_of(
     argument: str, value: Any, layout: Layout, read: Callable[[str, Any], Any]
 ) -> float | np.ndarray:
     entries = per_parameter(argument, value, layout.names, read)
@@ -226,38 +228,43 @@ class Division:
         names: Names of the parameters in the part.
 
     Attributes:
-        part: Layout of these parameters alone.
-        rest: Layout of the others.
-        alone: Whether the part has all parameters.
-        none: Whether the part has no parameters.
+        selected: Layout of these parameters alone.
+        remaining: Layout of the others.
+        has_all: Whether the part has all parameters.
+        has_none: Whether the part has no parameters.
     """
 
     def __init__(self, layout: Layout, names: Iterable[str]) -> None:
         self._layout = layout
-        self.part = layout.subset(names)
-        self.rest = layout.subset(name for name in layout.names if name not in self.part.shapes)
-        self.alone = self.rest.size == 0
-        self.none = self.part.size == 0
+        self.selected = layout.subset(names)
+        self.remaining = layout.subset(
+            name for name in layout.names if name not in self.selected.shapes
+        )
+        self.has_all = self.remaining.size == 0
+        self.has_none = self.selected.size == 0
 
     def divide(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the coordinates that are meant and the others; a scalar serves both."""
-        if vector.shape.rank == 0 or self.alone:
+        if vector.shape.rank == 0 or self.has_all:
             return vector, vector
-        if self.none:
+        if self.has_none:
             return vector[..., :0], vector
-        places = self._layout.slices
-        on, others = (
-            tf.concat([vector[..., places[name]] for name in part.names], -1)
-            for part in (self.part, self.rest)
+        slices = self._layout.slices
+        selected, remaining = (
+            tf.concat([vector[..., slices[name]] for name in layout.names], -1)
+            for layout in (self.selected, self.remaining)
         )
-        return on, others
+        return selected, remaining
 
-    def unite(self, on: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    def unite(self, selected: tf.Tensor, remaining: tf.Tensor) -> tf.Tensor:
         """Return the vector that ``divide`` would divide so."""
-        if self.alone:
-            return on
-        mine, theirs = self.part.slices, self.rest.slices
-        pieces = [
-            on[mine[name]] if name in mine else others[theirs[name]] for name in self._layout.names
+        if self.has_all:
+            return selected
+        selected_slices, remaining_slices = self.selected.slices, self.remaining.slices
+        blocks = [
+            selected[selected_slices[name]]
+            if name in selected_slices
+            else remaining[remaining_slices[name]]
+            for name in self._layout.names
         ]
-        return tf.concat(pieces, 0)
+        return tf.concat(blocks, 0)

@@ -16,29 +16,19 @@ from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_
 from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
 from sgmcmc.target.target import Target
 
+# Numbers of the dataset in a piece, which stay in the cache of a core between the forward and the
+# backward pass.
 PIECE_NUMBERS = 2**18
-"""Numbers of the dataset in a piece, which stay in the cache of a core between the forward and the
-backward pass."""
-
-MOST_ROWS = 2048
-"""Rows in a piece, whose sum in float32 is then right to about 10⁻³."""
-
+MOST_ROWS = 2048  # rows in a piece, whose sum in float32 is then right to about 10⁻³
+# Bytes of the results for all rows up to which a gradient is computed in one piece: a product
+# with a vector then takes a quarter to three quarters of the time, since XLA computes those with
+# a selection of rows number by number.
 _MOST_BYTES = 2**28
-"""Bytes of the results for all rows up to which a gradient is computed in one piece: a product with
-a vector then takes a quarter to three quarters of the time, since XLA computes those with a
-selection of rows number by number."""
-
-_MOST_SUMMED = 2**14
-"""Rows that a user's own sum in float32 may be over; its rounding is about 10⁻³, too."""
-
-_OF_A_TERM = 64
-"""Bytes of such results for each term of a row, where a row stands for many terms."""
-
-_LARGEST = 2**17
-"""Most rows of a piece, of a position with very many coordinates."""
-
-_FOR_EACH = 32
-"""Numbers of a piece for each coordinate of such a position."""
+# Rows that a user's own sum in float32 may be over; its rounding is about 10⁻³, too.
+_MAX_SUMMED_ROWS = 2**14
+_BYTES_PER_TERM = 64  # of such results for each term, if a row stands for many terms
+_MAX_ROWS = 2**17  # most rows of a piece, of a position with very many coordinates
+_NUMBERS_PER_COORDINATE = 32  # numbers of a piece for each coordinate of such a position
 
 
 class WholePosterior:
@@ -57,7 +47,7 @@ class WholePosterior:
     def __init__(self, target: Target, columns: Tensors, rows: int | None = None) -> None:
         self._target = target
         self._columns = columns
-        self._parts = Parts(columns)
+        self._slices = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
         self._rows = rows
         self._traced: tuple[Any, Any] = (None, None)
@@ -70,17 +60,18 @@ class WholePosterior:
         """
         target, space = self._target, self._target.space
         u, points = space.differentiated(tf.cast(position, target.dtype))
-        value, parts = self._sum(points)
+        value, gradients = self._sum(points)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             prior = target.prior_value(space.of_points(points), u)
-        parts = [
+        gradients = [
             a + tf.cast(b, tf.float64)
-            for a, b in zip(parts, _gradients(tape, prior, points), strict=True)
+            for a, b in zip(gradients, _gradients(tape, prior, points), strict=True)
         ]
         value += tf.cast(prior, tf.float64)
         named = {
-            name: tf.cast(part, target.dtype) for name, part in zip(points, parts, strict=True)
+            name: tf.cast(gradient, target.dtype)
+            for name, gradient in zip(points, gradients, strict=True)
         }
         gradient = tf.cast(space.slope(points, named), tf.float64)
         return (
@@ -97,15 +88,14 @@ class WholePosterior:
 
     def terms(self, position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Return the terms of some rows at a position, (n,)."""
-        return self._target.terms(self._target.space.constrain(position), self._some(rows))
+        return self._target.terms(self._target.space.constrain(position), self._selected_rows(rows))
 
     def term_gradient(self, position: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return the gradient of the term of one row, (d,)."""
-        minibatch = Minibatch(self._some(tf.reshape(row, [1])))
+        minibatch = Minibatch(self._selected_rows(tf.reshape(row, [1])))
         return self._target.gradient(position, minibatch, with_prior=False)
 
-    def _some(self, rows: tf.Tensor) -> Tensors:
-        """Return some rows of each column."""
+    def _selected_rows(self, rows: tf.Tensor) -> Tensors:
         return {name: tf.gather(column, rows) for name, column in self._columns.items()}
 
     def _sum(self, points: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -116,9 +106,11 @@ class WholePosterior:
                 self._rows = self._size
         rows = min(self._size, self._rows)
         if rows == self._size:
-            return self._piece(points, self._columns)
+            return self._gradient_of_piece(points, self._columns)
         return sum_of_pieces(
-            self._size, rows, lambda first, n: self._piece(points, self._parts.part(first, n))
+            self._size,
+            rows,
+            lambda first, n: self._gradient_of_piece(points, self._slices.part(first, n)),
         )
 
     def _in_one_piece(self, points: Tensors) -> bool:
@@ -128,8 +120,8 @@ class WholePosterior:
         results counted here XLA keeps but a part in memory.
         """
         target, graph = self._target, self._graph(points, self._columns)
-        summed = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
-        if summed and self._size > _MOST_SUMMED:
+        is_own_sum = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
+        if is_own_sum and self._size > _MAX_SUMMED_ROWS:
             return False
         results = [
             result
@@ -138,23 +130,24 @@ class WholePosterior:
             for result in operation.outputs
             if (result.shape.num_elements() or 0) >= self._size
         ]
-        unseen = _OF_A_TERM * target.row_terms * self._size if target.row_terms > 1 else 0
-        seen = sum(result.shape.num_elements() * result.dtype.size for result in results)
-        return seen + unseen <= _MOST_BYTES
+        uncounted = _BYTES_PER_TERM * target.row_terms * self._size if target.row_terms > 1 else 0
+        counted = sum(result.shape.num_elements() * result.dtype.size for result in results)
+        return counted + uncounted <= _MOST_BYTES
 
-    def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _gradient_of_piece(
+        self, points: Tensors, columns: Tensors
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood of a piece and its gradients at the points, in float64."""
         if has_sparse(columns) or not are_large(columns) or tf.executing_eagerly():
             return self._gradient(points, columns)[1:]
         graph = self._graph(points, columns)
         if not has_products_of_data(graph, len(points)):
             return self._gradient(points, columns)[1:]
-        given = tf.nest.flatten([points, columns])
-        _, value, *gradients = import_with_data_last(graph, len(points), given)
+        inputs = tf.nest.flatten([points, columns])
+        _, value, *gradients = import_with_data_last(graph, len(points), inputs)
         return value, gradients
 
     def _graph(self, points: Tensors, columns: Tensors) -> Any:
-        """Return the graph of the gradient of a piece."""
         specs = tf.nest.map_structure(spec_of, points)
         if has_sparse(columns):
             graph = tf.function(partial(self._gradient, columns=columns), autograph=False)
@@ -163,8 +156,8 @@ class WholePosterior:
         key = (next(iter(columns.values())).shape[0], tf.compat.v1.get_default_graph())
         if self._traced[0] != key:
             graph = tf.function(self._gradient, autograph=False)
-            of_rows = tf.nest.map_structure(spec_of, columns)
-            self._traced = key, graph.get_concrete_function(specs, of_rows)
+            column_specs = tf.nest.map_structure(spec_of, columns)
+            self._traced = key, graph.get_concrete_function(specs, column_specs)
         return self._traced[1]
 
     def _gradient(
@@ -174,17 +167,17 @@ class WholePosterior:
         target = self._target
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
-            found = target.log_lik(dict(target.space.of_points(points)), dict(columns))
-            value = tf.reduce_sum(tf.cast(found, tf.float64))
+            result = target.log_lik(dict(target.space.of_points(points)), dict(columns))
+            value = tf.reduce_sum(tf.cast(result, tf.float64))
         gradients = _gradients(tape, value, points)
-        return found, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
+        return result, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
 
 
 def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:
-    found = tape.gradient(
+    gradients = tape.gradient(
         value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    return [tf.convert_to_tensor(gradient) for gradient in found]
+    return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 def is_in_pieces(data: Data) -> bool:
@@ -200,4 +193,4 @@ def piece_rows(columns: Tensors, d: int = 1) -> int:
     dense = [column for column in columns.values() if not isinstance(column, tf.SparseTensor)]
     numbers = max(1, sum(math.prod(column.shape[1:]) for column in dense))
     rows = min(MOST_ROWS, max(1, PIECE_NUMBERS // numbers))
-    return int(max(rows, min(_LARGEST, _FOR_EACH * d // numbers)))
+    return int(max(rows, min(_MAX_ROWS, _NUMBERS_PER_COORDINATE * d // numbers)))

@@ -35,7 +35,7 @@ class Target:
         dtype: Floating point type of everything.
     """
 
-    _written = True
+    _writes_gradient = True
 
     def __init__(
         self, log_lik: LogLik, log_prior: LogPrior | None, space: Space, dtype: tf.DType
@@ -62,10 +62,10 @@ class Target:
         """
         if not is_long(self.size, self.dtype):
             return self
-        found = copy.copy(self)
-        found.__dict__.pop("shared", None)
-        found._written = False
-        return found
+        target = copy.copy(self)
+        target.__dict__.pop("shared", None)
+        target._writes_gradient = False
+        return target
 
     @cached_property
     def shared(self) -> Target:
@@ -157,7 +157,7 @@ class Target:
         rows = over_rows(of_row, minibatch.columns, dict.fromkeys(points, self.dtype))
         # What a geometry makes of gradients is linear in them: once, of their sum, will do.
         sums = {name: tf.tensordot(minibatch.weights, rows[name], 1) for name in points}
-        return self.space.slope(points, sums, onto=position if self._written else None)
+        return self.space.slope(points, sums, onto=position if self._writes_gradient else None)
 
     def lookup_gradients(
         self, position: tf.Tensor, columns: Tensors, lookups: Mapping[str, str]
@@ -182,17 +182,18 @@ class Target:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(rows.values()))
             value = tf.reduce_sum(self.log_lik(dict(rows), {**columns, **in_order}))
-        found = tape.gradient(
+        gradients = tape.gradient(
             value, list(rows.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        return tf.concat([tf.reshape(tf.convert_to_tensor(part), [n, -1]) for part in found], 1)
+        return tf.concat(
+            [tf.reshape(tf.convert_to_tensor(gradient), [n, -1]) for gradient in gradients], 1
+        )
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row if ``log_lik`` gives their sum."""
         return terms(self.log_lik, params, columns)
 
     def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
-        """Return whether ``log_lik`` gives the sum of its terms."""
         value = self.log_lik(self.space.constrain(position), dict(columns))
         return getattr(value, "shape", tf.TensorShape([])).rank == 0
 
@@ -205,7 +206,7 @@ class Target:
             if self.log_prior is not None:
                 value += self.log_prior(dict(params))
         gradients = tape.gradient(value, list(params.values()))
-        return [name for name, part in zip(params, gradients, strict=True) if part is None]
+        return [name for name, gradient in zip(params, gradients, strict=True) if gradient is None]
 
     def _data_part(self, params: Tensors, minibatch: Minibatch) -> tf.Tensor:
         """Return Σ w_i log p(x_i | θ)."""
@@ -218,7 +219,6 @@ class Target:
         return value if weights == 1.0 else weights * value
 
     def _with_prior(self, value: tf.Tensor, params: Tensors, u: Tensors) -> tf.Tensor:
-        """Return the value with the log-prior and the log-Jacobian added."""
         if self.log_prior is not None:
             value += self.log_prior(dict(params))
         for term in self.space.log_jacobian(u):
@@ -230,7 +230,7 @@ class Target:
     ) -> tf.Tensor:
         """Return the gradient of a function of θ and u, as the dynamics are handed it."""
         u, points = self.space.differentiated(position)
-        onto = position if self._written else None
+        onto = position if self._writes_gradient else None
 
         def gradients(points: Tensors) -> Tensors:
             return self._at_points(points, lambda params: value_of(params, u))
@@ -241,7 +241,6 @@ class Target:
         return self.space.slope(points, gradients(points), limits, gradients(limits), onto)
 
     def _at_points(self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]) -> Tensors:
-        """Return the gradients of a function of θ at given points."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             value = value_of(self.space.of_points(points))
@@ -255,26 +254,24 @@ class Target:
 class _TracedOnce(Target):
     """A target whose gradient is traced once for all graphs that compute it from such minibatches.
 
-    Graphs call it as a function; XLA puts it in its place. So the same numbers come out as without.
+    Graphs call it as a function, which XLA inlines: the numbers are the same as without.
 
     Args:
         plain: Target that is tempered.
     """
 
-    def __init__(self, plain: Target) -> None:
-        super().__init__(plain.log_lik, plain.log_prior, plain.space, plain.dtype)
-        self._written = plain._written
+    def __init__(self, target: Target) -> None:
+        super().__init__(target.log_lik, target.log_prior, target.space, target.dtype)
+        self._writes_gradient = target._writes_gradient
         self._graphs: dict[tuple[Any, ...], Any] = {}
 
     @property
     def shared(self) -> Target:
-        """This one."""
         return self
 
     def concatenated(self) -> Target:
-        """Return the same target with gradients that are concatenated, and its own graphs."""
-        found = super().concatenated()
-        return self if found is self else _TracedOnce(found)
+        target = super().concatenated()
+        return self if target is self else _TracedOnce(target)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_graphs": {}}
@@ -282,14 +279,13 @@ class _TracedOnce(Target):
     def gradient(
         self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
     ) -> tf.Tensor:
-        """Return the gradient of the estimate of the log posterior, flat."""
         columns, weights = minibatch.columns, minibatch.weights
         if tf.executing_eagerly() or has_sparse(columns):
             return self._gradient(position, minibatch, with_prior)
         scale = weights if isinstance(weights, float) else None
         arguments = (position, columns, () if scale is not None else weights)
-        given = tf.nest.map_structure(spec_of, arguments)
-        shapes = tuple((name, spec.shape, spec.dtype) for name, spec in given[1].items())
+        specs = tf.nest.map_structure(spec_of, arguments)
+        shapes = tuple((name, spec.shape, spec.dtype) for name, spec in specs[1].items())
         key = (with_prior, scale, position.shape, shapes)
         if key not in self._graphs:
 
@@ -297,7 +293,7 @@ class _TracedOnce(Target):
                 minibatch = Minibatch(columns, weights if scale is None else scale)
                 return self._gradient(position, minibatch, with_prior)
 
-            self._graphs[key] = trace(traced, *given)
+            self._graphs[key] = trace(traced, *specs)
         return self._graphs[key](*arguments)
 
 

@@ -18,36 +18,24 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective, along, slope_over
 
-_NUMBERS = 2**22
-"""Largest size of an intermediate result."""
 
-_TOGETHER = 64
-"""Largest number of vectors of an intermediate result."""
+@dataclass(frozen=True)
+class _Settings:
+    max_numbers: int = 2**22  # in an intermediate result
+    max_vectors: int = 64  # in an intermediate result
+    max_terms: int = 2**16  # of the log-likelihood in an intermediate result
+    min_groups: int = 20  # fewer are not searched
+    max_block: int = 8  # coordinates of a group
+    max_core: int = 5000  # coordinates of the core, whose matrix is dense
+    coupling_rounding: float = 1e-9  # entries of the coupling, relative to its largest
 
-_ROWS = 2**16
-"""Largest number of terms of the log-likelihood of an intermediate result."""
 
-_ONE_BY_ONE = 100
-"""Largest number of products for which compiling takes longer than it gains."""
+_SETTINGS = _Settings()
 
-_FEWEST = 20
-"""Least number of groups that are looked for."""
-
-_WIDEST = 8
-"""Largest number of coordinates of a group."""
-
-_CORE = 5000
-"""The largest core, which is dense."""
-
-_FEW = 50
-"""Largest number of coordinates of a parameter for which curvature is averaged over many
-positions."""
-
-_NOTHING = 1e-9
-"""Entries of the coupling, relative to its largest, that are rounding."""
-
+_ONE_BY_ONE = 100  # largest number of products for which compiling takes longer than it gains
+_FEW = 50  # coordinates of a parameter up to which curvature is averaged over many positions
+# Largest difference of entries of a Hessian that should be equal, relative to its largest.
 _EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
-"""Largest difference of entries of a Hessian that should be equal, relative to its largest."""
 
 
 class Products:
@@ -67,8 +55,12 @@ class Products:
         self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
-        rows = min(data.size, shards(data, _ROWS, target.row_terms)[0].piece)
-        self.together = int(np.clip(_NUMBERS // (rows * target.row_terms), 1, _TOGETHER))
+        shard_rows = min(data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].piece)
+        self.together = int(
+            np.clip(
+                _SETTINGS.max_numbers // (shard_rows * target.row_terms), 1, _SETTINGS.max_vectors
+            )
+        )
         self._compiles = not data.sparse
 
     def __call__(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -80,8 +72,8 @@ class Products:
                 # Operations that neither XLA nor vectorization supports are computed one by one.
                 pass_on(error)
                 self._compiles = False
-        each = [self._objective.times_hessian(u, vector) for vector in vectors]
-        return np.reshape(each, vectors.shape)
+        products = [self._objective.times_hessian(u, vector) for vector in vectors]
+        return np.reshape(products, vectors.shape)
 
     def information(self, u: np.ndarray) -> np.ndarray:
         """Return the whole matrix at a position, (d, d): from rows' factors if they are known."""
@@ -91,17 +83,17 @@ class Products:
 
     def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         dtype = self._target.dtype.as_numpy_dtype
-        point, found = u.astype(dtype), np.empty((len(vectors), len(u)))
+        point, products = u.astype(dtype), np.empty((len(vectors), len(u)))
         for first in range(0, len(vectors), self.together):
-            some = vectors[first : first + self.together]
+            chunk = vectors[first : first + self.together]
             padded = np.zeros((self.together, len(u)), dtype)
-            padded[: len(some)] = some
+            padded[: len(chunk)] = chunk
             (of_prior,) = self._pass.run("prior", point, padded)
-            (of_rows,) = self._pass.sums("rows", point, padded, most=_ROWS)
-            found[first : first + len(some)] = -(of_prior.numpy() + self._weight * of_rows)[
-                : len(some)
+            (of_rows,) = self._pass.sums("rows", point, padded, most=_SETTINGS.max_terms)
+            products[first : first + len(chunk)] = -(of_prior.numpy() + self._weight * of_rows)[
+                : len(chunk)
             ]
-        return found
+        return products
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
         return [vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)]
@@ -134,11 +126,11 @@ class _Candidate:
 
     Attributes:
         name: Name.
-        places: Places of its coordinates, (G, k).
+        indices: Places of its coordinates, (G, k).
     """
 
     name: str
-    places: np.ndarray
+    indices: np.ndarray
 
 
 def find_structure(
@@ -158,78 +150,77 @@ def find_structure(
         seed: Seed of the signs.
     """
     rng = np.random.default_rng([seed, len(u)])
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     for name in layout.names:
         for candidate in _candidates(name, layout):
-            if _has_blocks(objective, u, candidate.places, rng):
-                found.append(candidate)
+            if _has_blocks(objective, u, candidate.indices, rng):
+                candidates.append(candidate)
                 break
-    together = _together(objective, u, found, rng)
-    if not together:
+    chosen = _together(objective, u, candidates, rng)
+    if not chosen:
         return None
-    leaves = np.concatenate([candidate.places for candidate in together], 1)
-    names = tuple(candidate.name for candidate in together)
-    others = [place for name, place in layout.slices.items() if name not in names]
-    if sum(place.stop - place.start for place in others) > _CORE:
+    leaves = np.concatenate([candidate.indices for candidate in chosen], 1)
+    names = tuple(candidate.name for candidate in chosen)
+    core_slices = [entries for name, entries in layout.slices.items() if name not in names]
+    if sum(entries.stop - entries.start for entries in core_slices) > _SETTINGS.max_core:
         return None
-    small = [place for place in others if place.stop - place.start <= _FEW]
+    small_slices = [entries for entries in core_slices if entries.stop - entries.start <= _FEW]
     core, few = (
-        np.concatenate([np.zeros(0, int), *(np.arange(p.start, p.stop) for p in places)])
-        for places in (others, small)
+        np.concatenate([np.zeros(0, int), *(np.arange(p.start, p.stop) for p in slices)])
+        for slices in (core_slices, small_slices)
     )
     return Structure(leaves, core, few, names)
 
 
 def _candidates(name: str, layout: Layout) -> list[_Candidate]:
     """Return the ways in which a parameter may be made of groups: along its first or last axis."""
-    shape, place = layout.shapes[name], layout.slices[name]
-    numbers = np.arange(place.start, place.stop).reshape(shape)
-    found = []
+    shape, entries = layout.shapes[name], layout.slices[name]
+    entries_of_axis = np.arange(entries.start, entries.stop).reshape(shape)
+    candidates = []
     for axis in {0, len(shape) - 1} if shape else ():
-        places = np.moveaxis(numbers, axis, 0).reshape(shape[axis], -1)
-        if len(places) >= _FEWEST and places.shape[1] <= _WIDEST:
-            found.append(_Candidate(name, places))
-    return found
+        indices = np.moveaxis(entries_of_axis, axis, 0).reshape(shape[axis], -1)
+        if len(indices) >= _SETTINGS.min_groups and indices.shape[1] <= _SETTINGS.max_block:
+            candidates.append(_Candidate(name, indices))
+    return candidates
 
 
 def _has_blocks(
-    objective: Objective, u: np.ndarray, places: np.ndarray, rng: np.random.Generator
+    objective: Objective, u: np.ndarray, indices: np.ndarray, rng: np.random.Generator
 ) -> bool:
-    """Return whether the Hessian is block-diagonal in these coordinates."""
-    one, other = (_blocks(objective, u, places, rng) for _ in range(2))
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+    first, second = (_blocks(objective, u, indices, rng) for _ in range(2))
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
     dtype = np.dtype(objective.target.dtype.as_numpy_dtype)
-    return bool(np.abs(one - other).max() <= _EQUAL[dtype] * np.abs(one).max())
+    return bool(np.abs(first - second).max() <= _EQUAL[dtype] * np.abs(first).max())
 
 
 def _blocks(
-    objective: Objective, u: np.ndarray, places: np.ndarray, rng: np.random.Generator
+    objective: Objective, u: np.ndarray, indices: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the blocks of the negative Hessian, if it has blocks, (G, k, k)."""
-    G, k = places.shape
-    found = np.empty((G, k, k))
+    G, k = indices.shape
+    blocks = np.empty((G, k, k))
     for m in range(k):
         signs, vector = rng.choice([-1.0, 1.0], G), np.zeros(len(u))
-        vector[places[:, m]] = signs
-        found[:, :, m] = objective.times_hessian(u, vector)[places] * signs[:, np.newaxis]
-    return found
+        vector[indices[:, m]] = signs
+        blocks[:, :, m] = objective.times_hessian(u, vector)[indices] * signs[:, np.newaxis]
+    return blocks
 
 
 def _together(
-    objective: Objective, u: np.ndarray, found: list[_Candidate], rng: np.random.Generator
+    objective: Objective, u: np.ndarray, candidates: list[_Candidate], rng: np.random.Generator
 ) -> list[_Candidate]:
-    """Return the candidates of one set of groups that hold the most coordinates."""
+    """Return the candidates of one set of groups that have the most coordinates."""
     best: list[_Candidate] = []
-    for G in {len(candidate.places) for candidate in found}:
-        chosen: list[_Candidate] = []
-        alike = [candidate for candidate in found if len(candidate.places) == G]
-        for candidate in sorted(alike, key=lambda one: -one.places.size):
-            places = np.concatenate([one.places for one in (*chosen, candidate)], 1)
-            fits = places.shape[1] <= _WIDEST
-            if not chosen or (fits and _has_blocks(objective, u, places, rng)):
-                chosen.append(candidate)
-        best = max(best, chosen, key=lambda some: sum(one.places.size for one in some))
+    for G in {len(candidate.indices) for candidate in candidates}:
+        group: list[_Candidate] = []
+        of_size = [candidate for candidate in candidates if len(candidate.indices) == G]
+        for candidate in sorted(of_size, key=lambda c: -c.indices.size):
+            indices = np.concatenate([c.indices for c in (*group, candidate)], 1)
+            fits = indices.shape[1] <= _SETTINGS.max_block
+            if not group or (fits and _has_blocks(objective, u, indices, rng)):
+                group.append(candidate)
+        best = max(best, group, key=lambda group: sum(c.indices.size for c in group))
     return best
 
 
@@ -252,24 +243,26 @@ def arrow_at(
     """
     leaves, core = structure.leaves, structure.core
     few = np.isin(core, structure.few)
-    (G, k), d, middle = leaves.shape, len(positions[0]), np.mean(positions, 0)
+    (G, k), d, center = leaves.shape, len(positions[0]), np.mean(positions, 0)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
     vectors = np.zeros((k + len(core), d))
     for m in range(k):
         vectors[m, leaves[:, m]] = signs[m]
     vectors[np.arange(k, len(vectors)), core] = 1.0
-    found, in_blocks = np.empty_like(vectors), np.ones(k, bool)
-    averaged, rest = np.r_[in_blocks, few], np.r_[in_blocks, ~few]
-    found[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
+    hessian_vectors, in_blocks = np.empty_like(vectors), np.ones(k, bool)
+    averaged, exact = np.r_[in_blocks, few], np.r_[in_blocks, ~few]
+    hessian_vectors[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
     if not few.all():
-        found[rest] = products(middle, vectors[rest])
-    blocks = np.stack([found[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
-    coupling = found[k:][:, leaves.ravel()]
-    coupling[np.abs(coupling) < _NOTHING * np.abs(coupling).max(initial=0.0)] = 0.0
-    own = found[k:][:, core]
-    own[np.ix_(~few, few)] = own[np.ix_(few, ~few)].T
+        hessian_vectors[exact] = products(center, vectors[exact])
+    blocks = np.stack([hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
+    coupling = hessian_vectors[k:][:, leaves.ravel()]
+    coupling[np.abs(coupling) < _SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)] = (
+        0.0
+    )
+    core_block = hessian_vectors[k:][:, core]
+    core_block[np.ix_(~few, few)] = core_block[np.ix_(few, ~few)].T
     symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
-    return arrow_of(middle, leaves, symmetric, coupling, (own + own.T) / 2, few)
+    return arrow_of(center, leaves, symmetric, coupling, (core_block + core_block.T) / 2, few)
 
 
 def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:

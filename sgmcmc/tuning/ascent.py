@@ -68,8 +68,8 @@ class Ascent(Dynamics):
         second = self.second * state.second + (1.0 - self.second) * gradient**2
         mean = first / (1.0 - self.first**count)
         square = second / (1.0 - self.second**count)
-        move = stepsize * mean / (tf.sqrt(square) + 1.0)
-        return AscentState(state.position + move, first, second, count)
+        update = stepsize * mean / (tf.sqrt(square) + 1.0)
+        return AscentState(state.position + update, first, second, count)
 
 
 class ShareState(NamedTuple):
@@ -121,20 +121,20 @@ _FEWEST_UPDATES = 10
 class DualAveraging:
     """Drives the mean acceptance rate to its target.
 
-    log ε_t = μ − √t/(γ(t + t₀)) Σ (wanted − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
+    log ε_t = μ − √t/(γ(t + t₀)) Σ (target − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
     the average of log ε_t with weights t^(−0.75) counts, or ε₁ if there were too few updates to
     tell.
 
     Args:
         stepsize: ε₁, the first stepsize.
-        wanted: Target acceptance rate.
+        target: Target acceptance rate.
 
     Source:
         Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.
     """
 
-    def __init__(self, stepsize: float, wanted: float) -> None:
-        self._center, self._wanted = math.log(10 * stepsize), wanted
+    def __init__(self, stepsize: float, target: float) -> None:
+        self._center, self._target = math.log(10 * stepsize), target
         self._sum, self._count, self._mean = 0.0, 0, 0.0
         self._first = self.stepsize = stepsize
 
@@ -142,7 +142,7 @@ class DualAveraging:
         """Update by an acceptance rate."""
         self._count += 1
         t = self._count
-        self._sum += self._wanted - acceptance
+        self._sum += self._target - acceptance
         log = self._center - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
         weight = t**-0.75
         self._mean = weight * log + (1 - weight) * self._mean

@@ -31,33 +31,24 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.geometry import Geometry
 from sgmcmc.target.target import LogPrior, Target
 
-SMALLEST_FIELD = 20
-"""Least number of entries of a field."""
+SMALLEST_FIELD = 20  # entries of a field
+_SLOPE = "slope/"  # prefix of the arrays of a parameter that w depends on
 
-_MOST = 5000
-"""Largest number of entries of a field, of which matrices are dense."""
 
-_OTHERS = 50
-"""Largest number of other coordinates."""
+@dataclass(frozen=True)
+class _Settings:
+    max_entries: int = 5000  # of a field: its matrices are dense
+    max_other_coordinates: int = 50
+    perturbation: float = 0.5  # of a coordinate of θ, which shows a change of the precision
+    # Prior SDs of single entries at which the prior is differentiated: at zero the third
+    # derivative of ``z ** 2`` is NaN in TensorFlow.
+    probe_sds: float = 1e-2
+    tolerance: float = 1e-3  # relative difference of products that should be equal
+    rounding: float = 1e-4  # difference of Q m, relative to products of a similar size
+    min_scale: float = 1e-6  # of entries of D, which rounding may make negative
 
-_MOVE = 0.5
-"""Change of a coordinate of θ by which a change of the precision is seen."""
 
-_BESIDE = 1e-2
-"""Prior SDs of single entries at which the prior is differentiated. At zero the third derivative of
-``z ** 2`` is not a number in TensorFlow."""
-
-_CLOSE = 1e-3
-"""Largest relative difference of products that should be equal."""
-
-_ROUNDING = 1e-4
-"""Largest difference of Q m, relative to products of a similar size, that is rounding."""
-
-_SLOPE = "slope/"
-"""Prefix of the arrays of a parameter that w depends on."""
-
-_LEAST = 1e-6
-"""Least entry of D, which rounding may make negative."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -123,7 +114,7 @@ class FieldCoordinates:
         return {**self.__dict__, "_inputs": {}}
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[str, ...]:
         """Name of the field."""
         return (self.name,)
 
@@ -132,10 +123,10 @@ class FieldCoordinates:
         cls, name: str, log_prior: LogPrior, arrays: Mapping[str, np.ndarray]
     ) -> FieldCoordinates:
         """Return the coordinates of arrays that ``arrays`` gave."""
-        given, first = dict(arrays), len(_SLOPE)
-        slopes = {key[first:]: given.pop(key) for key in arrays if key.startswith(_SLOPE)}
-        moves = bool(given.pop("mean_moves"))
-        return cls(name, log_prior, **given, mean_moves=moves, slopes=slopes)
+        constants, first = dict(arrays), len(_SLOPE)
+        slopes = {key[first:]: constants.pop(key) for key in arrays if key.startswith(_SLOPE)}
+        mean_moves = bool(constants.pop("mean_moves"))
+        return cls(name, log_prior, **constants, mean_moves=mean_moves, slopes=slopes)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return all the numbers."""
@@ -143,29 +134,29 @@ class FieldCoordinates:
         return {prefix + name: array for name, array in {**self._arrays, **slopes}.items()}
 
     def user(self, params: Tensors) -> Tensors:
-        """Return the parameters with the field x in place of z."""
-        z, (D, center) = params[self.name], self._given(params)
-        away = tf.reshape(z, [-1]) / tf.sqrt(D) + center / D
-        x = tf.linalg.matvec(self._input("V", away.dtype), away)
+        """Return the parameters with the field x instead of z."""
+        z, (D, center) = params[self.name], self._precision_and_center(params)
+        rotated = tf.reshape(z, [-1]) / tf.sqrt(D) + center / D
+        x = tf.linalg.matvec(self._input("V", rotated.dtype), rotated)
         return {**params, self.name: tf.reshape(x, z.shape)}
 
     def own(self, params: Tensors) -> Tensors:
-        """Return the parameters with z in place of the field x."""
-        x, (D, center) = params[self.name], self._given(params)
-        away = tf.linalg.matvec(self._input("inverse", x.dtype), tf.reshape(x, [-1]))
-        z = tf.sqrt(D) * (away - center / D)
+        """Return the parameters with z instead of the field x."""
+        x, (D, center) = params[self.name], self._precision_and_center(params)
+        rotated = tf.linalg.matvec(self._input("inverse", x.dtype), tf.reshape(x, [-1]))
+        z = tf.sqrt(D) * (rotated - center / D)
         return {**params, self.name: tf.reshape(z, x.shape)}
 
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
         """Return log |det ∂x/∂z|."""
-        D, _ = self._given(params)
+        D, _ = self._precision_and_center(params)
         return tf.constant(self._volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
 
     @functools.cached_property
     def _volume(self) -> float:
         return float(np.linalg.slogdet(self._arrays["V"])[1])
 
-    def _given(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+    def _precision_and_center(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the diagonal of D, and Vᵀ(g + w b), given the other parameters."""
         dtype = params[self.name].dtype
         probe = tf.constant(self._arrays["probe"], dtype)
@@ -178,10 +169,9 @@ class FieldCoordinates:
         if self._arrays["mean_moves"]:
             g = tf.reshape(slope + product, [-1])
             center += tf.linalg.matvec(self._input("V", dtype), g, transpose_a=True)
-        return tf.maximum(D, _LEAST), center
+        return tf.maximum(D, _SETTINGS.min_scale), center
 
     def _weight(self, params: Tensors, dtype: tf.DType) -> tf.Tensor:
-        """Return w."""
         log_w = tf.zeros([], dtype)
         for name, (slope, at, positive) in self._slopes.items():
             value = tf.reshape(params[name], [])
@@ -233,88 +223,93 @@ def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
     names = [
         name
         for name, geometry in space.geometries.items()
-        if type(geometry) is Geometry and SMALLEST_FIELD <= sizes[name] <= _MOST
-        if space.layout.size - sizes[name] <= _OTHERS
+        if type(geometry) is Geometry and SMALLEST_FIELD <= sizes[name] <= _SETTINGS.max_entries
+        if space.layout.size - sizes[name] <= _SETTINGS.max_other_coordinates
     ]
-    found = []
+    candidates = []
     for name in names:
         try:
-            found.append(_Seen(target, name, u, seed).field())
+            candidates.append(_PriorProbe(target, name, u, seed).field())
         except Exception as error:  # of any kind: a function that has no second derivative
             pass_on(error)
-    fields = [field for field in found if field is not None]
+    fields = [field for field in candidates if field is not None]
     return fields[0] if len(fields) == 1 else None
 
 
-class _Seen:
+class _PriorProbe:
     """Differences of the prior of one parameter, from which its form is seen."""
 
     def __init__(self, target: Target, name: str, u: np.ndarray, seed: int) -> None:
         assert target.log_prior is not None
         self._target, self._log_prior = target, target.log_prior
         self._name, self._u = name, u
-        self._place = target.space.layout.slices[name]
+        self._slice = target.space.layout.slices[name]
         self._shape = target.space.layout.shapes[name]
         self._rng = np.random.default_rng([seed, target.size, 4])
 
     def field(self) -> Field | None:
-        """Return the field, if the parameter is one."""
         size = math.prod(self._shape)
         along = self._rng.standard_normal(size)
         slope, product = self._products(self._u, 0.1 * along, along)
-        bend = float(along @ product)
-        if not (np.isfinite(product).all() and bend > 0):
+        curvature_along = float(along @ product)
+        if not (np.isfinite(product).all() and curvature_along > 0):
             return None
         # The prior is normal: twice as far away it has the same curvature.
-        if _apart(self._products(self._u, -0.7 * along, along)[1], product):
+        if _differ(self._products(self._u, -0.7 * along, along)[1], product):
             return None
-        half = np.where(self._rng.permutation(size) < size // 2, along, 0.0)
-        spread = self._products(self._u, 0.1 * along, half)[1]
-        if np.abs(spread[half == 0.0]).max() <= _CLOSE * np.abs(spread).max():
+        half_vector = np.where(self._rng.permutation(size) < size // 2, along, 0.0)
+        half_product = self._products(self._u, 0.1 * along, half_vector)[1]
+        reached = np.abs(half_product[half_vector == 0.0]).max()
+        if reached <= _SETTINGS.tolerance * np.abs(half_product).max():
             return None  # entries are independent
         scale = self._scale(along, product)
         if scale is None:
             return None
-        probe = along * _BESIDE * np.sqrt(size / bend)
+        probe = along * _SETTINGS.probe_sds * np.sqrt(size / curvature_along)
         return Field(self._name, scale, probe.reshape(self._shape), self._mean_moves(probe))
 
     def _scale(self, along: np.ndarray, product: np.ndarray) -> int | None:
         """Return the coordinate that the precision depends on most, if on one line."""
-        most, found = _CLOSE * float(np.linalg.norm(product)), None
-        for place in self._suspects(along, product):
-            there, back = (
-                self._products(self._moved(place, move), 0.1 * along, along)[1] - product
-                for move in (_MOVE, -_MOVE)
+        largest_change, scale = _SETTINGS.tolerance * float(np.linalg.norm(product)), None
+        for coordinate in self._suspects(along, product):
+            forward, backward = (
+                self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1] - product
+                for step in (_SETTINGS.perturbation, -_SETTINGS.perturbation)
             )
-            change = float(np.linalg.norm(there))
-            if change > most:
-                along_line = np.isfinite(back).all() and not _apart(there, _like(back, there))
-                most, found = change, place if along_line else None
-        return found
+            change = float(np.linalg.norm(forward))
+            if change <= largest_change:
+                continue
+            largest_change, scale = change, None
+            mirrored = _scaled_like(backward, forward)
+            if np.isfinite(backward).all() and not _differ(forward, mirrored):
+                scale = coordinate
+        return scale
 
     def _suspects(self, along: np.ndarray, product: np.ndarray) -> list[int]:
         """Return the coordinates of the other parameters that the precision depends on."""
-        places: list[int] = []
-        for name, part in self._target.space.layout.slices.items():
+        suspects: list[int] = []
+        for name, entries in self._target.space.layout.slices.items():
             if name == self._name:
                 continue
-            moved = self._u.copy()
-            moved[part] += _MOVE * self._rng.choice([-1.0, 1.0], part.stop - part.start)
-            if _apart(self._products(moved, 0.1 * along, along)[1], product):
-                places += range(part.start, part.stop)
-        return places
+            signs = self._rng.choice([-1.0, 1.0], entries.stop - entries.start)
+            perturbed = self._u.copy()
+            perturbed[entries] += _SETTINGS.perturbation * signs
+            if _differ(self._products(perturbed, 0.1 * along, along)[1], product):
+                suspects += range(entries.start, entries.stop)
+        return suspects
 
     def _mean_moves(self, probe: np.ndarray) -> bool:
         """Return whether g depends on the other parameters."""
-        moved = self._u + _MOVE * self._rng.choice([-1.0, 1.0], len(self._u))
-        here, there = (self._products(u, probe, probe) for u in (self._u, moved))
-        size = max(float(np.linalg.norm(product)) for _, product in (here, there))
-        return bool(np.linalg.norm(np.add(*here) - np.add(*there)) > _ROUNDING * size)
+        signs = self._rng.choice([-1.0, 1.0], len(self._u))
+        perturbed = self._u + _SETTINGS.perturbation * signs
+        before, after = (self._products(u, probe, probe) for u in (self._u, perturbed))
+        size = max(float(np.linalg.norm(product)) for _, product in (before, after))
+        return bool(np.linalg.norm(np.add(*before) - np.add(*after)) > _SETTINGS.rounding * size)
 
-    def _moved(self, place: int, move: float) -> np.ndarray:
-        found = self._u.copy()
-        found[place] += move
-        return found
+    def _perturbed(self, coordinate: int, change: float) -> np.ndarray:
+        position = self._u.copy()
+        position[coordinate] += change
+        return position
 
     def _products(
         self, u: np.ndarray, at: np.ndarray, along: np.ndarray
@@ -322,23 +317,22 @@ class _Seen:
         """Return gradient and product of the prior in the parameter, flat, in float64."""
         dtype = self._target.dtype
         params = self._target.space.params(u, dtype)
-        given = {name: tf.constant(value, dtype) for name, value in params.items()}
+        constants = {name: tf.constant(value, dtype) for name, value in params.items()}
         value, vector = (tf.constant(a.reshape(self._shape), dtype) for a in (at, along))
-        slope, product = curvature(self._log_prior, self._name, given, value, vector)
-        flat = (np.asarray(part, np.float64).reshape(-1) for part in (slope, product))
+        slope, product = curvature(self._log_prior, self._name, constants, value, vector)
+        flat = (np.asarray(tensor, np.float64).reshape(-1) for tensor in (slope, product))
         return next(flat), next(flat)
 
 
-def _apart(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether two vectors differ by more than rounding."""
-    size = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
-    return bool(np.linalg.norm(one - other) > _CLOSE * size)
+def _differ(first: np.ndarray, second: np.ndarray) -> bool:
+    size = max(float(np.linalg.norm(first)), float(np.linalg.norm(second)))
+    return bool(np.linalg.norm(first - second) > _SETTINGS.tolerance * size)
 
 
-def _like(vector: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _scaled_like(vector: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Return the multiple of a vector that is as long as another, and on its side."""
     length = np.linalg.norm(vector)
-    return vector * (np.sign(vector @ other) * np.linalg.norm(other) / max(length, 1e-300))
+    return vector * (np.sign(vector @ reference) * np.linalg.norm(reference) / max(length, 1e-300))
 
 
 def common_axes(first: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -10,21 +10,19 @@ import scipy
 
 from sgmcmc.tuning.objective import Objective
 
-_ROUNDS = 50
-"""Number of updates of the SDs."""
 
-_SETTLING = 12
-"""Number of updates after which curvatures are averaged."""
+@dataclass(frozen=True)
+class _Settings:
+    max_updates: int = 50  # of the SDs over which a kink is measured
+    settling: int = 12  # updates after which curvatures are averaged
+    floor: float = 1e-12  # of a curvature, relative to the largest after scaling by the diagonal
+    clearly_upward: float = 1e-3  # curvature that is not rounding, relative to the largest
+    # Condition number up to which no eigenvalues are needed: all are positive, and none is near
+    # the floor.
+    plain_condition: float = 1e10
 
-_FLOOR = 1e-12
-"""The least curvature, as a part of the largest after scaling by the diagonal."""
 
-_CLEARLY = 1e-3
-"""The least upward curvature that is not rounding, as a part of the largest of any sign."""
-
-_PLAIN = 1e10
-"""Largest condition number for which no eigenvalues are needed: all are positive, and none is near
-the floor."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,8 @@ class Information:
         """The condition number, or why there is none."""
         if self.not_positive:
             return f"none: not positive in {self.not_positive} of {len(self.matrix)} directions"
-        found = self.condition
-        return found if np.isfinite(found) else "beyond rounding"
+        condition = self.condition
+        return condition if np.isfinite(condition) else "beyond rounding"
 
 
 def observed_information(
@@ -104,14 +102,14 @@ def observed_information(
     curved, scale = np.diag(prior), _first_scale(smooth)
     seen: list[np.ndarray] = []
     inverse = _LastInverse(smooth)
-    for _ in range(_ROUNDS):
+    for _ in range(_SETTINGS.max_updates):
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
         # An infinite one is that of a pole, which is no kink.
         kinked = (secant > 1e-6 * np.abs(curved)) & np.isfinite(secant)
         seen.append(np.where(kinked, secant, 0.0))
         # If the step reaches the kink the curvature may jump to and fro; its mean settles.
-        extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
+        extra = np.mean(seen[min(_SETTINGS.settling, len(seen) - 1) :], 0)
         if not extra.any() and len(seen) > 2:
             break
         before, scale = scale, np.sqrt(np.diag(inverse.turned_up(extra)))
@@ -122,10 +120,10 @@ def observed_information(
         return Information(matrix, covariance, extra, scale)
     units, values, vectors = _eigen(matrix)
     count, upward = _not_positive(units, values, vectors)
-    both = np.outer(units, units)
+    scales = np.outer(units, units)
     positive = _turned_up(values)
-    matrix = (vectors * positive) @ vectors.T * both
-    covariance = (vectors / positive) @ vectors.T / both
+    matrix = (vectors * positive) @ vectors.T * scales
+    covariance = (vectors / positive) @ vectors.T / scales
     level = _level(units, values, vectors)
     return Information(matrix, covariance, extra, scale, count, upward, level)
 
@@ -160,17 +158,16 @@ def _first_scale(matrix: np.ndarray) -> np.ndarray:
 def _not_positive(
     scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
 ) -> tuple[int, np.ndarray | None]:
-    """Return the number of eigenvalues that are not positive, and :attr:`Information.upward`."""
     largest = np.abs(values).max()
-    count = int((values <= _FLOOR * largest).sum())
-    if values[0] >= -_CLEARLY * largest:
+    count = int((values <= _SETTINGS.floor * largest).sum())
+    if values[0] >= -_SETTINGS.clearly_upward * largest:
         return count, None
     return count, vectors[:, 0] / scale / np.sqrt(-values[0])
 
 
 def _level(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> tuple[Level, ...]:
     """Return the directions whose eigenvalues are zero, but for rounding."""
-    floor = _FLOOR * np.abs(values).max()
+    floor = _SETTINGS.floor * np.abs(values).max()
     if not floor > 0:
         floor = 1.0  # as in :func:`_turned_up`
     flat = vectors[:, np.abs(values) <= floor]
@@ -183,13 +180,13 @@ class _LastInverse:
     def __init__(self, matrix: np.ndarray) -> None:
         self._matrix = matrix
         self._added: np.ndarray | None = None
-        self._found: np.ndarray | None = None
+        self._inverse: np.ndarray | None = None
 
     def plain(self, added: np.ndarray) -> np.ndarray | None:
         """Return the inverse if the sum is clearly positive definite; else ``None``."""
         if self._added is None or not np.array_equal(added, self._added):
-            self._added, self._found = added, _plain_inverse(self._matrix + np.diag(added))
-        return self._found
+            self._added, self._inverse = added, _plain_inverse(self._matrix + np.diag(added))
+        return self._inverse
 
     def turned_up(self, added: np.ndarray) -> np.ndarray:
         """Return the inverse, with the absolute values of eigenvalues."""
@@ -210,13 +207,13 @@ def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
     root, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
     if failed:
         return None
-    found, failed = scipy.linalg.lapack.dpotri(root, lower=1)
+    inverse, failed = scipy.linalg.lapack.dpotri(root, lower=1)
     if failed:
         return None
-    found = np.tril(found) + np.tril(found, -1).T
-    if not np.linalg.norm(scaled) * np.linalg.norm(found) < _PLAIN:
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    if not np.linalg.norm(scaled) * np.linalg.norm(inverse) < _SETTINGS.plain_condition:
         return None
-    return found / np.outer(scale, scale)
+    return inverse / np.outer(scale, scale)
 
 
 def _scale(matrix: np.ndarray) -> np.ndarray:
@@ -233,7 +230,7 @@ def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _turned_up(values: np.ndarray) -> np.ndarray:
     """Return eigenvalues, all positive; nothing at all counts as a curvature of one."""
     values = np.abs(values)
-    return np.maximum(values, _FLOOR * values.max() if values.any() else 1.0)
+    return np.maximum(values, _SETTINGS.floor * values.max() if values.any() else 1.0)
 
 
 def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:

@@ -10,18 +10,14 @@ import numpy as np
 
 Product = Callable[[np.ndarray], np.ndarray]
 
+# A curvature up to this many times the usual one, or down to its inverse, is left as it is.
 _PLAIN = 2.0
-"""A curvature up to this many times the usual one, or down to its inverse, is left as it is."""
-
+# Largest residual of an eigenvector, relative to its eigenvalue, for which it is used.
 _EXACT = 0.05
-"""Largest residual of an eigenvector, relative to its eigenvalue, for which it is used."""
-
-_APART = 0.5
-"""Largest residual relative to the distance of the next eigenvalue: beyond it the vector may be a
-mixture of many of a dense spectrum, and undoing its curvature alone gains nothing."""
-
-_FLATTEST = 1e-4
-"""The least curvature that a direction is scaled for, relative to the usual one."""
+# Largest residual relative to the distance of the next eigenvalue: beyond it the vector may be a
+# mixture of many of a dense spectrum, and undoing its curvature alone gains nothing.
+_ISOLATED = 0.5
+_FLATTEST = 1e-4  # the least curvature that a direction is scaled for, relative to the usual one
 
 
 @dataclass(frozen=True)
@@ -60,20 +56,20 @@ def unusual_directions(
         most: Largest number of directions; those farthest from the usual, as ratios, are kept.
         rng: Generator of the first direction.
         until: Time at which to stop, by the monotonic clock.
-        isolated: Whether to return only directions whose eigenvalues stand apart from all others.
+        isolated: Whether to return only directions whose eigenvalues are isolated.
     """
     values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
     limits = _EXACT * np.abs(values)
     if isolated:
         gaps = np.diff(values, prepend=-np.inf, append=np.inf)
-        limits = np.minimum(limits, _APART * np.minimum(gaps[:-1], gaps[1:]))
+        limits = np.minimum(limits, _ISOLATED * np.minimum(gaps[:-1], gaps[1:]))
     exact = residuals <= limits
     far = (values > _PLAIN * usual) | ((values < usual / _PLAIN) & (values > _FLATTEST * usual))
     chosen = np.flatnonzero(exact & far)
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
     chosen = np.sort(chosen[order[:most]])
-    left = np.delete(values, chosen)
-    smallest, largest = (left.min(), left.max()) if len(left) else (usual, usual)
+    unselected = np.delete(values, chosen)
+    smallest, largest = (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
     return Directions(values[chosen], vectors[:, chosen], usual, float(smallest), float(largest))
 
 
@@ -86,7 +82,7 @@ def _ritz(
     by the square of its vector's component in the first direction, which is random.
     """
     basis = np.zeros((steps, d))
-    diagonal, beside = np.zeros(steps), np.zeros(steps)
+    diagonal, off_diagonal = np.zeros(steps), np.zeros(steps)
     vector = rng.standard_normal(d)
     vector /= np.linalg.norm(vector)
     for k in range(steps):
@@ -98,17 +94,17 @@ def _ritz(
         diagonal[k] = vector @ image
         for _ in range(2):
             image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
-        beside[k] = np.linalg.norm(image)
-        if beside[k] <= 1e-10 * abs(diagonal[: k + 1]).max() or time.monotonic() > until:
+        off_diagonal[k] = np.linalg.norm(image)
+        if off_diagonal[k] <= 1e-10 * abs(diagonal[: k + 1]).max() or time.monotonic() > until:
             steps = k + 1
             break
-        vector = image / beside[k]
+        vector = image / off_diagonal[k]
     if steps == 0:
         return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
     small = np.diag(diagonal[:steps])
-    small += np.diag(beside[: steps - 1], 1) + np.diag(beside[: steps - 1], -1)
-    values, inner = np.linalg.eigh(small)
-    weights = np.cumsum(inner[0] ** 2)
+    small += np.diag(off_diagonal[: steps - 1], 1) + np.diag(off_diagonal[: steps - 1], -1)
+    values, small_vectors = np.linalg.eigh(small)
+    weights = np.cumsum(small_vectors[0] ** 2)
     usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
-    residuals = np.abs(beside[steps - 1] * inner[-1])
-    return values, basis[:steps].T @ inner, residuals, usual if usual > 0 else 1.0
+    residuals = np.abs(off_diagonal[steps - 1] * small_vectors[-1])
+    return values, basis[:steps].T @ small_vectors, residuals, usual if usual > 0 else 1.0

@@ -19,14 +19,11 @@ from sgmcmc.dynamics import SGNHT, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.target.layout import Layout
 
+# Largest number of directions for which their covariances are computed too; beyond, variances
+# alone.
 _PAIRS_UP_TO = 256
-"""Largest number of directions for which their covariances are computed too; beyond, variances
-alone."""
-
 _ROUNDING = 1e-9
-
-_CHECKS = 8
-"""Number of random directions in which a step must be linear."""
+_CHECKS = 8  # number of random directions in which a step must be linear
 
 
 class LinearRecursion:
@@ -72,35 +69,36 @@ class LinearRecursion:
         state = self._dynamics.init(zero, zero, self._stepsize, normals)
         size = len(tf.nest.flatten(state)) + 1
         numbered = [tf.constant([float(leaf)]) for leaf in range(size - 1)]
-        self._place = int(tf.nest.pack_sequence_as(state, numbered).position[0])
+        self._position_leaf = int(tf.nest.pack_sequence_as(state, numbered).position[0])
         inputs = size + self._dynamics.normals + self._dynamics.steps
         # Dynamics that choose between two moves are linear in some directions and not in others.
         check = np.random.default_rng(1).normal(size=(inputs, _CHECKS))
-        tried = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
-        found = self._iterate(state, tried, size)
-        matrix = found[:, :, :inputs]
-        size_of = np.abs(matrix).max((1, 2), keepdims=True)
-        off = np.abs(found[:, :, inputs:] - matrix @ tried[:, inputs:]) / np.maximum(1.0, size_of)
-        return matrix[:, :, :size], matrix[:, :, size:], bool(off.max() < _ROUNDING)
+        experiments = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
+        outputs = self._iterate(state, experiments, size)
+        matrix = outputs[:, :, :inputs]
+        scale = np.abs(matrix).max((1, 2), keepdims=True)
+        difference = np.abs(outputs[:, :, inputs:] - matrix @ experiments[:, inputs:])
+        error = difference / np.maximum(1.0, scale)
+        return matrix[:, :, :size], matrix[:, :, size:], bool(error.max() < _ROUNDING)
 
-    def _iterate(self, like: Any, tried: np.ndarray, size: int) -> np.ndarray:
+    def _iterate(self, like: Any, inputs: np.ndarray, size: int) -> np.ndarray:
         """Return state and gradient, (m, size, experiments), one iteration on."""
         dynamics, epsilon = self._dynamics, self._stepsize
-        m, experiments = len(self._curvatures), tried.shape[1]
-        packed, noises = np.split(np.tile(tried, (1, m)), [size])
+        m, experiments = len(self._curvatures), inputs.shape[1]
+        packed, noises = np.split(np.tile(inputs, (1, m)), [size])
         curvature = np.repeat(self._curvatures, experiments)
         *leaves, gradient = tf.unstack(tf.constant(packed))
         state = tf.nest.pack_sequence_as(like, leaves)
         normals = tf.constant(noises[: dynamics.normals])
-        refresh, each = dynamics.refresh_normals, dynamics.step_normals
+        refresh, step_normals = dynamics.refresh_normals, dynamics.step_normals
         state = dynamics.refresh(state, epsilon, normals[:refresh])
         for step in range(dynamics.steps):
-            first = refresh + step * each
-            state = dynamics.step(state, gradient, epsilon, normals[first : first + each])
+            first = refresh + step * step_normals
+            state = dynamics.step(state, gradient, epsilon, normals[first : first + step_normals])
             gradient = -curvature * state.position + noises[dynamics.normals + step]
             state = dynamics.finish_step(state, gradient, epsilon)
-        ends = np.stack([part.numpy() for part in [*tf.nest.flatten(state), gradient]])
-        return ends.reshape(size, m, experiments).transpose(1, 0, 2)
+        next_state = np.stack([leaf.numpy() for leaf in [*tf.nest.flatten(state), gradient]])
+        return next_state.reshape(size, m, experiments).transpose(1, 0, 2)
 
     @property
     def stable(self) -> bool:
@@ -124,8 +122,8 @@ class LinearRecursion:
         Args:
             noise: Covariance of the gradient noise between the directions, (m, m).
             epoch: R = N/n, if minibatches come in order: two of one epoch then have covariance
-                −V/(R − 1), and the result is the mean over the places in an epoch. ``None`` if they
-                are independent.
+                −V/(R − 1), and the result is the mean over the positions in an epoch. ``None`` if
+                they are independent.
 
         Returns:
             Two arrays of shape (m, m); the second is Σ Cov(θ₀, θ_k) over k ≥ 0. Of very many
@@ -140,11 +138,12 @@ class LinearRecursion:
             blocks = self._stationary(*pairs)
         size = self._A.shape[1]
         summed = np.linalg.solve(np.eye(size) - self._A[first], blocks)
-        back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
+        summed_back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
         covariance, sums = np.zeros((m, m)), np.zeros((m, m))
-        covariance[second, first] = covariance[first, second] = blocks[:, self._place, self._place]
-        sums[first, second] = summed[:, self._place, self._place]
-        sums[second, first] = back[:, self._place, self._place]
+        leaf = self._position_leaf
+        covariance[second, first] = covariance[first, second] = blocks[:, leaf, leaf]
+        sums[first, second] = summed[:, leaf, leaf]
+        sums[second, first] = summed_back[:, leaf, leaf]
         return covariance, sums
 
     def mean_square(self, leaf: int, noise: np.ndarray) -> float:
@@ -160,7 +159,7 @@ class LinearRecursion:
     def _over_an_epoch(
         self, noise: np.ndarray, first: np.ndarray, second: np.ndarray, epoch: float
     ) -> np.ndarray:
-        """Return Σ of each pair of directions, averaged over the places in an epoch.
+        """Return Σ of each pair of directions, averaged over the positions in an epoch.
 
         With K the kick of an iteration's minibatches and S_k = Σ_{j<k} A^j K, the noise of the
         first k iterations of an epoch has the covariance of independent kicks times R/(R − 1), less
@@ -171,30 +170,32 @@ class LinearRecursion:
         R, V = float(epoch), noise[:, np.newaxis, np.newaxis]
         T = max(1, round(R / self._dynamics.steps))
         end1, end2t = (np.linalg.matrix_power(A, T) for A in (A1, A2t))
-        own = (first == second)[:, np.newaxis, np.newaxis]
-        injected = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        same_direction = (first == second)[:, np.newaxis, np.newaxis]
+        injected = (
+            same_direction * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        )
         kick1, kick2 = self._kicks_of_epoch(first), self._kicks_of_epoch(second)
-        each = kick1 @ kick2.transpose(0, 2, 1)
+        kick_products = kick1 @ kick2.transpose(0, 2, 1)
         sum1, sum2 = kick1.sum(2), kick2.sum(2)
         joint = sum1[:, :, np.newaxis] * sum2[:, np.newaxis, :]
-        kicks = injected + R / (R - 1) * V * each
+        kicks = injected + R / (R - 1) * V * kick_products
 
         def series(start: np.ndarray) -> np.ndarray:
             """Return Σ_{k<T} A₁^k C A₂^kᵀ."""
-            return self._solved(first, second, start - end1 @ start @ end2t)
+            return self._solve(first, second, start - end1 @ start @ end2t)
 
         left, right = np.linalg.inv(eye - A1), np.linalg.inv(eye - A2t)
         # Over a whole epoch: what the kicks leave, and what their sum takes back.
         whole1, whole2 = (eye - end1) @ sum1[..., np.newaxis], sum2[:, np.newaxis] @ (eye - end2t)
-        taken = V / (R - 1) * (left @ whole1) @ (whole2 @ right)
-        start = self._solved(first, second, series(kicks) - taken, T)
+        removed = V / (R - 1) * (left @ whole1) @ (whole2 @ right)
+        start = self._solve(first, second, series(kicks) - removed, T)
         # The mean over k = 1 to T of A₁^k Σ₀ A₂^kᵀ + Σ_{j<k} A₁^j Q A₂^jᵀ − V S_k S_kᵀ/(R − 1).
-        grown = self._solved(first, second, T * kicks - A1 @ series(kicks) @ A2t)
+        grown = self._solve(first, second, T * kicks - A1 @ series(kicks) @ A2t)
         carried = A1 @ series(start) @ A2t
-        gone1 = A1 @ left @ (eye - end1) @ joint
-        gone2 = joint @ (eye - end2t) @ right @ A2t
-        both = T * joint - gone1 - gone2 + A1 @ series(joint) @ A2t
-        return (carried + grown - V / (R - 1) * left @ both @ right) / T
+        decay1 = A1 @ left @ (eye - end1) @ joint
+        decay2 = joint @ (eye - end2t) @ right @ A2t
+        sums_of_kicks = T * joint - decay1 - decay2 + A1 @ series(joint) @ A2t
+        return (carried + grown - V / (R - 1) * left @ sums_of_kicks @ right) / T
 
     def _kicks_of_epoch(self, directions: np.ndarray) -> np.ndarray:
         """Return the effects of the minibatches of an iteration, all from one epoch.
@@ -208,7 +209,7 @@ class LinearRecursion:
             return kicks
         return np.concatenate([self._A[directions] @ kicks[:, :, -1:], kicks[:, :, :-1]], 2)
 
-    def _solved(
+    def _solve(
         self, first: np.ndarray, second: np.ndarray, added: np.ndarray, power: int = 1
     ) -> np.ndarray:
         """Return X of each pair of directions, from X = A₁^p X A₂^pᵀ + C."""
@@ -220,18 +221,15 @@ class LinearRecursion:
 
     def _stationary(self, noise: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return Σ of each pair of directions, from Σ = A₁ Σ A₂ᵀ + Q."""
-        own = (first == second)[:, np.newaxis, np.newaxis]
-        added = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        same_direction = (first == second)[:, np.newaxis, np.newaxis]
+        added = same_direction * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
         kicks = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
         added = added + noise[:, np.newaxis, np.newaxis] * kicks
-        return self._solved(first, second, added)
+        return self._solve(first, second, added)
 
 
-_LEAST = 1e-8
-"""Smallest friction of the search."""
-
-_MOST = 1.0
-"""Largest friction of the search, at which a momentum decorrelates in a step."""
+_MIN_FRICTION = 1e-8  # smallest friction of the search
+_MAX_FRICTION = 1.0  # largest friction of the search, at which a momentum decorrelates in a step
 
 
 class RestingState(NamedTuple):
@@ -248,7 +246,7 @@ class RestingState(NamedTuple):
 
 @dataclass(frozen=True)
 class Resting(Dynamics):
-    """SGNHT with all thermostats held at ξ.
+    """SGNHT with all thermostats fixed at ξ.
 
     Args:
         dynamics: Dynamics of the thermostat.
@@ -273,20 +271,20 @@ class Resting(Dynamics):
         shape = tuple(state.position.shape)
         inner = replace(self.dynamics, layout=Layout({"all": shape}))
         friction = tf.constant([self.friction], tf.float64)
-        at = ThermostatState(state.position, state.momentum, friction)
-        moved = inner.step(at, gradient, stepsize, normals)
-        return RestingState(moved.momentum, moved.position)
+        state_at_friction = ThermostatState(state.position, state.momentum, friction)
+        next_state = inner.step(state_at_friction, gradient, stepsize, normals)
+        return RestingState(next_state.momentum, next_state.position)
 
 
 def has_thermostat(dynamics: Dynamics) -> bool:
-    """Return whether a dynamics moves linearly once its thermostats are held."""
+    """Return whether a dynamics moves linearly once its thermostats are fixed."""
     return isinstance(dynamics, SGNHT)
 
 
 def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.ndarray) -> Resting:
     """Return the dynamics with the friction at which the mean kinetic energy is right.
 
-    A thermostat settles where ν·ν is pε on average. It is held there for all coordinates alike,
+    A thermostat settles where ν·ν is pε on average. It is fixed there for all coordinates,
     which is exact in the limit of many of them.
 
     Args:
@@ -300,10 +298,12 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
         law = LinearRecursion(Resting(dynamics, friction), stepsize, curvatures)
         return law.mean_square(0, noise) / stepsize - 1.0 if law.stable else np.inf
 
-    if excess(_MOST) > 0:
-        return Resting(dynamics, _MOST)  # no friction is enough
-    if excess(_LEAST) < 0:
-        return Resting(dynamics, _LEAST)
-    ends = np.log(_LEAST), np.log(_MOST)
-    found = scipy.optimize.brentq(lambda log: min(excess(np.exp(log)), 1e12), *ends, xtol=1e-6)
-    return Resting(dynamics, float(np.exp(found)))
+    if excess(_MAX_FRICTION) > 0:
+        return Resting(dynamics, _MAX_FRICTION)  # no friction is enough
+    if excess(_MIN_FRICTION) < 0:
+        return Resting(dynamics, _MIN_FRICTION)
+    limits = np.log(_MIN_FRICTION), np.log(_MAX_FRICTION)
+    log_friction = scipy.optimize.brentq(
+        lambda log: min(excess(np.exp(log)), 1e12), *limits, xtol=1e-6
+    )
+    return Resting(dynamics, float(np.exp(log_friction)))

@@ -12,21 +12,13 @@ from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective, kept_graphs, of_likelihood
 
-PROBES = 48
-"""Directions in which leverage is measured."""
-
-_FEW_PROBES = 16
-"""Directions in which leverage of many terms is measured."""
-
+PROBES = 48  # directions in which leverage is measured
+_FEW_PROBES = 16  # directions in which leverage of many terms is measured
+# Smallest number of terms of the log-likelihood for which there are fewer directions.
 _MANY_TERMS = 1e7
-"""Smallest number of terms of the log-likelihood for which there are fewer directions."""
-
+# Fraction of the probability that is spread evenly, so that every row is drawn now and then.
 _UNIFORM = 0.1
-"""Fraction of the probability that is spread evenly, so that every row is drawn now and then."""
-
-_STEP = 1.5
-"""Distance of probes to each side, in posterior SDs; smaller ones have rounding errors."""
-
+_STEP = 1.5  # distance of probes to each side, in posterior SDs; smaller ones have rounding errors
 _PIECE_NUMBERS = 2**22
 
 
@@ -62,8 +54,8 @@ def leverage(
         probes = _FEW_PROBES if many else PROBES
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
-    moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
-    points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
+    offsets = _STEP * (signs @ root.T if whitening.dense else signs * root)
+    points = np.concatenate([[np.zeros(target.size)], offsets, -offsets]) + whitening.origin
     graphs = kept_graphs(target, data)
     passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
     points = points.astype(target.dtype.as_numpy_dtype)
@@ -103,11 +95,11 @@ def strata_by_leverage(
     order, strata = np.argsort(-leverages, kind="stable"), []
     sums = np.cumsum(leverages[order])
     begin = 0
-    for left in range(STRATA, 0, -1):
+    for remaining in range(STRATA, 0, -1):
         before = sums[begin - 1] if begin else 0.0
-        share = before + (sums[-1] - before) / left
+        share = before + (sums[-1] - before) / remaining
         end = max(int(np.searchsorted(sums, share)) + 1, begin + STRATUM_ROWS)
-        end = min(end, len(order) - (left - 1) * STRATUM_ROWS) if left > 1 else len(order)
+        end = min(end, len(order) - (remaining - 1) * STRATUM_ROWS) if remaining > 1 else len(order)
         drawn = rng.choice(end - begin, STRATUM_ROWS, replace=False)
         strata.append((np.sort(order[begin + drawn]), (end - begin) / STRATUM_ROWS))
         begin = end

@@ -17,36 +17,25 @@ from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO
 from sgmcmc.tuning.prediction import largest_good
 
-PAIRS = 128
-"""Pairs of minibatches whose gradients' differences measure the noise, over all positions."""
+PAIRS = 128  # pairs of minibatches, over all positions, whose gradients measure the noise
 
-_PROBES = 4
-"""Probes of the prior's curvature by parameter."""
 
-_POWERS = 20
-"""Power iterations."""
+@dataclass(frozen=True)
+class _Settings:
+    prior_probes: int = 4  # of the prior's curvature, for each parameter
+    power_iterations: int = 20
+    settled_iterations: int = 10  # the last power iterations, whose mean is the curvature
+    few_rows: int = 16  # fewer gradients over rows say little of the curvature: it is probed
+    information_floor: float = 1e-4  # of a coordinate, relative to the mean over all
+    # Rows of a minibatch. If noise limits the stepsize, twice the rows allow twice the stepsize,
+    # so that nothing is gained by more.
+    minibatch_sizes: tuple[int, ...] = (500, 1000)
+    min_stepsize: float = 1e-6  # relative to the largest
+    noise_rows: int = 500  # of the minibatches that measure noise
+    curvature_rows: int = 2000  # of the minibatches for Hessian-vector products
 
-_SETTLED = 10
-"""Power iterations, the last ones, whose mean is the curvature."""
 
-_FEW = 16
-"""Observations below which gradients over rows say little of the curvature; it is probed."""
-
-_FLOOR = 1e-4
-"""The least information on a coordinate, as a part of the mean over all."""
-
-_SIZES = (500, 1000)
-"""Rows of a minibatch. If noise limits the stepsize twice the rows allow twice the stepsize, so
-that nothing is gained by more."""
-
-_LEAST = 1e-6
-"""The least stepsize, as a part of the largest."""
-
-_ROWS = 500
-"""Rows of the minibatches for noise."""
-
-_CURVATURE_ROWS = 2000
-"""Rows of the minibatches for Hessian-vector products."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -85,7 +74,7 @@ def look_around(
 
     The information on a coordinate is N times the variance of its score over the observations,
     which in a model that fits is its curvature, and the prior's own. M, the reciprocal, is the
-    variance that the coordinate would have with all others held.
+    variance that the coordinate would have with all others fixed.
 
     Args:
         target: Log posterior, without a preconditioner.
@@ -97,22 +86,24 @@ def look_around(
     draws = [probe.noise(u) for u in positions for _ in range(-(-PAIRS // len(positions)))]
     square = np.mean([draw**2 for draw in draws], 0)
     prior = np.mean([prior_information(probe, target, u) for u in positions], 0)
-    likelihood = _likelihood_information(probe, positions, square, prior, data.size)
-    total = likelihood + prior
-    total = np.maximum(total, _FLOOR * total.mean() if total.any() else 1.0)
-    root = 1.0 / np.sqrt(total)
-    curvature, stiff = 0.0, np.zeros(0)
+    from_data = _likelihood_information(probe, positions, square, prior, data.size)
+    information = from_data + prior
+    information = np.maximum(
+        information, _SETTINGS.information_floor * information.mean() if information.any() else 1.0
+    )
+    root = 1.0 / np.sqrt(information)
+    curvature, direction_of_largest = 0.0, np.zeros(0)
     for u in positions:
-        found, direction = largest_curvature(probe, u, root)
-        if found > curvature or not stiff.size:
-            curvature, stiff = found, direction
-    along = float(np.mean([(draw @ (root * stiff)) ** 2 for draw in draws]))
+        estimate, direction = largest_curvature(probe, u, root)
+        if estimate > curvature or not direction_of_largest.size:
+            curvature, direction_of_largest = estimate, direction
+    stiff_noise = float(np.mean([(draw @ (root * direction_of_largest)) ** 2 for draw in draws]))
     return Neighbourhood(
         Preconditioner(root, positions[0]),
-        likelihood / total,
+        from_data / information,
         curvature,
         square * root**2,
-        along,
+        stiff_noise,
         probe.rows,
         data.size,
     )
@@ -122,10 +113,10 @@ def _likelihood_information(
     probe: Probe, positions: list[np.ndarray], square: np.ndarray, prior: np.ndarray, N: int
 ) -> np.ndarray:
     """Return the information of the data on each coordinate, (d,)."""
-    if N >= _FEW:
+    if N >= _SETTINGS.few_rows:
         # The noise's variance is N²(1/n − 1/N) times that of a term's gradient.
         return square / (N / probe.rows - 1.0)
-    signs = [(u, probe.signs()) for u in positions for _ in range(_POWERS)]
+    signs = [(u, probe.signs()) for u in positions for _ in range(_SETTINGS.power_iterations)]
     diagonal = np.mean([z * probe.times_hessian(u, z) for u, z in signs], 0)
     return np.maximum(np.abs(diagonal) - prior, 0.0)
 
@@ -137,14 +128,18 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
     positive, as with a prior that has a kink, the mean square of the parameter's gradient is used
     in for it.
     """
-    found, gradient = np.zeros(target.size), probe.objective.prior_gradient(u)
-    for place in target.space.layout.slices.values():
-        for _ in range(_PROBES):
+    diagonal, gradient = np.zeros(target.size), probe.objective.prior_gradient(u)
+    for entries in target.space.layout.slices.values():
+        for _ in range(_SETTINGS.prior_probes):
             z = np.zeros(target.size)
-            z[place] = probe.signs()[place]
-            found[place] += (z * probe.objective.times_prior_hessian(u, z))[place] / _PROBES
-        found[place] = np.where(found[place] > 0, found[place], (gradient[place] ** 2).mean())
-    return found
+            z[entries] = probe.signs()[entries]
+            diagonal[entries] += (z * probe.objective.times_prior_hessian(u, z))[
+                entries
+            ] / _SETTINGS.prior_probes
+        diagonal[entries] = np.where(
+            diagonal[entries] > 0, diagonal[entries], (gradient[entries] ** 2).mean()
+        )
+    return diagonal
 
 
 def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray]:
@@ -153,7 +148,7 @@ def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[fl
     Each product has a new minibatch; the mean of the last ten quotients counts.
     """
     vector, quotients = probe.rng.standard_normal(len(u)), []
-    for _ in range(_POWERS):
+    for _ in range(_SETTINGS.power_iterations):
         vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
         product = root * probe.times_hessian(u, root * vector)
         quotients.append(abs(float(vector @ product)))
@@ -161,7 +156,7 @@ def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[fl
             break
         vector = product
     size = max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
-    return float(np.mean(quotients[-_SETTLED:])), vector / size
+    return float(np.mean(quotients[-_SETTINGS.settled_iterations :])), vector / size
 
 
 @dataclass(frozen=True)
@@ -189,47 +184,53 @@ class LocalPlan:
     autocorrelation: float
 
 
-def choose_locally(around: Neighbourhood, dynamics: Dynamics, tolerance: float) -> LocalPlan:
+def choose_locally(geometry: Neighbourhood, dynamics: Dynamics, tolerance: float) -> LocalPlan:
     """Return the plan with the fewest rows that let curvature, not noise, limit the stepsize.
 
     The stepsize is a quarter of the reciprocal of the largest curvature, or less, so that the sd of
-    every single coordinate, with all others held, is within the tolerance. In directions across
+    every single coordinate, with all others fixed, is within the tolerance. In directions across
     the coordinates curvature and noise may be larger, and the error too; it is predicted for the
     direction of the largest curvature.
 
     Args:
-        around: Scales, curvature and noise.
+        geometry: Scales, curvature and noise.
         dynamics: Dynamics, which must be linear.
         tolerance: Largest relative error of an SD.
     """
-    most = LARGEST / max(1.0, around.curvature)
-    whole = around.size <= WHOLE_UP_TO
-    sizes = [around.size] if whole else [n for n in _SIZES if n <= around.size]
-    noisiest = float(around.noise.max())
+    largest = LARGEST / max(1.0, geometry.curvature)
+    uses_all = geometry.size <= WHOLE_UP_TO
+    sizes = (
+        [geometry.size]
+        if uses_all
+        else [n for n in _SETTINGS.minibatch_sizes if n <= geometry.size]
+    )
+    noisiest = float(geometry.noise.max())
     for n in sizes:
-        factor = around.noise_factor(n)
-        stepsize = _within(dynamics, noisiest * factor, tolerance, most)
-        if stepsize >= most:
+        factor = geometry.noise_factor(n)
+        stepsize = _largest_stepsize(dynamics, noisiest * factor, tolerance, largest)
+        if stepsize >= largest:
             break
-    return _planned(around, n, dynamics, stepsize)
+    return _predict_errors(geometry, n, dynamics, stepsize)
 
 
 def at_stepsize(plan: LocalPlan, stepsize: float) -> LocalPlan:
     """Return the plan with another stepsize."""
-    return _planned(plan.around, plan.minibatch_size, plan.dynamics, stepsize)
+    return _predict_errors(plan.around, plan.minibatch_size, plan.dynamics, stepsize)
 
 
-def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float) -> LocalPlan:
-    factor = around.noise_factor(n)
-    recursion, noise = LinearRecursion(dynamics, stepsize), factor * around.noise
-    without = recursion.variance(0.0)
-    error = np.sqrt(without + (recursion.variance(1.0) - without) * noise) - 1.0
+def _predict_errors(
+    geometry: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float
+) -> LocalPlan:
+    factor = geometry.noise_factor(n)
+    recursion, noise = LinearRecursion(dynamics, stepsize), factor * geometry.noise
+    noiseless = recursion.variance(0.0)
+    error = np.sqrt(noiseless + (recursion.variance(1.0) - noiseless) * noise) - 1.0
     # A direction of curvature λ is one of curvature 1 in coordinates √λ times as long.
-    curvature = max(1.0, around.curvature)
+    curvature = max(1.0, geometry.curvature)
     stiff = LinearRecursion(dynamics, stepsize * curvature)
-    variance = stiff.variance(factor * around.stiff_noise / curvature)
+    variance = stiff.variance(factor * geometry.stiff_noise / curvature)
     return LocalPlan(
-        around,
+        geometry,
         n,
         dynamics,
         stepsize,
@@ -240,8 +241,8 @@ def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float)
     )
 
 
-def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> float:
-    """Return the largest ε, up to ``most``, at which an sd is off by at most the tolerance."""
+def _largest_stepsize(dynamics: Dynamics, noise: float, tolerance: float, largest: float) -> float:
+    """Return the largest ε, up to ``largest``, at which an sd is off by at most the tolerance."""
 
     def excess(stepsize: float) -> float:
         recursion = LinearRecursion(dynamics, stepsize)
@@ -249,7 +250,7 @@ def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> 
             return np.inf
         return float(abs(np.sqrt(recursion.variance(noise)) - 1)) - tolerance
 
-    return largest_good(excess, _LEAST * most, most)
+    return largest_good(excess, _SETTINGS.min_stepsize * largest, largest)
 
 
 class Probe:
@@ -269,7 +270,7 @@ class Probe:
         self._data = data
         self.rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
         # Fewer than all, or there would be no noise to measure.
-        self.rows = min(_ROWS, max(1, data.size // 2))
+        self.rows = min(_SETTINGS.noise_rows, max(1, data.size // 2))
 
     def _minibatch(self, n: int) -> Objective:
         rows = Uniform().bind(self._data.size, n).draw(self.rng, 1)[0]
@@ -282,8 +283,8 @@ class Probe:
 
     def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Return the negative Hessian of a minibatch's log posterior times a vector."""
-        most = max(1, PIECE_BYTES // max(1, self._data.row_bytes))
-        n = min(self._data.size, _CURVATURE_ROWS, most)
+        rows_that_fit = max(1, PIECE_BYTES // max(1, self._data.row_bytes))
+        n = min(self._data.size, _SETTINGS.curvature_rows, rows_that_fit)
         return self._minibatch(n).times_hessian(u, vector)
 
     def signs(self) -> np.ndarray:

@@ -13,53 +13,33 @@ from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
 
-MANY = 300
-"""Number of coordinates up to which nobody looks for blocks of the information."""
+MANY = 300  # coordinates up to which blocks of the information are not searched
+DENSE_UP_TO = 2000  # coordinates up to which Hessians are made and inverted
+DENSE_OF_PREDICTORS = 5000  # the same with linear predictors, whose Hessians are quick
 
-DENSE_UP_TO = 2000
-"""Largest number of coordinates for which Hessians are made and inverted."""
 
-DENSE_OF_PREDICTORS = 5000
-"""The same where the data meet the parameters in linear predictors, so that making them is quick.
-"""
+@dataclass(frozen=True)
+class _Settings:
+    # Distances are in posterior SDs of a coordinate (RMS).
+    close: float = 0.1  # distance from the mode at which the search stops
+    converged: float = 0.25  # largest distance at which the mode counts as found
+    close_on_sample: float = 0.5  # distance at which the search on a sample of the rows stops
+    steps_on_sample: int = 10  # Newton steps on a sample of the rows
+    max_steps: int = 40  # Newton steps on all rows
+    max_halvings: int = 20  # of a Newton step
+    quick_reduction: float = 0.3  # of the distance by a step; otherwise the Hessian is renewed
+    clear_rise: float = 0.1  # of the log posterior that is not rounding
+    patience: int = 3  # steps of small gain after which the first search ends
+    small_gain: float = 0.05  # of the log posterior
+    # Small gain on a sample of the rows, per coordinate and per row of the data that a sampled row
+    # represents: the log posterior of all rows is lower at the sample's mode by half of one.
+    small_gain_on_sample: float = 0.02
+    error_directions: int = 3  # random directions in which the error of curvature is measured
+    max_saddles: int = 3  # saddles that are left
+    max_error: float = 0.1  # relative error of curvature, root mean square over coordinates
 
-_CLOSE = 0.1
-"""Distance from the mode, in posterior SDs of a coordinate (RMS), at which the search stops."""
 
-_CLOSE_ENOUGH = 0.25
-"""Largest such distance at which the mode counts as found."""
-
-_STEPS, _HALVINGS = 40, 20
-_ROUGHLY = 0.5
-"""Distance at which to stop on a sample of the rows."""
-
-_FEW_STEPS = 10
-"""Largest number of steps on a sample of the rows."""
-
-_QUICK = 0.3
-"""Factor by which a step must reduce the distance; otherwise the information is computed again."""
-
-_HIGHER = 0.1
-"""Difference from which on a log posterior is clearly higher."""
-
-_PATIENCE = 3
-"""Steps of small gain after which the first search ends."""
-
-_LITTLE = 0.05
-"""Gain of the log posterior that is small."""
-
-_PART = 0.02
-"""The same for a sample of the rows, per coordinate and per row of the data that a sampled row
-represents: the log posterior of all rows is lower at the sample's mode by half of one."""
-
-_DIRECTIONS = 3
-"""Random directions in which curvature is measured."""
-
-_SADDLES = 3
-"""Largest number of saddles that are left."""
-
-_GOOD = 0.1
-"""Largest accepted relative error of curvature, root mean square over coordinates."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -88,7 +68,7 @@ class Mode:
     @property
     def converged(self) -> bool:
         """Whether the mode was found to a quarter of a posterior sd."""
-        return self.distance <= _CLOSE_ENOUGH
+        return self.distance <= _SETTINGS.converged
 
 
 Sample = Callable[[np.ndarray, Information], Objective]
@@ -98,7 +78,7 @@ Sample = Callable[[np.ndarray, Information], Objective]
 def find_mode(
     objective: Objective,
     start: np.ndarray,
-    part: Objective | None = None,
+    subset: Objective | None = None,
     sample: Sample | None = None,
     known: np.ndarray | None = None,
 ) -> Mode:
@@ -107,64 +87,65 @@ def find_mode(
     A saddle, such as all factors of a product at zero, is left along its direction of most upward
     curvature, on the higher side, and the search begins again.
 
-    A part of a large dataset is maximized first, by trust-region Newton steps, and a sample that
-    suits that place after it. From there Newton steps go on all rows, with the likelihood's
-    curvature of the sample at the last point where it was computed, as long as they are quick, and
-    with that of all rows if they are not. In the end curvature that was not computed there, from
-    all rows, is measured in some random directions, and computed if it is off. If the prior has a
+    With a large dataset the log posterior over a subset is maximized first, by trust-region Newton
+    steps, then that over a sample that suits the position. From there Newton steps go on all rows,
+    with the likelihood's curvature of the sample at the last point where it was computed, as long
+    as they are quick, and with that of all rows if they are not. In the end the error of curvature
+    that was not computed there, from all rows, is measured in some random directions; if it is
+    large the curvature is computed. If the prior has a
     kink, its gradient is the mean from one SD below to one above.
 
     Args:
         objective: Log posterior over the whole dataset.
         start: Starting position, flat and unconstrained.
-        part: Log posterior over some of the rows; ``None`` to begin with all of them.
+        subset: Log posterior over some of the rows; ``None`` to begin with all of them.
         sample: Function that makes the same over rows that are worth more than those; ``None`` to
-            go on with the part.
+            go on with the subset.
         known: Hessian of the log-likelihood at a mode that the start is near; ``None`` if the start
             is anywhere. Steps begin on all rows, with this curvature.
     """
     start = np.asarray(start, np.float64)
-    found = _search(objective, start, part, sample, known)
-    for _ in range(_SADDLES):
-        upward = found.information.upward
-        if not found.converged or upward is None:
+    mode = _search(objective, start, subset, sample, known)
+    for _ in range(_SETTINGS.max_saddles):
+        upward = mode.information.upward
+        if not mode.converged or upward is None:
             break
-        sides = [found.position + upward, found.position - upward]
-        values = [objective.value_and_gradient(u)[0] for u in sides]
+        ends = [mode.position + upward, mode.position - upward]
+        values = [objective.value_and_gradient(u)[0] for u in ends]
         if not np.isfinite(values).any():
             break
-        higher = sides[int(np.nanargmax(values))]
-        found = _search(objective, higher, part, sample, None)
-    return found
+        start_again = ends[int(np.nanargmax(values))]
+        mode = _search(objective, start_again, subset, sample, None)
+    return mode
 
 
 def _search(
     objective: Objective,
     start: np.ndarray,
-    part: Objective | None,
+    subset: Objective | None,
     sample: Sample | None,
     known: np.ndarray | None,
 ) -> Mode:
-    """Return the mode at the end of one search of :func:`find_mode`."""
-    rough = objective if part is None else objective.rough.over(None)
+    rough = objective if subset is None else objective.rough.over(None)
     if known is not None:
-        here = _on_all_rows(objective, rough, start, part or objective, known)
-        found = _mode(objective, rough, *here, measured=part is not None)
-        if found.converged:
-            return found
-    if part is None:
-        u, before = _trust_region(objective, start, _LITTLE, _PATIENCE)
+        end = _on_all_rows(objective, rough, start, subset or objective, known)
+        mode = _finish(objective, rough, *end, measure=subset is not None)
+        if mode.converged:
+            return mode
+    if subset is None:
+        u, last_finite = _trust_region(objective, start, _SETTINGS.small_gain, _SETTINGS.patience)
         try:
-            here = _climb(objective, u, objective)
+            end = _climb(objective, u, objective)
         except np.linalg.LinAlgError:  # the last step led to a pole
-            here = _climb(objective, before, objective)
-        return _mode(objective, rough, *here, measured=False)
-    u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)[0]
+            end = _climb(objective, last_finite, objective)
+        return _finish(objective, rough, *end, measure=False)
+    small_gain = _SETTINGS.small_gain_on_sample * len(start) * subset.weight
+    u, _ = _trust_region(subset, start, max(_SETTINGS.small_gain, small_gain), 2)
     if sample is not None:
-        hessian = part.likelihood_hessian(u)
-        part = sample(u, observed_information(part, u, hessian))
-        u = _climb(part, u, part, _ROUGHLY, _FEW_STEPS)[0].u
-    return _mode(objective, rough, *_on_all_rows(objective, rough, u, part), measured=True)
+        hessian = subset.likelihood_hessian(u)
+        subset = sample(u, observed_information(subset, u, hessian))
+        u = _climb(subset, u, subset, _SETTINGS.close_on_sample, _SETTINGS.steps_on_sample)[0].u
+    return _finish(objective, rough, *_on_all_rows(objective, rough, u, subset), measure=True)
 
 
 class _Point(NamedTuple):
@@ -208,43 +189,44 @@ def _on_all_rows(
     """
     if rough.target is objective.target:
         return _climb(objective, u, source, hessian=hessian)
-    here, exact = _climb(rough, u, source, hessian=hessian, whole=objective)
-    there = _look(objective, here.u, here.hessian, here.information)
-    if there.distance <= _CLOSE or exact:
-        return there, exact
-    return _climb(objective, here.u, source, hessian=here.hessian)
+    point, is_own_curvature = _climb(rough, u, source, hessian=hessian, whole=objective)
+    exact_point = _evaluate(objective, point.u, point.hessian, point.information)
+    if exact_point.distance <= _SETTINGS.close or is_own_curvature:
+        return exact_point, is_own_curvature
+    return _climb(objective, point.u, source, hessian=point.hessian)
 
 
-def _mode(
-    objective: Objective, rough: Objective, here: _Point, exact: bool, measured: bool
+def _finish(
+    objective: Objective, rough: Objective, point: _Point, is_own_curvature: bool, measure: bool
 ) -> Mode:
     """Return the mode at a point, with curvature that is good enough there.
 
     Args:
         objective: Log posterior over the whole dataset.
         rough: The same in the dtype of the chain.
-        here: Point.
-        exact: Whether the curvature at the point was computed there, from all rows.
-        measured: Whether other curvature is kept if its error is measured to be small.
+        point: Point.
+        is_own_curvature: Whether the curvature at the point was computed there, from all rows.
+        measure: Whether other curvature is kept if its error is measured to be small.
     """
     error = 0.0
-    if not exact:
-        error = _error(objective, rough, here) if measured else np.inf
-    if error > _GOOD:
-        here, error = _renewed(objective, here), 0.0
+    if not is_own_curvature:
+        error = _curvature_error(objective, rough, point) if measure else np.inf
+    if error > _SETTINGS.max_error:
+        point, error = _with_own_curvature(objective, point), 0.0
     passes = objective.evaluations + (0 if rough is objective else rough.evaluations)
-    return Mode(here.u, here.slope, here.information, here.distance, passes, error, here.hessian)
+    return Mode(
+        point.u, point.slope, point.information, point.distance, passes, error, point.hessian
+    )
 
 
-def _look(
+def _evaluate(
     objective: Objective, u: np.ndarray, hessian: np.ndarray, information: Information | None = None
 ) -> _Point:
-    """Return the point at a position, with value and gradient."""
     value, gradient = objective.value_and_gradient(u)
-    return _judged(objective, u, value, gradient, hessian, information)
+    return _point_with_slope(objective, u, value, gradient, hessian, information)
 
 
-def _judged(
+def _point_with_slope(
     objective: Objective,
     u: np.ndarray,
     value: float,
@@ -257,26 +239,25 @@ def _judged(
         information = observed_information(objective, u, hessian)
     slope, kinked = gradient, information.held_up > 0
     if kinked.any():
-        at = objective.prior_gradient(u)
+        gradient_at_kinks = objective.prior_gradient(u)
         mean = mean_prior_gradient(objective, u, information.scale)
         kinked &= np.isfinite(mean)
         slope = gradient.copy()
-        slope[kinked] += mean[kinked] - at[kinked]
+        slope[kinked] += mean[kinked] - gradient_at_kinks[kinked]
     return _Point(u, value, gradient, hessian, information, slope)
 
 
-def _renewed(objective: Objective, here: _Point) -> _Point:
-    """Return a point with the curvature that there is at it."""
-    hessian = objective.likelihood_hessian(here.u)
-    return _judged(objective, here.u, here.value, here.gradient, hessian)
+def _with_own_curvature(objective: Objective, point: _Point) -> _Point:
+    hessian = objective.likelihood_hessian(point.u)
+    return _point_with_slope(objective, point.u, point.value, point.gradient, hessian)
 
 
 def _climb(
     objective: Objective,
     u: np.ndarray,
     source: Objective,
-    close: float = _CLOSE,
-    steps: int = _STEPS,
+    close: float = _SETTINGS.close,
+    steps: int = _SETTINGS.max_steps,
     hessian: np.ndarray | None = None,
     whole: Objective | None = None,
 ) -> tuple[_Point, bool]:
@@ -288,113 +269,117 @@ def _climb(
         source: Log posterior whose curvature is used, as long as steps with it are quick.
         close: Distance at which to stop.
         steps: Maximum number of steps.
-        hessian: Curvature to begin with, in place of the source's.
+        hessian: Curvature to begin with, instead of the source's.
         whole: Log posterior over all rows whose curvature is computed if they are not; the first
             argument by default.
     """
-    fresh, whole = hessian is None, whole or objective
-    here = _look(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
+    is_own_curvature, whole = hessian is None, whole or objective
+    point = _evaluate(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
     for _ in range(steps):
-        if here.distance <= close:
+        if point.distance <= close:
             break
-        there = _step(objective, here)
-        shrunk = 1.0 if there is None else there.distance / here.distance
-        if there is None and fresh and source is whole:
+        proposal = _step(objective, point)
+        reduction = 1.0 if proposal is None else proposal.distance / point.distance
+        if proposal is None and is_own_curvature and source is whole:
             break
-        there, slow = there or here, shrunk > _QUICK
-        source = whole if slow and fresh else source
+        proposal, slow = proposal or point, reduction > _SETTINGS.quick_reduction
+        source = whole if slow and is_own_curvature else source
         # The prior's curvature costs no pass over the data.
-        hessian = source.likelihood_hessian(there.u) if slow else there.hessian
+        hessian = source.likelihood_hessian(proposal.u) if slow else proposal.hessian
         try:
-            here, fresh = _judged(objective, there.u, there.value, there.gradient, hessian), slow
+            point = _point_with_slope(
+                objective, proposal.u, proposal.value, proposal.gradient, hessian
+            )
         except np.linalg.LinAlgError:  # a pole: the step before was the last
             break
-    return here, fresh and source is whole
+        is_own_curvature = slow
+    return point, is_own_curvature and source is whole
 
 
-def _step(objective: Objective, here: _Point) -> _Point | None:
+def _step(objective: Objective, point: _Point) -> _Point | None:
     """Return a point along a Newton step that is higher, or nearer to the mode; else ``None``.
 
     At the mode of a prior with kinks a nearer point may be lower, by no more than one for each
-    coordinate. Farther below, a step that looks short is one of another, flatter place.
+    coordinate. Farther below, a step that looks short is one of another, flatter region.
     """
-    step, length = here.information.covariance @ here.slope, 1.0
-    for _ in range(_HALVINGS):
-        u = here.u + length * step
-        there = _look(objective, u, here.hessian, here.information)
-        if np.isfinite(there.value) and np.isfinite(there.slope).all():
-            nearer = there.distance < here.distance and there.value > here.value - len(step)
-            if nearer or there.value > here.value + _HIGHER:
-                return there
+    step, length = point.information.covariance @ point.slope, 1.0
+    for _ in range(_SETTINGS.max_halvings):
+        u = point.u + length * step
+        proposal = _evaluate(objective, u, point.hessian, point.information)
+        if np.isfinite(proposal.value) and np.isfinite(proposal.slope).all():
+            is_near_as_high = proposal.value > point.value - len(step)
+            is_nearer = proposal.distance < point.distance and is_near_as_high
+            if is_nearer or proposal.value > point.value + _SETTINGS.clear_rise:
+                return proposal
         length *= 0.5
     return None
 
 
-def _error(objective: Objective, rough: Objective, here: _Point) -> float:
+def _curvature_error(objective: Objective, rough: Objective, point: _Point) -> float:
     """Return the relative difference of the curvature at a point from the one used.
 
     It is estimated from products of the Hessian H with a few vectors. The error is
     ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the covariance that is used: the root mean square over signs z, or
     infinite.
     """
-    root, d = root_of(here.information.covariance), len(here.u)
-    moves = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _DIRECTIONS))
-    exact = (rough if rough.has_factors(here.u) else objective).times_hessians(here.u, moves)
-    squares = (root.T @ (exact - here.hessian @ moves)) ** 2
-    error = float(np.sqrt(squares.sum() / (d * _DIRECTIONS)))
+    root, d = root_of(point.information.covariance), len(point.u)
+    vectors = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _SETTINGS.error_directions))
+    products = (rough if rough.has_factors(point.u) else objective).times_hessians(point.u, vectors)
+    squares = (root.T @ (products - point.hessian @ vectors)) ** 2
+    error = float(np.sqrt(squares.sum() / (d * _SETTINGS.error_directions)))
     return error if np.isfinite(error) else np.inf
 
 
 def _trust_region(
-    objective: Objective, start: np.ndarray, little: float, patience: int
+    objective: Objective, start: np.ndarray, small_gain: float, patience: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the maximum that SciPy's trust-region Newton method finds, and the place before.
+    """Return the maximum that SciPy's trust-region Newton method finds, and the position before.
 
-    The second is the last place at which it asked for a Hessian, and this was finite.
+    The second is the last position whose Hessian it needed and found finite.
 
     Args:
         objective: Log posterior.
         start: Position to begin at.
-        little: Least rise by some steps that are not the last.
+        small_gain: Least rise by some steps that are not the last.
         patience: Number of these steps.
     """
-    known: dict[bytes, tuple[float, np.ndarray]] = {}
+    cache: dict[bytes, tuple[float, np.ndarray]] = {}
 
-    def both(u: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
         key = u.tobytes()
-        if key not in known:
+        if key not in cache:
             value, gradient = objective.value_and_gradient(u)
-            known[key] = (-value if np.isfinite(value) else np.inf), -gradient
-        return known[key]
+            cache[key] = (-value if np.isfinite(value) else np.inf), -gradient
+        return cache[key]
 
-    best: list[float] = []
-    at = start.copy()
+    values: list[float] = []
+    last_finite = start.copy()
 
     def hessian(u: np.ndarray) -> np.ndarray:
-        found = objective.information(u)
-        if not np.isfinite(found).all():
+        information = objective.information(u)
+        if not np.isfinite(information).all():
             raise np.linalg.LinAlgError
-        at[:] = u
-        return found
+        last_finite[:] = u
+        return information
 
-    def enough(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        best.append(float(intermediate_result.fun))
-        if len(best) > patience and best[-1 - patience] - best[-1] < little:
+    def stop_early(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        values.append(float(intermediate_result.fun))
+        if len(values) > patience and values[-1 - patience] - values[-1] < small_gain:
             raise StopIteration
 
     try:
         with np.errstate(invalid="ignore"):  # infinite values less infinite ones
-            found = scipy.optimize.minimize(
-                lambda u: both(u)[0],
+            optimum = scipy.optimize.minimize(
+                lambda u: value_and_gradient(u)[0],
                 start,
-                jac=lambda u: both(u)[1],
+                jac=lambda u: value_and_gradient(u)[1],
                 hess=hessian,
                 method="trust-exact",
-                callback=enough,
+                callback=stop_early,
                 options={"maxiter": 200, "gtol": 1e-9},
             )
     except (np.linalg.LinAlgError, UnboundLocalError):
-        # The log posterior has a pole: the last place before it. SciPy 1.17 has no step to return
-        # if no matrix that it tries is positive, and says so by an unbound name.
-        return at, at
-    return (found.x if np.isfinite(found.x).all() else start), at
+        # A pole of the log posterior: return the last position before it. SciPy 1.17 has no step if
+        # no matrix that it tries is positive, and raises the error of an unbound name.
+        return last_finite, last_finite
+    return (optimum.x if np.isfinite(optimum.x).all() else start), last_finite

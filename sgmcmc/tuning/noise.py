@@ -20,12 +20,10 @@ from sgmcmc.minibatches.own import check_bound, drawn
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 
-_ROUND = 64
-"""Pairs of minibatches that are gathered at once."""
-
+_ROUND = 64  # pairs of minibatches that are gathered at once
+# Estimators whose center, or whose centers of single rows, are where the chain was before: in the
+# long run the difference to it has twice the variance of that to the mode.
 _FOLLOWING = (SVRG, SAGA)
-"""Estimators whose center, or whose centers of single rows, are where the chain was before: in the
-long run the difference to it has twice the variance of that to the mode."""
 
 Estimate = Callable[[tf.Tensor, Minibatch], tf.Tensor]
 
@@ -72,8 +70,8 @@ class NoiseMeter:
 
     def covariance(self, positions: np.ndarray, center: np.ndarray, seed: int) -> np.ndarray:
         """Return the mean covariance of the noise at these positions, (d, d)."""
-        found = self.at(positions, center, seed)
-        return found.T @ found / len(found)
+        noise = self.at(positions, center, seed)
+        return noise.T @ noise / len(noise)
 
     def at(self, positions: np.ndarray, center: np.ndarray, seed: int) -> np.ndarray:
         """Return the noise at each position: half the difference of two estimates, ×√2.
@@ -94,21 +92,27 @@ class NoiseMeter:
         if self._pass is None:
             differences = self._differences(self._estimate(center))
             self._pass = Pass(self._data, {name: differences}, graphs=self._graphs)
-        found = []
-        middles = np.broadcast_to(center, positions.shape)
+        rounds = []
+        centers = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _FOLLOWING):
-            middles = np.roll(positions, len(positions) // 2, 0)
+            centers = np.roll(positions, len(positions) // 2, 0)
         for start in range(0, len(positions), _ROUND):
-            at = positions[start : start + _ROUND]
+            chunk = positions[start : start + _ROUND]
             rows = drawn(self._draws, self._data.size, rng, 2 * _ROUND)
-            rows = rows.reshape(_ROUND, 2, -1)[: len(at)]
+            rows = rows.reshape(_ROUND, 2, -1)[: len(chunk)]
             columns = self._data.rows(rows.reshape(-1))
-            none = np.zeros((len(at), 2), dtype.as_numpy_dtype)
-            each = tf.constant(none if self._weights is None else self._weights[rows])
-            middle = tf.constant(middles[start : start + _ROUND], dtype)
-            arguments = (tf.constant(at, dtype), columns, each, tf.constant(rows, tf.int32), middle)
-            found.append(self._pass.run(name, *arguments).numpy())
-        noise = np.concatenate(found).astype(np.float64)
+            zeros = np.zeros((len(chunk), 2), dtype.as_numpy_dtype)
+            row_weights = tf.constant(zeros if self._weights is None else self._weights[rows])
+            chunk_centers = tf.constant(centers[start : start + _ROUND], dtype)
+            arguments = (
+                tf.constant(chunk, dtype),
+                columns,
+                row_weights,
+                tf.constant(rows, tf.int32),
+                chunk_centers,
+            )
+            rounds.append(self._pass.run(name, *arguments).numpy())
+        noise = np.concatenate(rounds).astype(np.float64)
         return noise if self._whitening is None else self._whitening.transposed_times(noise)
 
     @property
@@ -125,7 +129,6 @@ class NoiseMeter:
         return f"noise, {'plain' if plain else 'centered'}, {weight}"
 
     def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:
-        """Return the estimator as a function of position, minibatch and center."""
         target, gradient = self._target.shared, self._gradient
         if type(gradient) is MinibatchGradient:
             return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
@@ -148,28 +151,30 @@ class NoiseMeter:
         def differences(
             positions: tf.Tensor,
             columns: Tensors,
-            each: tf.Tensor,
+            row_weights: tf.Tensor,
             rows: tf.Tensor,
-            middles: tf.Tensor,
+            centers: tf.Tensor,
         ) -> tf.Tensor:
-            parts, size = Parts(columns), rows.shape[2]
+            minibatches, size = Parts(columns), rows.shape[2]
 
             def difference(arguments: tuple[Any, ...]) -> tf.Tensor:
-                number, position, each, rows, middle = arguments
+                number, position, row_weights, rows, center = arguments
                 first, second = (
                     Minibatch(
-                        parts.part((2 * number + k) * size, size),
-                        scale if self._weights is None else each[k],
+                        minibatches.part((2 * number + k) * size, size),
+                        scale if self._weights is None else row_weights[k],
                         rows[k],
                     )
                     for k in (0, 1)
                 )
-                gap = estimate(position, first, middle) - estimate(position, second, middle)
-                return gap / np.sqrt(2.0)
+                difference_of_estimates = estimate(position, first, center) - estimate(
+                    position, second, center
+                )
+                return difference_of_estimates / np.sqrt(2.0)
 
             return tf.map_fn(
                 difference,
-                (tf.range(rows.shape[0]), positions, each, rows, middles),
+                (tf.range(rows.shape[0]), positions, row_weights, rows, centers),
                 fn_output_signature=positions.dtype,
             )
 

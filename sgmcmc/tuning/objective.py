@@ -23,24 +23,17 @@ from sgmcmc.target.target import Target
 if TYPE_CHECKING:
     from sgmcmc.target.factors import Factored, Predictors
 
+# Rows from which on linear predictors are searched, which takes longer than Hessians of few.
 _FACTORED_FROM = 10_000
-"""Smallest number of rows for which linear predictors are looked for, which takes longer than
-Hessians of few."""
-
+# Largest size of intermediate results of a piece: n × d for Hessians by differentiation.
 _PIECE_NUMBERS = 2**23
-"""Largest size of intermediate results of a piece: n × d for Hessians by differentiation."""
-
-_FEW = 32
-"""Numbers of a row, in place of d, in products with Hessians; the least of linear predictors."""
-
-_TRIED = 200
-"""Rows on which products with a Hessian of factors are compared with differences of gradients."""
-
+# Numbers of a row, instead of d, in products with Hessians; the least of linear predictors.
+_ROW_NUMBERS = 32
+# Rows on which products with a Hessian of factors are compared with differences of gradients.
+_CHECKED_ROWS = 200
+# Length of these differences, by dtype; half the digits may be lost.
 _STEP = {tf.float32: 1e-2, tf.float64: 1e-5}
-"""Length of these differences, by dtype; half the digits may be lost."""
-
-_AWAY = 0.1
-"""Posterior SDs over which other differences of gradients are computed."""
+_DIFFERENCE_SDS = 0.1  # posterior SDs over which other differences of gradients are computed
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""
@@ -73,7 +66,7 @@ class Objective:
         size: int | None = None,
     ) -> None:
         self._strata: Strata | None = None if rows is None else [(rows, data.size / len(rows))]
-        self._taken: list[Tensors] = []
+        self._chunks: list[Tensors] = []
         self.evaluations = 0
         self.target, graphs = _in_double(target, data) if double else (target, None)
         graphs = kept_graphs(target, data) if graphs is None else graphs
@@ -99,9 +92,9 @@ class Objective:
 
     def over(self, strata: Strata | None) -> Objective:
         """Return the same over rows that represent all, or over all, with the same graphs."""
-        found = copy.copy(self)
-        found._strata, found._taken, found.evaluations = strata, [], 0
-        return found
+        objective = copy.copy(self)
+        objective._strata, objective._chunks, objective.evaluations = strata, [], 0
+        return objective
 
     @property
     def graphs(self) -> dict[Any, Any]:
@@ -121,21 +114,21 @@ class Objective:
         values = [v.astype(self.target.dtype.as_numpy_dtype) for v in (u, *more)]
         if self._strata is None:
             return self._pass.sums(name, *values, most=self._rows_of(name))
-        if not self._taken:
-            self._taken = [self._pass.data.rows(rows) for rows, _ in self._strata]
+        if not self._chunks:
+            self._chunks = [self._pass.data.rows(rows) for rows, _ in self._strata]
         return added(
-            [weight * _double(part) for part in self._pass.run(name, *values, columns)]
-            for columns, (_, weight) in zip(self._taken, self._strata, strict=True)
+            [weight * _double(tensor) for tensor in self._pass.run(name, *values, columns)]
+            for columns, (_, weight) in zip(self._chunks, self._strata, strict=True)
         )
 
     def _rows_of(self, name: str) -> int:
         """Return the number of rows for which a function's intermediate results are not large."""
-        numbers = self.size if name == "hessian" else _FEW
-        found = self._predictors
-        if found is not None and name in ("square", "products", "curvature"):
-            width = 0 if name == "products" else found.width
-            numbers = max(_FEW, width, found.rows)
-        return _PIECE_NUMBERS // (1 + numbers)
+        row_numbers = self.size if name == "hessian" else _ROW_NUMBERS
+        predictors = self._predictors
+        if predictors is not None and name in ("square", "products", "curvature"):
+            width = 0 if name == "products" else predictors.width
+            row_numbers = max(_ROW_NUMBERS, width, predictors.rows)
+        return _PIECE_NUMBERS // (1 + row_numbers)
 
     @property
     def width(self) -> int | None:
@@ -155,11 +148,10 @@ class Objective:
         return None if self._factored is None else self._factored.of(self._one)
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
-        """Return the result of a function of the position alone."""
         if self._exact is not None:  # which has its graph, and costs no more
             return self._exact._prior(name, points)
         point = points.astype(self.target.dtype.as_numpy_dtype)
-        return [_double(part) for part in self._pass.run(name, point)]
+        return [_double(tensor) for tensor in self._pass.run(name, point)]
 
     def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log posterior and its gradient."""
@@ -184,33 +176,33 @@ class Objective:
         if factored is None:
             return False
         if "factors" not in self._verdicts:
-            first = self._pass.data.rows(np.arange(min(_TRIED, self._pass.data.size)))
+            first = self._pass.data.rows(np.arange(min(_CHECKED_ROWS, self._pass.data.size)))
             self._verdicts["factors"] = factored.of(first) is not None and self._agrees(u, first)
         return self._verdicts["factors"] and factored.of(self._one) is not None
 
     def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
         """Return whether a product of factors is the derivative of the gradient of some rows."""
         step, dtype = _STEP[self.target.dtype], self.target.dtype.as_numpy_dtype
-        move = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
+        vector = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
         if self.rows > 1:  # nodes of groups are near their modes only, and these move with u
-            both = np.stack([u, move]).astype(dtype)
-            change = _double(self._pass.run("product", both, columns)[0])
+            position_and_vector = np.stack([u, vector]).astype(dtype)
+            change = _double(self._pass.run("product", position_and_vector, columns)[0])
         else:
-            there, back = (
+            forward, backward = (
                 _double(self._pass.run("gradient", point.astype(dtype), columns)[1])
-                for point in (u + move, u - move)
+                for point in (u + vector, u - vector)
             )
-            change = (there - back) / 2
+            change = (forward - backward) / 2
         slope, square = map(_double, self._pass.run("square", u.astype(dtype), columns))
-        products = square @ self._moves(u, move[:, np.newaxis])
-        found = self._onto(u, slope, products, move[:, np.newaxis])[:, 0]
-        size = np.linalg.norm(change) + np.linalg.norm(found)
-        return bool(np.linalg.norm(change - found) <= 10 * step * size)
+        products = square @ self._along_predictors(u, vector[:, np.newaxis])
+        product = self._pull_back(u, slope, products, vector[:, np.newaxis])[:, 0]
+        size = np.linalg.norm(change) + np.linalg.norm(product)
+        return bool(np.linalg.norm(change - product) <= 10 * step * size)
 
-    def _at(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
+    def _at_shapes(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
         """Return the result of a function of the position and of the data's shapes."""
         if self._exact is not None:
-            return self._exact._at(name, u, *more)
+            return self._exact._at_shapes(name, u, *more)
         dtype = self.target.dtype.as_numpy_dtype
         values = [v.astype(dtype) for v in (u, *more)]
         return _double(self._pass.run(name, *values, self._one))
@@ -219,15 +211,18 @@ class Objective:
     def _one(self) -> Tensors:
         return self._pass.data.rows(np.arange(1))
 
-    def _moves(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def _along_predictors(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return derivatives of v along vectors, (m, k), in the dtype of the target."""
-        return (self._at("jacobian", u) @ vectors).astype(self.target.dtype.as_numpy_dtype)
+        return (self._at_shapes("jacobian", u) @ vectors).astype(self.target.dtype.as_numpy_dtype)
 
-    def _onto(
+    def _pull_back(
         self, u: np.ndarray, slope: np.ndarray, products: np.ndarray, vectors: np.ndarray
     ) -> np.ndarray:
         """Return products with the Hessian in u, (d, k), of those with that in v."""
-        return self._at("jacobian", u).T @ products + self._at("bend", u, slope) @ vectors
+        return (
+            self._at_shapes("jacobian", u).T @ products
+            + self._at_shapes("bend", u, slope) @ vectors
+        )
 
     def times_hessians(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the Hessian of the log-likelihood times the columns of a matrix, (d, k).
@@ -236,11 +231,13 @@ class Objective:
         differences of gradients a tenth of that away.
         """
         if not self.has_factors(u):
-            middle = self.likelihood_gradient(u)
-            there = [self.likelihood_gradient(u + _AWAY * vector) for vector in vectors.T]
-            return np.stack([(gradient - middle) / _AWAY for gradient in there], 1)
-        slope, products = self._sum("products", u, self._moves(u, vectors))
-        return self._onto(u, slope, products, vectors)
+            center = self.likelihood_gradient(u)
+            gradients = [
+                self.likelihood_gradient(u + _DIFFERENCE_SDS * vector) for vector in vectors.T
+            ]
+            return np.stack([(gradient - center) / _DIFFERENCE_SDS for gradient in gradients], 1)
+        slope, products = self._sum("products", u, self._along_predictors(u, vectors))
+        return self._pull_back(u, slope, products, vectors)
 
     def leverages(self, u: np.ndarray, root: np.ndarray) -> np.ndarray | None:
         """Return the trace of Cᵀ(−∇² log p(x_i | θ))C for all rows, (N,).
@@ -255,18 +252,26 @@ class Objective:
             return None
         if not self._factored.by_row(self._one):
             return None
-        bend = np.zeros(len(self._at("jacobian", u)))
+        bend = np.zeros(len(self._at_shapes("jacobian", u)))
         probe = np.random.default_rng(0).standard_normal(len(bend))
-        if self._at("bend", u, probe).any():
+        if self._at_shapes("bend", u, probe).any():
             for column in root.T:
-                there, here, back = (self._at("values", u + k * column) for k in (1, 0, -1))
-                bend += there - 2 * here + back
-        dtype, moves = self.target.dtype.as_numpy_dtype, self._at("jacobian", u) @ root
-        square, most = (moves @ moves.T).astype(dtype), self._rows_of("curvature")
-        (found,) = self._pass.joined(
-            "curvature", u.astype(dtype), square, bend.astype(dtype), most=most
+                forward, middle, backward = (
+                    self._at_shapes("values", u + k * column) for k in (1, 0, -1)
+                )
+                bend += forward - 2 * middle + backward
+        dtype, predictor_moves = (
+            self.target.dtype.as_numpy_dtype,
+            self._at_shapes("jacobian", u) @ root,
         )
-        return found.astype(np.float64)
+        square, chunk_rows = (
+            (predictor_moves @ predictor_moves.T).astype(dtype),
+            self._rows_of("curvature"),
+        )
+        (leverages,) = self._pass.joined(
+            "curvature", u.astype(dtype), square, bend.astype(dtype), most=chunk_rows
+        )
+        return leverages.astype(np.float64)
 
     def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Return the negative Hessian of the log posterior times a vector, (d,)."""
@@ -281,16 +286,16 @@ class Objective:
         """Return the Hessian of the log-likelihood, (d, d)."""
         if self.has_factors(u):
             slope, square = self._sum("square", u)
-            jacobian = self._at("jacobian", u)
-            hessian = jacobian.T @ square @ jacobian + self._at("bend", u, slope)
+            jacobian = self._at_shapes("jacobian", u)
+            hessian = jacobian.T @ square @ jacobian + self._at_shapes("bend", u, slope)
         else:
             (hessian,) = self._sum("hessian", u)
         return (hessian + hessian.T) / 2
 
     def prior_hessian(self, u: np.ndarray) -> np.ndarray:
         """Return the Hessian of log-prior and log-Jacobian, (d, d), by differentiation."""
-        (found,) = self._prior("prior hessian", u)
-        return (found + found.T) / 2
+        (hessian,) = self._prior("prior hessian", u)
+        return (hessian + hessian.T) / 2
 
     def information(self, u: np.ndarray) -> np.ndarray:
         """Return the negative Hessian of the log posterior, (d, d)."""
@@ -329,17 +334,17 @@ def kept_graphs(target: Target, data: Data) -> dict[Any, Any]:
     return graphs_of(model)
 
 
-def _model(target: Target, data: Data, kept: bool = True) -> Any:
+def _model(target: Target, data: Data, shared: bool = True) -> Any:
     """Return the graph of the log posterior, of any number of rows of a large dataset.
 
     Args:
         target: Log posterior, without a preconditioner.
         data: Dataset.
-        kept: Whether the graph identifies the model; else it is of one row.
+        shared: Whether the graph identifies the model; else it is of one row.
     """
     row = data.rows(np.arange(1))
     columns: Any = row
-    if kept and not has_sparse(row):
+    if shared and not has_sparse(row):
         columns = of_any_length(row)
         if data.size < LARGE:
             columns = {
@@ -358,26 +363,25 @@ def _model(target: Target, data: Data, kept: bool = True) -> Any:
 
     point = tf.TensorSpec([target.size], target.dtype)
     model = trace(value, point, columns)
-    return trace(derivatives, point, columns) if kept and has_own_gradients(model) else model
+    return trace(derivatives, point, columns) if shared and has_own_gradients(model) else model
 
 
 def _in_double(target: Target, data: Data) -> tuple[Target, dict[Any, Any] | None]:
-    """Return the target in float64 and its graphs, or as it is if the user's functions do not."""
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     try:
         return double, graphs_of(_model(double, data))
     except Exception as error:
         pass_on(error)
     try:
-        _model(double, data, kept=False)
+        _model(double, data, shared=False)
     except Exception as error:
         pass_on(error)
         return target, None
     return double, {}
 
 
-def _double(part: tf.Tensor) -> np.ndarray:
-    return part.numpy().astype(np.float64)
+def _double(tensor: tf.Tensor) -> np.ndarray:
+    return tensor.numpy().astype(np.float64)
 
 
 def of_likelihood(target: Target) -> dict[str, Function]:
@@ -387,7 +391,7 @@ def of_likelihood(target: Target) -> dict[str, Function]:
     - ``product``: Hessian at the first of two rows times the second, (d,).
     - ``hessian``: Hessian, (d, d).
     - ``bends``: mean curvature of each term along several directions, (n,), in float64. The
-      positions are the place, then points on one side of it, then those on the other.
+      positions are the center, then points on one side of it, then those on the other.
     """
     return {
         name: partial(function, target)
@@ -448,8 +452,8 @@ def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tenso
         return target.terms(target.space.constrain(u), columns)
 
     values = tf.cast(over(of_point, points, columns), tf.float64)
-    there, back = tf.split(values[1:], 2)
-    return [tf.reduce_mean(2 * values[0] - there - back, 0)]
+    forward, backward = tf.split(values[1:], 2)
+    return [tf.reduce_mean(2 * values[0] - forward - backward, 0)]
 
 
 def along(gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:

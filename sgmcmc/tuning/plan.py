@@ -1,4 +1,4 @@
-"""The plan of a chain: what a user leaves open is chosen, from mode, information and noise."""
+"""Plan of a chain: open constants are chosen from mode, information and noise."""
 
 from __future__ import annotations
 
@@ -32,69 +32,42 @@ from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.objective import Objective, kept_graphs
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
-PART_ROWS = 20_000
-"""Least number of rows that a mode is first looked for on."""
-
-_ROWS_EACH = 50
-"""Such rows for each coordinate, where Hessians are quick: fewer leave a level of a factor, whose
-rows look alike, without a mode near that of all rows."""
-
-_PRODUCTS = 1e11
-"""Products of numbers that a Hessian on them may take."""
-
-_SAMPLE_PROBES = 16
-"""Directions in which leverage is measured for the rows that a mode is looked for on next."""
-
+PART_ROWS = 20_000  # least number of rows on which a mode is first searched
+# Largest number of observations for which every gradient uses all: noise would cost more than it
+# saves.
 WHOLE_UP_TO = 2000
-"""Largest number of observations for which every gradient uses all: noise would cost more than it
-saves."""
-
-_FEW = 250
-"""Largest number of observations for which that holds, however many terms one of them has."""
-
-_WHOLE_TERMS = 100_000
-"""Largest number of terms of all observations for which it holds."""
-
-LARGEST = 0.25
-"""The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
-
+LARGEST = 0.25  # largest stepsize in whitened coordinates: beyond, posteriors are not Gaussian
+# Largest stepsize if every gradient uses all of few observations: their posteriors are farther
+# from normal, and iterations are cheap.
 LARGEST_OF_FEW = 0.05
-"""The same if every gradient uses all of few observations: their posteriors are farther from
-normal, and iterations are cheap."""
-
-LARGEST_WITH_THERMOSTAT = 0.01
-"""The same if a thermostat must follow."""
-
-_SIZES = (125, 250, 500, 1000, 2000, 4000)
-_SIZES_OF_SEVERAL = (16, 32, 64)
-"""Further sizes if a row has several terms."""
-
-_REFERENCE = 500
-"""Rows of the minibatches that noise is measured with."""
-
-_REFERENCE_TERMS = 2**17
-"""Terms of these minibatches, if a row has several."""
-
-_POSITIONS = 1024
-
-_ITERATION = 8.0
-"""Cost of an iteration without its minibatch, in microseconds; only ratios of costs matter."""
-
-_ROW_BYTE = 1e-4
-"""Cost of a byte of the minibatch, in microseconds."""
-
-_TERM = 2e-3
-"""Cost of a term of rows that have several, in microseconds."""
+LARGEST_WITH_THERMOSTAT = 0.01  # largest stepsize if a thermostat must follow
 
 
-_GROWTH = 2.0
-"""Largest growth of the number of rows for which a plan may be used again."""
+@dataclass(frozen=True)
+class _Settings:
+    # Rows of the first search for each coordinate, if Hessians are quick: fewer leave a level of a
+    # factor, whose rows look alike, without a mode near that of all rows.
+    rows_per_coordinate: int = 50
+    max_products: float = 1e11  # multiplications of a Hessian on these rows
+    sample_probes: int = 16  # directions in which leverage is measured for the second search
+    always_whole_below: int = 250  # observations: all are used, however many terms one has
+    max_whole_terms: int = 100_000  # terms of all observations up to which all are used
+    sizes: tuple[int, ...] = (125, 250, 500, 1000, 2000, 4000)  # minibatch sizes to choose from
+    small_sizes: tuple[int, ...] = (16, 32, 64)  # further sizes if a row has several terms
+    reference_rows: int = 500  # of the minibatches with which noise is measured
+    reference_terms: int = 2**17  # of these minibatches, if a row has several
+    noise_positions: int = 1024  # positions of the posterior at which noise is measured
+    # Microseconds; only ratios of costs matter.
+    iteration_cost: float = 8.0  # of an iteration without its minibatch
+    byte_cost: float = 1e-4  # of a byte of the minibatch
+    term_cost: float = 2e-3  # of a term, if rows have several
+    # An earlier plan is used again within these changes.
+    max_growth: float = 2.0  # of the number of rows
+    max_change: float = 1.5  # of the information in any direction, apart from growth
+    max_distance: float = 5.0  # of the modes, in posterior SDs of a coordinate (RMS)
 
-_CHANGE = 1.5
-"""Largest change of the information in any direction, apart from growth, for which it is."""
 
-_MOVED = 5.0
-"""Largest distance of the modes, in posterior SDs of a coordinate (RMS), for which it is."""
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -131,9 +104,11 @@ class Given:
         """
         if self.gradient is not None:
             return self.gradient.whole_dataset or self.minibatch_size == size
-        few = size <= WHOLE_UP_TO and (size < _FEW or size * row_terms <= _WHOLE_TERMS)
-        open_ = self.minibatches is None and self.minibatch_size is None
-        return self.minibatch_size == size or (open_ and few)
+        is_small = size <= WHOLE_UP_TO and (
+            size < _SETTINGS.always_whole_below or size * row_terms <= _SETTINGS.max_whole_terms
+        )
+        is_open = self.minibatches is None and self.minibatch_size is None
+        return self.minibatch_size == size or (is_open and is_small)
 
 
 class Earlier(NamedTuple):
@@ -152,10 +127,11 @@ class Earlier(NamedTuple):
 
         As long as minibatches have one size, its covariance grows like the information.
         """
-        there, here = (
-            each.times(np.eye(len(each.origin))).T for each in (self.plan.whitening, whitening)
+        earlier_root, root = (
+            coordinates.times(np.eye(len(coordinates.origin))).T
+            for coordinates in (self.plan.whitening, whitening)
         )
-        change = np.linalg.solve(there, here)
+        change = np.linalg.solve(earlier_root, root)
         return rows / self.rows * change.T @ self.plan.around.noise @ change
 
 
@@ -209,7 +185,7 @@ class Plan:
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")
 
-    def still_holds(self, mode: Mode, given: Given, growth: float) -> bool:
+    def still_holds(self, mode: Mode, settings: Given, growth: float) -> bool:
         """Return whether this plan is good for a posterior of somewhat more rows too.
 
         Its information, as if it had grown with their number, must be nearly that of the other, and
@@ -217,18 +193,28 @@ class Plan:
 
         Args:
             mode: Mode of the other.
-            given: User's choices for it.
+            settings: User's choices for it.
             growth: Factor by which the number of rows has grown.
         """
-        one = self.surveyed is not None and not (self.surveyed.several or self.surveyed.rising)
-        same_size = given.minibatch_size in (None, self.minibatch_size)
-        if self.around.exact or not (one and same_size and mode.converged):
+        is_unimodal = self.surveyed is not None and not (
+            self.surveyed.several or self.surveyed.rising
+        )
+        same_size = settings.minibatch_size in (None, self.minibatch_size)
+        if self.around.exact or not (is_unimodal and same_size and mode.converged):
             return False
         root, matrix = root_of(self.mode.information.covariance / growth), mode.information.matrix
         values = np.linalg.eigvalsh(root.T @ matrix @ root)
-        gap = mode.position - self.mode.position
-        changed = max(growth / _GROWTH, 1 / (_CHANGE * values[0]), values[-1] / _CHANGE)
-        return bool(growth >= 1 and changed <= 1 and gap @ matrix @ gap <= _MOVED**2 * len(gap))
+        difference = mode.position - self.mode.position
+        relative_change = max(
+            growth / _SETTINGS.max_growth,
+            1 / (_SETTINGS.max_change * values[0]),
+            values[-1] / _SETTINGS.max_change,
+        )
+        return bool(
+            growth >= 1
+            and relative_change <= 1
+            and difference @ matrix @ difference <= _SETTINGS.max_distance**2 * len(difference)
+        )
 
     def rewhitened(self, target: Target, data: Data, covariance: np.ndarray, seed: int) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
@@ -241,7 +227,7 @@ def make_plan(
     target: Target,
     data: Data,
     start: np.ndarray,
-    given: Given,
+    settings: Given,
     seed: int,
     stage: Callable[[str], None],
     mode: Mode | None = None,
@@ -255,7 +241,7 @@ def make_plan(
         target: Log posterior, without a preconditioner.
         data: Dataset.
         start: Start of the search for the mode, flat and unconstrained.
-        given: User's choices.
+        settings: User's choices.
         seed: Seed of the rows, probes and positions.
         stage: Function that is called with the name of the next stage.
         mode: Mode, if it is known.
@@ -273,21 +259,21 @@ def make_plan(
 
     mode = mode_from(target, data, start, seed, objective, known) if mode is None else mode
     clock.done("mode and information")
-    kept = None
-    if earlier is not None and earlier.plan.still_holds(mode, given, data.size / earlier.rows):
-        kept = earlier.plan
-    if kept is None or kept.surveyed is None:
+    reused = None
+    if earlier is not None and earlier.plan.still_holds(mode, settings, data.size / earlier.rows):
+        reused = earlier.plan
+    if reused is None or reused.surveyed is None:
         stage("looking for other modes")
         surveyed = survey(target, data, mode, start, seed, objective, find, far)
         mode = surveyed.modes[0]
         clock.done("other modes")
     else:
-        surveyed = replace(kept.surveyed, modes=(mode,))
-    preconditioner = make_preconditioner(given.preconditioner, mode)
-    minibatches = given.minibatches
+        surveyed = replace(reused.surveyed, modes=(mode,))
+    preconditioner = make_preconditioner(settings.preconditioner, mode)
+    minibatches = settings.minibatches
     if minibatches is None:
         minibatches = Uniform()
-        if not given.takes_all(data.size, target.row_terms):
+        if not settings.takes_all(data.size, target.row_terms):
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
             minibatches = leverage_minibatches(
@@ -295,10 +281,12 @@ def make_plan(
             )
             clock.done("leverage")
     stage("noise of the gradients")
-    source = None if kept is None else earlier
-    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed, objective, source)
+    earlier_source = None if reused is None else earlier
+    plan = _choose(
+        target, data, mode, preconditioner, minibatches, settings, seed, objective, earlier_source
+    )
     clock.done("noise and stepsize")
-    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=source)
+    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier_source)
 
 
 def mode_from(
@@ -311,18 +299,20 @@ def mode_from(
 ) -> Mode:
     """Return the mode that is found from a position, of a large dataset first on a part."""
     objective = (objective or Objective(target, data)).over(None)
-    part = part_of(objective, data, seed)
-    if part is None:
+    subset = objective_on_subset(objective, data, seed)
+    if subset is None:
         return find_mode(objective, start, known=known)
 
     def sample(u: np.ndarray, information: Information) -> Objective:
         whitening = whitening_at(u, information.covariance)
         rng = generator(seed, 1, RunPhase.MODE, Purpose.PART)
-        leverages = leverage(target, data, whitening, seed, _SAMPLE_PROBES, objective.rough)
+        leverages = leverage(
+            target, data, whitening, seed, _SETTINGS.sample_probes, objective.rough
+        )
         return objective.over(strata_by_leverage(leverages, rng))
 
-    enough = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)
-    return find_mode(objective, start, part, sample if enough else None, known)
+    has_enough_rows = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)
+    return find_mode(objective, start, subset, sample if has_enough_rows else None, known)
 
 
 def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
@@ -332,15 +322,18 @@ def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
     return getattr(value, "shape", None) == (2,)
 
 
-def part_size(objective: Objective, least: int = PART_ROWS) -> int:
-    """Return the number of rows of the part that a mode is first looked for on."""
+def part_size(objective: Objective, smallest: int = PART_ROWS) -> int:
+    """Return the number of rows on which a mode is first searched."""
     if objective.width is None:
-        return least
-    enough = min(_ROWS_EACH * objective.size, int(_PRODUCTS / objective.width**2))
-    return max(least, enough // objective.rows)
+        return smallest
+    wanted_rows = min(
+        _SETTINGS.rows_per_coordinate * objective.size,
+        int(_SETTINGS.max_products / objective.width**2),
+    )
+    return max(smallest, wanted_rows // objective.rows)
 
 
-def part_of(objective: Objective, data: Data, seed: int) -> Objective | None:
+def objective_on_subset(objective: Objective, data: Data, seed: int) -> Objective | None:
     """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
     size = part_size(objective)
     if data.size <= 2 * size:
@@ -355,14 +348,14 @@ def unchanged(d: int) -> Preconditioner:
     return Preconditioner(np.ones(d), np.zeros(d))
 
 
-def make_preconditioner(wanted: str | Preconditioner, mode: Mode) -> Preconditioner | None:
+def make_preconditioner(choice: str | Preconditioner, mode: Mode) -> Preconditioner | None:
     """Return the preconditioner that goes by a name; the user's own is used as it is."""
-    if isinstance(wanted, Preconditioner):
-        return wanted
-    if wanted == "none":
+    if isinstance(choice, Preconditioner):
+        return choice
+    if choice == "none":
         return None
     covariance = mode.information.covariance
-    if wanted == "diagonal":
+    if choice == "diagonal":
         return Preconditioner(np.sqrt(np.diag(covariance)), mode.position)
     return whitening_at(mode.position, covariance)
 
@@ -384,7 +377,7 @@ def _choose(
     mode: Mode,
     preconditioner: Preconditioner | None,
     minibatches: Minibatches,
-    given: Given,
+    settings: Given,
     seed: int,
     objective: Objective | None = None,
     earlier: Earlier | None = None,
@@ -395,37 +388,41 @@ def _choose(
     """
     whitening = preconditioner or unchanged(target.size)
     information = information_in(whitening, mode)
-    around = Surroundings(information, np.zeros_like(information), whitening.root)
-    if given.takes_all(data.size, target.row_terms):
-        return _with_stepsize(mode, preconditioner, minibatches, data.size, given, around)
-    some = _SIZES if target.row_terms == 1 else _SIZES_OF_SEVERAL + _SIZES
-    sizes = [n for n in some if n <= data.size] or [data.size]
-    if given.minibatch_size is not None:
-        sizes = [given.minibatch_size]
+    geometry = Surroundings(information, np.zeros_like(information), whitening.root)
+    if settings.takes_all(data.size, target.row_terms):
+        return _with_stepsize(mode, preconditioner, minibatches, data.size, settings, geometry)
+    candidates = (
+        _SETTINGS.sizes if target.row_terms == 1 else _SETTINGS.small_sizes + _SETTINGS.sizes
+    )
+    sizes = [n for n in candidates if n <= data.size] or [data.size]
+    if settings.minibatch_size is not None:
+        sizes = [settings.minibatch_size]
     if earlier is not None:
         sizes = [earlier.plan.minibatch_size]
-    most = max(sizes[0], _REFERENCE_TERMS // target.row_terms)
-    reference = min(_REFERENCE, most, data.size) if len(sizes) > 1 else sizes[0]
+    largest = max(sizes[0], _SETTINGS.reference_terms // target.row_terms)
+    reference = min(_SETTINGS.reference_rows, largest, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
     center = whitening.into(mode.position)
     meter = NoiseMeter(
-        whitened, data, minibatches.bind(data.size, reference), given.gradient,
+        whitened, data, minibatches.bind(data.size, reference), settings.gradient,
         kept_graphs(target, data) if objective is None else objective.rough.graphs,
     )  # fmt: skip
     if earlier is not None:
         noise = earlier.noise_in(whitening, data.size)
-        around = around.with_noise(noise, epoch_of(minibatches, data.size, sizes[0]))
-        found = _with_stepsize(mode, preconditioner, minibatches, sizes[0], given, around)
-        return replace(found, meter=meter)
+        geometry = geometry.with_noise(noise, epoch_of(minibatches, data.size, sizes[0]))
+        plan_of_earlier = _with_stepsize(
+            mode, preconditioner, minibatches, sizes[0], settings, geometry
+        )
+        return replace(plan_of_earlier, meter=meter)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
-    moves = rng.standard_normal((_POSITIONS, target.size))
-    spread = np.linalg.solve(np.linalg.cholesky(information).T, moves.T).T
+    normals = rng.standard_normal((_SETTINGS.noise_positions, target.size))
+    spread = np.linalg.solve(np.linalg.cholesky(information).T, normals.T).T
     noise = meter.covariance(center + spread, center, seed)
 
     def plan(n: int) -> Plan:
         epoch = epoch_of(minibatches, data.size, n)
-        noisy = around.with_noise(noise * meter.factor(n), epoch)
-        return _with_stepsize(mode, preconditioner, minibatches, n, given, noisy)
+        noisy = geometry.with_noise(noise * meter.factor(n), epoch)
+        return _with_stepsize(mode, preconditioner, minibatches, n, settings, noisy)
 
     best = _cheapest(plan, sizes, reference, lambda plan: _cost(plan, data, target.row_terms))
     return replace(best, meter=meter)
@@ -439,15 +436,15 @@ def _cheapest(
     Rows that are few cost an independent draw its iterations, rows that are many cost time in each,
     so that costs fall and then rise with their number.
     """
-    place = max((k for k, n in enumerate(sizes) if n <= first), default=0)
-    best = plan(sizes[place])
-    least = cost(best)
-    for onward in (sizes[place + 1 :], sizes[:place][::-1]):
-        for n in onward:
-            other = plan(n)
-            if cost(other) >= least:
+    first_index = max((k for k, n in enumerate(sizes) if n <= first), default=0)
+    best = plan(sizes[first_index])
+    lowest_cost = cost(best)
+    for direction in (sizes[first_index + 1 :], sizes[:first_index][::-1]):
+        for n in direction:
+            candidate = plan(n)
+            if cost(candidate) >= lowest_cost:
                 break
-            best, least = other, cost(other)
+            best, lowest_cost = candidate, cost(candidate)
         if best.minibatch_size > first:
             break
     return best
@@ -459,9 +456,8 @@ def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
 
 
 def _cost(plan: Plan, data: Data, row_terms: int) -> float:
-    """Return the cost of an independent draw, up to a factor."""
-    of_row = _ROW_BYTE * data.row_bytes + _TERM * (row_terms - 1)
-    return plan.autocorrelation * (_ITERATION + of_row * plan.minibatch_size)
+    row_cost = _SETTINGS.byte_cost * data.row_bytes + _SETTINGS.term_cost * (row_terms - 1)
+    return plan.autocorrelation * (_SETTINGS.iteration_cost + row_cost * plan.minibatch_size)
 
 
 def _with_stepsize(
@@ -469,22 +465,23 @@ def _with_stepsize(
     preconditioner: Preconditioner | None,
     minibatches: Minibatches,
     n: int,
-    given: Given,
-    around: Surroundings,
+    settings: Given,
+    geometry: Surroundings,
 ) -> Plan:
-    """Return the plan with the largest stepsize that keeps all SDs within the tolerance."""
-    stepsize = given.stepsize
+    stepsize = settings.stepsize
     if stepsize is None:
-        most = LARGEST_OF_FEW if around.exact else LARGEST
-        if has_thermostat(given.dynamics):
-            most = LARGEST_WITH_THERMOSTAT
+        largest = LARGEST_OF_FEW if geometry.exact else LARGEST
+        if has_thermostat(settings.dynamics):
+            largest = LARGEST_WITH_THERMOSTAT
         # Several steps with one momentum should not go round.
-        most = min(most, (0.5 * np.pi / given.dynamics.steps) ** 2)
-        stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most, given.in_turn)
+        largest = min(largest, (0.5 * np.pi / settings.dynamics.steps) ** 2)
+        stepsize = largest_stepsize(
+            settings.dynamics, geometry, settings.tolerance, largest, settings.in_turn
+        )
     try:
-        found = around.predict(given.dynamics, stepsize, given.in_turn)
+        prediction = geometry.predict(settings.dynamics, stepsize, settings.in_turn)
     except ValueError:  # a user's stepsize, for dynamics without a closed form
-        if given.stepsize is None:
+        if settings.stepsize is None:
             raise
-        found = Prediction.unknown(len(mode.position))
-    return Plan(given, mode, preconditioner, minibatches, n, stepsize, around, found)
+        prediction = Prediction.unknown(len(mode.position))
+    return Plan(settings, mode, preconditioner, minibatches, n, stepsize, geometry, prediction)

@@ -12,38 +12,27 @@ import scipy
 from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
 from sgmcmc.tuning.laws import LinearRecursion, at_rest
 
-_LEAST_CURVATURE = 1e-12
-"""Smallest curvature of a direction, as a part of the largest."""
 
-_USUAL_TIME = 50.0
-"""Iterations per independent draw if nothing is known."""
+@dataclass(frozen=True)
+class _Settings:
+    min_curvature: float = 1e-12  # of a direction, relative to the largest
+    usual_time: float = 50.0  # iterations per independent draw if nothing is known
+    min_stepsize: float = 1e-6  # of the search, times the largest curvature
+    max_stepsize: float = 1.0  # of the search, times the largest curvature
+    # Coordinates for which moments of parameters that move in turn take less than a second: the
+    # time grows with the cube of their number.
+    max_size_in_turn: int = 300
+    coarse_divisor: float = 4.0  # of the stepsize in the first part of the search
+    interval: float = 1e-8  # relative width at which the second part of the search ends
+    max_evaluations: int = 60  # in the second part of the search
+    rounding: float = 1e-9  # of the spectral radius
+    white_rounding: float = 1e-6  # of a whitened information, relative to the identity
 
-_LEAST = 1e-6
-"""Smallest stepsize of the search, times the largest curvature."""
 
-_MOST = 1.0
-"""Largest stepsize of the search, times the largest curvature."""
+_SETTINGS = _Settings()
 
-_IN_TURN_UP_TO = 300
-"""Largest number of coordinates for which the moments of parameters that move in turn take less
-than a second: the time grows with the cube of their number."""
-
-_COARSE = 4.0
-"""Divisor of the stepsize in the first part of the search."""
-
-_CLOSE = 1e-8
-"""Relative width of the interval at which the second part of the search ends."""
-
-_MOST_LOOKS = 60
-"""Largest number of evaluations in it."""
-
-_ROUNDING = 1e-9
-
-_WHITE = 1e-6
-"""Largest difference of a whitened information from the identity, which is rounding."""
-
+# Noise in two directions: from it follows what variances and covariances become.
 _TWO = np.array([[1.0, 0.5], [0.5, 1.0]])
-"""Noise in two directions, which tells what variances and covariances become of it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ class Prediction:
     @classmethod
     def unknown(cls, d: int) -> Prediction:
         """Return the prediction if there is no closed form: no error, and a usual speed."""
-        return cls(np.full(d, np.nan), np.full(d, _USUAL_TIME), True)
+        return cls(np.full(d, np.nan), np.full(d, _SETTINGS.usual_time), True)
 
     @property
     def known(self) -> bool:
@@ -107,12 +96,14 @@ class Surroundings:
         if self._white:
             return np.ones(len(self.root)), np.eye(len(self.root))
         values, vectors = np.linalg.eigh(self.information)
-        return np.maximum(values, _LEAST_CURVATURE * max(values[-1], 1e-300)), vectors
+        return np.maximum(values, _SETTINGS.min_curvature * max(values[-1], 1e-300)), vectors
 
     @cached_property
     def _white(self) -> bool:
         """Whether the information is the identity, as it is in coordinates that whiten it."""
-        return bool(np.abs(self.information - np.eye(len(self.root))).max() <= _WHITE)
+        return bool(
+            np.abs(self.information - np.eye(len(self.root))).max() <= _SETTINGS.white_rounding
+        )
 
     @cached_property
     def noise_along_axes(self) -> np.ndarray:
@@ -174,13 +165,13 @@ class Surroundings:
         Raises:
             ValueError: There is no closed form for it.
         """
-        steps = np.asarray(stepsize, float)
+        stepsizes = np.asarray(stepsize, float)
         if in_turn is not None:
-            return self._predict_in_turn(dynamics, steps, in_turn)
-        if steps.ndim and (steps != steps.flat[0]).any():
+            return self._predict_in_turn(dynamics, stepsizes, in_turn)
+        if stepsizes.ndim and (stepsizes != stepsizes.flat[0]).any():
             # θ with its own stepsize is θ in other units with ε = 1.
-            return self.scaled(np.sqrt(steps)).predict(dynamics, 1.0)
-        epsilon, (values, _) = float(steps.flat[0]), self.axes
+            return self.scaled(np.sqrt(stepsizes)).predict(dynamics, 1.0)
+        epsilon, (values, _) = float(stepsizes.flat[0]), self.axes
         noise = self.noise_along_axes
         if isinstance(dynamics, SGNHT):
             dynamics = at_rest(dynamics, epsilon, values, np.diag(noise))
@@ -188,8 +179,8 @@ class Surroundings:
         if not recursion.stable:
             return self._unstable
         if self._white:
-            of_two = recursion.covariance(_TWO, self.epoch)
-            return self._predicted(*(self._of_noise(found) for found in of_two))
+            moments = recursion.covariance(_TWO, self.epoch)
+            return self._predicted(*(self._moment_of_coordinates(moment) for moment in moments))
         return self._prediction(self._shares, *recursion.covariance(noise, self.epoch))
 
     @property
@@ -197,18 +188,17 @@ class Surroundings:
         none = np.full(len(self.root), np.inf)
         return Prediction(none, none, False)
 
-    def _of_noise(self, of_two: np.ndarray) -> np.ndarray:
+    def _moment_of_coordinates(self, moment: np.ndarray) -> np.ndarray:
         """Return the law of each unconstrained coordinate, (d,), by that of two directions.
 
         Where all curvatures are 1 it is a I + b V, with the same a and b for all directions.
         """
-        per_noise = of_two[0, 1] / _TWO[0, 1]
-        rest = of_two[0, 0] - per_noise * _TWO[0, 0]
-        return rest * self._variances + per_noise * self._noise_of_coordinates
+        per_noise = moment[0, 1] / _TWO[0, 1]
+        without_noise = moment[0, 0] - per_noise * _TWO[0, 0]
+        return without_noise * self._variances + per_noise * self._noise_of_coordinates
 
     @cached_property
     def _variances(self) -> np.ndarray:
-        """Posterior variance of each unconstrained coordinate, (d,)."""
         return (self._shares**2 / self.axes[0]).sum(1)
 
     @cached_property
@@ -217,11 +207,11 @@ class Surroundings:
         return ((self._shares @ self.noise_along_axes) * self._shares).sum(1)
 
     def _predict_in_turn(
-        self, dynamics: Dynamics, steps: np.ndarray, slices: Sequence[slice]
+        self, dynamics: Dynamics, stepsizes: np.ndarray, slices: Sequence[slice]
     ) -> Prediction:
         d = len(self.root)
         need_law_in_turn(dynamics, d)
-        recursion = RecursionInTurn(self.information, np.broadcast_to(steps, d), slices)
+        recursion = RecursionInTurn(self.information, np.broadcast_to(stepsizes, d), slices)
         if not recursion.stable:
             return self._unstable
         rows = self.root if self.root.ndim == 2 else np.diag(self.root)
@@ -237,10 +227,11 @@ class Surroundings:
             covariance: Stationary covariance of the chain.
             sums: Sums of its autocovariances.
         """
-        return self._predicted(*(((shares @ each) * shares).sum(1) for each in (covariance, sums)))
+        return self._predicted(
+            *(((shares @ matrix) * shares).sum(1) for matrix in (covariance, sums))
+        )
 
     def _predicted(self, variance: np.ndarray, summed: np.ndarray) -> Prediction:
-        """Return the prediction from variances and summed autocovariances of coordinates."""
         times = np.maximum(1.0, 2 * summed / variance - 1)
         return Prediction(np.sqrt(np.maximum(variance, 0.0) / self._variances), times, True)
 
@@ -252,10 +243,10 @@ def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
             f"There is no closed form for {type(dynamics).__name__} with parameters that move in "
             "turn."
         )
-    if d > _IN_TURN_UP_TO:
+    if d > _SETTINGS.max_size_in_turn:
         raise ValueError(
             "The distribution of parameters that move in turn is computed for up to "
-            f"{_IN_TURN_UP_TO} coordinates; there are {d}."
+            f"{_SETTINGS.max_size_in_turn} coordinates; there are {d}."
         )
 
 
@@ -263,7 +254,7 @@ def largest_stepsize(
     dynamics: Dynamics,
     surroundings: Surroundings,
     tolerance: float,
-    most: float = _MOST,
+    largest: float = _SETTINGS.max_stepsize,
     in_turn: Sequence[slice] | None = None,
 ) -> float:
     """Return the largest ε at which every sd is off by at most ``tolerance``.
@@ -272,7 +263,7 @@ def largest_stepsize(
         dynamics: Dynamics, bound to its constants.
         surroundings: Curvature and noise.
         tolerance: Largest relative error of an SD.
-        most: Largest ε times the largest curvature.
+        largest: Largest ε times the largest curvature.
         in_turn: Places of parameters that move one after the other.
     """
     unit = 1.0 / surroundings.axes[0][-1]
@@ -280,7 +271,7 @@ def largest_stepsize(
     def excess(stepsize: float) -> float:
         return surroundings.predict(dynamics, stepsize, in_turn).worst - tolerance
 
-    return largest_good(excess, _LEAST * unit, most * unit)
+    return largest_good(excess, _SETTINGS.min_stepsize * unit, largest * unit)
 
 
 def largest_good(excess: Callable[[float], float], low: float, high: float) -> float:
@@ -294,29 +285,29 @@ def largest_good(excess: Callable[[float], float], low: float, high: float) -> f
         low: Value returned if nothing is good.
         high: Largest value that may be returned.
     """
-    below, of_below = high, excess(high)
-    if of_below <= 0:
+    below, excess_below = high, excess(high)
+    if excess_below <= 0:
         return high
-    while not of_below <= 0:
+    while not excess_below <= 0:
         if below <= low:
             return low
         # Not straight to the middle: far below, rounding would spoil what is predicted.
-        high, of_high = below, of_below
-        below = max(low, below / _COARSE)
-        of_below = excess(below)
-    moved = 0
-    for _ in range(_MOST_LOOKS):
-        if of_below == 0 or high <= below * (1 + _CLOSE):
+        high, excess_high = below, excess_below
+        below = max(low, below / _SETTINGS.coarse_divisor)
+        excess_below = excess(below)
+    last_moved = 0
+    for _ in range(_SETTINGS.max_evaluations):
+        if excess_below == 0 or high <= below * (1 + _SETTINGS.interval):
             break
-        share = of_below / (of_below - of_high) if np.isfinite(of_high) else 0.5
+        share = excess_below / (excess_below - excess_high) if np.isfinite(excess_high) else 0.5
         between = float(below * (high / below) ** min(max(share, 1e-9), 1 - 1e-9))
         value = excess(between)
         if value <= 0:
-            of_high *= 0.5 if moved == -1 else 1.0
-            below, of_below, moved = between, value, -1
+            excess_high *= 0.5 if last_moved == -1 else 1.0
+            below, excess_below, last_moved = between, value, -1
         else:
-            of_below *= 0.5 if moved == 1 else 1.0
-            high, of_high, moved = between, value, 1
+            excess_below *= 0.5 if last_moved == 1 else 1.0
+            high, excess_high, last_moved = between, value, 1
     return below
 
 
@@ -342,18 +333,18 @@ class RecursionInTurn:
     ) -> None:
         d = len(information)
         self._A, self._B, self._R = np.eye(d), np.zeros((d, d)), np.zeros((d, d))
-        half, root = 0.5 * stepsizes[:, np.newaxis], np.diag(np.sqrt(stepsizes))
-        for place in slices:
-            drift = half[place] * information[place]
+        half_steps, root = 0.5 * stepsizes[:, np.newaxis], np.diag(np.sqrt(stepsizes))
+        for entries in slices:
+            change = half_steps[entries] * information[entries]
             for matrix in (self._A, self._B, self._R):
-                matrix[place] -= drift @ matrix
-            self._B[place, place] += np.diag(half[place, 0])
-            self._R[place] += root[place]
+                matrix[entries] -= change @ matrix
+            self._B[entries, entries] += np.diag(half_steps[entries, 0])
+            self._R[entries] += root[entries]
 
     @property
     def stable(self) -> bool:
         """Whether the chain has a stationary distribution."""
-        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _ROUNDING)
+        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _SETTINGS.rounding)
 
     def covariance(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the stationary covariance, and the sum of the autocovariances.

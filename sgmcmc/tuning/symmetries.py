@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -14,26 +15,21 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import MANY
 from sgmcmc.tuning.objective import Objective
 
-_MOST = 24
-"""Largest number of rearrangements."""
 
-_MOST_SWAPS = 6
-"""Largest number of pairs exchanged along an axis."""
+@dataclass(frozen=True)
+class _Settings:
+    max_rearrangements: int = 24
+    max_swaps: int = 6  # pairs exchanged along an axis
+    min_entries: int = 8  # of an axis: from here on arrangements are too many to try each
+    tested_pairs: int = 8  # exchanged to see whether all entries can be
+    first_rows: int = 1000  # rows with which exchanges are tried first
+    max_axes: int = 6  # of one length, up to which all their subsets are tried
 
-_ALIKE = 8
-"""Least number of entries whose arrangements are too many to look at each."""
 
-_PAIRS = 8
-"""Pairs of entries that are exchanged to see whether all can be."""
+_SETTINGS = _Settings()
 
-_ROWS = 1000
-"""Rows that entries are exchanged for first."""
-
-_MOST_PLACES = 6
-"""Number of axes of one length up to which all their subsets are tried."""
-
+# Relative difference of log posteriors that are the same up to rounding.
 _ROUNDING = {tf.float32: 1e-6, tf.float64: 1e-10}
-"""Relative difference of log posteriors that are the same up to rounding."""
 
 Params = dict[str, np.ndarray]
 
@@ -51,19 +47,21 @@ def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]
         u: Position, flat and unconstrained.
         dtype: Dtype of the chain.
     """
-    places = []
-    for other in itertools.islice(_others(_params_at(space, u, dtype)), _MOST):
-        moved = _flat(space, other, dtype)
-        if np.isfinite(moved).all() and not np.allclose(moved, u):
-            places.append(moved)
-    return places
+    positions = []
+    for arrangement in itertools.islice(
+        _arrangements(_params_at(space, u, dtype)), _SETTINGS.max_rearrangements
+    ):
+        position = _position_of(space, arrangement, dtype)
+        if np.isfinite(position).all() and not np.allclose(position, u):
+            positions.append(position)
+    return positions
 
 
 def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ...]:
-    """Return parameters whose entries can change places, such as the weights of hidden units.
+    """Return parameters whose entries are exchangeable, such as the weights of hidden units.
 
     Their posterior has as many modes as arrangements, and predictions alone have a meaning.
-    Returns no name for few coordinates, of which modes are told apart.
+    Returns no name for few coordinates, whose modes are distinguished.
 
     Args:
         target: Log posterior, without a preconditioner.
@@ -73,19 +71,20 @@ def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ..
     """
     if target.size <= MANY or target.space.joint is not None:
         return ()
-    whole, rng = Objective(target, data), np.random.default_rng([seed, 2])
-    near = u + rng.standard_normal(target.size)
+    objective, rng = Objective(target, data), np.random.default_rng([seed, 2])
+    position = u + rng.standard_normal(target.size)
 
     def over(rows: np.ndarray | None) -> tuple[str, ...]:
-        objective = whole.over(None if rows is None else [(rows, 1.0)])
+        restricted = objective.over(None if rows is None else [(rows, 1.0)])
 
         def value(u: np.ndarray) -> float:
-            return objective.value_and_gradient(u)[0]
+            return restricted.value_and_gradient(u)[0]
 
-        return exchangeable(target.space, near, whole.target.dtype, value, rng)
+        return exchangeable(target.space, position, objective.target.dtype, value, rng)
 
+    n = _SETTINGS.first_rows
     # What does not hold for some rows does not hold for all.
-    if data.size > 2 * _ROWS and not over(np.sort(rng.choice(data.size, _ROWS, replace=False))):
+    if data.size > 2 * n and not over(np.sort(rng.choice(data.size, n, replace=False))):
         return ()
     return over(None)
 
@@ -97,7 +96,7 @@ def exchangeable(
     value: Callable[[np.ndarray], float],
     rng: np.random.Generator,
 ) -> tuple[str, ...]:
-    """Return parameters whose entries can change places with no change of the log posterior.
+    """Return parameters whose entries can be exchanged with no change of the log posterior.
 
     Such are the weights of a layer's hidden units: their posterior has as many modes as the units
     have arrangements. Entries along an axis are exchanged at once in several parameters, a few
@@ -110,55 +109,53 @@ def exchangeable(
         value: Log posterior at a position.
         rng: Source of the pairs.
     """
-    params, top = _params_at(space, u, dtype), value(u)
-    if not np.isfinite(top):
+    params, height = _params_at(space, u, dtype), value(u)
+    if not np.isfinite(height):
         return ()
-    rounding = _ROUNDING[dtype] * max(1.0, abs(top))
+    rounding = _ROUNDING[dtype] * max(1.0, abs(height))
 
-    def same(places: tuple[tuple[str, int], ...], pair: np.ndarray) -> bool:
-        other = dict(params)
-        for name, axis in places:
-            other[name] = _swapped(other[name], axis, *pair)
-        return bool(abs(value(_flat(space, other, dtype)) - top) <= rounding)
+    def same(axes: tuple[tuple[str, int], ...], pair: np.ndarray) -> bool:
+        arrangement = dict(params)
+        for name, axis in axes:
+            arrangement[name] = _swapped(arrangement[name], axis, *pair)
+        return bool(abs(value(_position_of(space, arrangement, dtype)) - height) <= rounding)
 
-    for length, places in _axes(params).items():
-        if length < _ALIKE:
+    for length, axes in _axes(params).items():
+        if length < _SETTINGS.min_entries:
             continue
-        pairs = [rng.choice(length, 2, replace=False) for _ in range(_PAIRS)]
-        for some in _subsets(places):
-            if all(same(some, pair) for pair in pairs):
-                return tuple(dict.fromkeys(name for name, _ in some))
+        pairs = [rng.choice(length, 2, replace=False) for _ in range(_SETTINGS.tested_pairs)]
+        for subset in _subsets(axes):
+            if all(same(subset, pair) for pair in pairs):
+                return tuple(dict.fromkeys(name for name, _ in subset))
     return ()
 
 
 def _params_at(space: Space, u: np.ndarray, dtype: tf.DType) -> Params:
-    found = space.constrain(tf.constant(u, dtype))
-    return {name: value.numpy() for name, value in found.items()}
+    params = space.constrain(tf.constant(u, dtype))
+    return {name: value.numpy() for name, value in params.items()}
 
 
-def _flat(space: Space, params: Params, dtype: tf.DType) -> np.ndarray:
-    """Return the position of parameters, flat and unconstrained."""
-    given = {name: np.asarray(array, array.dtype) for name, array in params.items()}
-    return space.start(given, dtype).astype(np.float64)
+def _position_of(space: Space, params: Params, dtype: tf.DType) -> np.ndarray:
+    arrays = {name: np.asarray(array, array.dtype) for name, array in params.items()}
+    return space.start(arrays, dtype).astype(np.float64)
 
 
 def _axes(params: Params) -> dict[int, list[tuple[str, int]]]:
-    """Return the axes of parameters, by their length."""
-    found: dict[int, list[tuple[str, int]]] = {}
+    axes: dict[int, list[tuple[str, int]]] = {}
     for name, array in params.items():
         for axis, length in enumerate(array.shape):
-            found.setdefault(length, []).append((name, axis))
-    return found
+            axes.setdefault(length, []).append((name, axis))
+    return axes
 
 
-def _subsets(places: list[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
+def _subsets(axes: list[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
     """Yield subsets of axes, the largest first; of very many only all of them."""
-    fewest = 1 if len(places) <= _MOST_PLACES else len(places)
-    for size in range(len(places), fewest - 1, -1):
-        yield from itertools.combinations(places, size)
+    smallest = 1 if len(axes) <= _SETTINGS.max_axes else len(axes)
+    for size in range(len(axes), smallest - 1, -1):
+        yield from itertools.combinations(axes, size)
 
 
-def _others(params: Params) -> Iterator[Params]:
+def _arrangements(params: Params) -> Iterator[Params]:
     """Yield rearranged parameters, the likeliest first."""
     yield from _named_pairs(params)
     yield from _axis_swaps(params)
@@ -174,18 +171,18 @@ def _named_pairs(params: Params) -> Iterator[Params]:
     stems: dict[str, list[str]] = {}
     for name in params:
         stems.setdefault(name[:-1], []).append(name[-1])
-    ends = sorted({tuple(e) for e in stems.values() if len(e) > 1}, key=len)
-    for group in ends:
-        for a, b in itertools.islice(itertools.combinations(group, 2), _MOST_SWAPS):
-            other = dict(params)
+    endings = sorted({tuple(e) for e in stems.values() if len(e) > 1}, key=len)
+    for group in endings:
+        for a, b in itertools.islice(itertools.combinations(group, 2), _SETTINGS.max_swaps):
+            arrangement = dict(params)
             for name, array in params.items():
                 if name[-1] in (a, b):
                     partner = name[:-1] + (b if name[-1] == a else a)
                     if partner in params and params[partner].shape == array.shape:
-                        other[partner] = array
+                        arrangement[partner] = array
                 elif array.ndim and array.shape[0] == len(group):
-                    other[name] = _swapped(array, 0, group.index(a), group.index(b))
-            yield other
+                    arrangement[name] = _swapped(array, 0, group.index(a), group.index(b))
+            yield arrangement
 
 
 def _axis_swaps(params: Params) -> Iterator[Params]:
@@ -193,7 +190,7 @@ def _axis_swaps(params: Params) -> Iterator[Params]:
     for axis in (0, -1):
         lengths = {a.shape[axis] for a in params.values() if a.ndim and (axis == 0 or a.ndim > 1)}
         for K in sorted(length for length in lengths if length > 1):
-            pairs = itertools.islice(itertools.combinations(range(K), 2), _MOST_SWAPS)
+            pairs = itertools.islice(itertools.combinations(range(K), 2), _SETTINGS.max_swaps)
             for i, j in pairs:
                 yield {
                     name: _swapped(a, axis, i, j) if a.ndim and a.shape[axis] == K else a
@@ -208,11 +205,10 @@ def _swapped(array: np.ndarray, axis: int, i: int, j: int) -> np.ndarray:
 
 
 def _shape_pairs(params: Params) -> Iterator[Params]:
-    """Exchange two parameters of equal shape."""
     pairs = (
         (a, b) for a, b in itertools.combinations(params, 2) if params[a].shape == params[b].shape
     )
-    for a, b in itertools.islice(pairs, _MOST_SWAPS):
+    for a, b in itertools.islice(pairs, _SETTINGS.max_swaps):
         yield {**params, a: params[b], b: params[a]}
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from sgmcmc.target.geometry.base import Preconditioner
 
-_SPARSE = 0.2
-"""Largest fraction of entries of the coupling for which it is kept as a sparse matrix."""
+_MAX_DENSITY = 0.2  # fraction of entries of the coupling up to which it is kept sparse
+_MIN_EIGENVALUE = 1e-4  # relative to the median of all
 
 
 class Arrow(Preconditioner):
@@ -21,9 +21,9 @@ class Arrow(Preconditioner):
 
     With the coordinates in the order (leaves, core), J = [[D, Bᵀ], [B, A]], D of G blocks of k × k.
     J = LLᵀ with L = [[L_D, 0], [W, L_S]], W = B L_D⁻ᵀ and L_S the root of A − BD⁻¹Bᵀ; C is L⁻ᵀ. A
-    product with C or Cᵀ costs O(Gk² + c² + nonzero entries of W), and ζ keeps the places of u.
+    product with C or Cᵀ costs O(Gk² + c² + nonzero entries of W), and ζ keeps the order of u.
     With ``axes`` V and ``lengths`` s, D is L_D T⁻² L_Dᵀ with T = I + V diag(s − 1) Vᵀ: blocks of
-    leaves that are coupled in a few directions, so that L_D T⁻¹ is in the place of L_D.
+    leaves that are coupled in a few directions, so that L_D T⁻¹ replaces L_D.
 
     Args:
         origin: û, in float64.
@@ -52,14 +52,14 @@ class Arrow(Preconditioner):
         self.axes, self.lengths = axes, lengths
         self.leaves, self._blocks, self._core = leaves, blocks, core
         self._coupling = scipy.sparse.csr_matrix(coupling)
-        rest = np.ones(len(self.origin), bool)
-        rest[leaves] = False
-        self._order = np.concatenate([leaves.ravel(), np.flatnonzero(rest)])
-        self._places = np.argsort(self._order)
+        in_core = np.ones(len(self.origin), bool)
+        in_core[leaves] = False
+        self._order = np.concatenate([leaves.ravel(), np.flatnonzero(in_core)])
+        self._positions = np.argsort(self._order)
         self._inverse_blocks = np.linalg.inv(blocks)
         self._inverse_core = np.linalg.inv(core)
         self._size, self._shape = leaves.size, leaves.shape
-        # What remains of each coordinate's SD if all others are held, up to the coupling.
+        # What remains of each coordinate's SD if all others are fixed, up to the coupling.
         self.root = self._joined(
             np.diagonal(self._inverse_blocks, axis1=1, axis2=2).reshape(-1),
             np.diag(self._inverse_core),
@@ -85,21 +85,21 @@ class Arrow(Preconditioner):
         W = scipy.sparse.csr_matrix(
             (arrays["coupling"], arrays["indices"], arrays["indptr"]), (len(core), leaves.size)
         )
-        turned = arrays.get("axes"), arrays.get("lengths")
-        return cls(arrays["origin"], leaves, arrays["blocks"], W, core, *turned)
+        axes_and_lengths = arrays.get("axes"), arrays.get("lengths")
+        return cls(arrays["origin"], leaves, arrays["blocks"], W, core, *axes_and_lengths)
 
     @property
     def kind(self) -> str:
         """Description of it, in words."""
         G, k = self._shape
-        turned = "" if self.lengths is None else f", coupled in {len(self.lengths)} directions"
-        return f"{G} blocks of {k} × {k}{turned}, and a core of {len(self._core)}"
+        coupled = "" if self.lengths is None else f", coupled in {len(self.lengths)} directions"
+        return f"{G} blocks of {k} × {k}{coupled}, and a core of {len(self._core)}"
 
     def _joined(self, leaves: np.ndarray, core: np.ndarray) -> np.ndarray:
         """Return a vector in the order of u; a leading axis is kept."""
-        return np.concatenate([leaves, core], -1)[..., self._places]
+        return np.concatenate([leaves, core], -1)[..., self._positions]
 
-    def _parted(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _leaves_and_core(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ordered = np.asarray(vectors, np.float64)[..., self._order]
         return ordered[..., : self._size], ordered[..., self._size :]
 
@@ -109,21 +109,21 @@ class Arrow(Preconditioner):
 
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy: Lᵀ times the distance to the origin."""
-        leaves, core = self._parted(np.asarray(u, np.float64) - self.origin)
-        own = self._turned_back(self._by_block("gji,...gj->...gi", self._blocks, leaves))
-        return self._joined(own + _right(core, self._coupling), core @ self._core)
+        leaves, core = self._leaves_and_core(np.asarray(u, np.float64) - self.origin)
+        rotated = self._times_inverse_axes(self._by_block("gji,...gj->...gi", self._blocks, leaves))
+        return self._joined(rotated + _right(core, self._coupling), core @ self._core)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """Return C times each of some vectors, (..., d), as NumPy."""
-        leaves, core = self._parted(vectors)
+        leaves, core = self._leaves_and_core(vectors)
         core = core @ self._inverse_core
-        leaves = self._turned(leaves - _right(core, self._coupling))
+        leaves = self._times_axes(leaves - _right(core, self._coupling))
         return self._joined(self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core)
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
-        leaves, core = self._parted(vectors)
-        leaves = self._turned(self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves))
+        leaves, core = self._leaves_and_core(vectors)
+        leaves = self._times_axes(self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves))
         core = (core - _right(leaves, self._coupling.T)) @ self._inverse_core.T
         return self._joined(leaves, core)
 
@@ -154,7 +154,7 @@ class Arrow(Preconditioner):
 
     def _whole(self, leaves: tf.Tensor, core: tf.Tensor) -> tf.Tensor:
         ordered = tf.concat([tf.reshape(leaves, [-1]), core], 0)
-        return tf.gather(ordered, tf.constant(self._places, tf.int32))
+        return tf.gather(ordered, tf.constant(self._positions, tf.int32))
 
     def _by_axes(self, leaves: tf.Tensor, back: bool = False) -> tf.Tensor:
         """Return T, or its inverse, times the leaves, (G, k)."""
@@ -173,35 +173,35 @@ class Arrow(Preconditioner):
         if not len(self._core):
             return tf.zeros(self._shape, core.dtype)
         if self._is_sparse:
-            places, values = _padded(self._coupling.T.tocsr())
-            return tf.reshape(_gathered(core, places, values), self._shape)
+            indices, values = _padded_rows(self._coupling.T.tocsr())
+            return tf.reshape(_sparse_product(core, indices, values), self._shape)
         return tf.reshape(_product(self._coupling.toarray().T, core), self._shape)
 
     def _along_core(self, leaves: tf.Tensor) -> tf.Tensor:
         """Return W times the leaves, (c,)."""
         flat = tf.reshape(leaves, [-1])
         if self._is_sparse:
-            return _gathered(flat, *_padded(self._coupling))
+            return _sparse_product(flat, *_padded_rows(self._coupling))
         return _product(self._coupling.toarray(), flat)
 
     @property
     def _is_sparse(self) -> bool:
-        return self._coupling.nnz < _SPARSE * np.prod(self._coupling.shape)
+        return self._coupling.nnz < _MAX_DENSITY * np.prod(self._coupling.shape)
 
     def scaled(self, factors: np.ndarray) -> Arrow:
         """Return C diag(factors); with axes, factors of the leaves are 1."""
-        leaves, core = self._parted(factors)
+        leaves, core = self._leaves_and_core(factors)
         assert self.axes is None or (leaves == 1.0).all()
         blocks = self._blocks / leaves.reshape(*self._shape)[:, np.newaxis, :]
         W = self._coupling @ scipy.sparse.diags(1.0 / leaves)
-        turned = self.axes, self.lengths
-        return Arrow(self.origin, self.leaves, blocks, W, self._core / core, *turned)
+        axes_and_lengths = self.axes, self.lengths
+        return Arrow(self.origin, self.leaves, blocks, W, self._core / core, *axes_and_lengths)
 
     def centered_at(self, origin: np.ndarray) -> Arrow:
         """Return the same with another origin."""
-        found = copy.copy(self)
-        found.origin = np.asarray(origin, np.float64)
-        return found
+        copied = copy.copy(self)
+        copied.origin = np.asarray(origin, np.float64)
+        return copied
 
 
 def arrow_of(
@@ -215,7 +215,7 @@ def arrow_of(
     """Return the whitening by an information of the shape of an arrow.
 
     What is not positive definite is made so: eigenvalues of a block, and of the core that is left,
-    are turned up, and held above a small part of the usual one.
+    become positive, and at least a small part of the usual one.
 
     Args:
         origin: û.
@@ -227,7 +227,7 @@ def arrow_of(
             information of the rest stays; ``None`` for none.
     """
     values, vectors = np.linalg.eigh(blocks)
-    values = _lifted(values)
+    values = _lift_eigenvalues(values)
     blocks = np.linalg.cholesky((vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
     inverse = np.linalg.inv(blocks)
     G, k = leaves.shape
@@ -235,8 +235,10 @@ def arrow_of(
     W = B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc") if k > 1 else (
         B.multiply(inverse.reshape(1, -1)).tocsr()
     )  # fmt: skip
-    left = core - np.asarray((W @ W.T).toarray())
-    return Arrow(origin, leaves, blocks, W, _root(left if few is None else _mended(left, few)))
+    schur = core - np.asarray((W @ W.T).toarray())
+    return Arrow(
+        origin, leaves, blocks, W, _root(schur if few is None else _repair_core(schur, few))
+    )
 
 
 def arrow_of_coupled(
@@ -267,27 +269,23 @@ def arrow_of_coupled(
     return Arrow(origin, leaves[:, np.newaxis], blocks, W, root, axes, lengths)
 
 
-def _mended(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
+def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
     """Return a matrix of which some coordinates, given all others, are positive definite."""
     if few.all() or not few.any():
         return matrix
-    own, across = np.ix_(few, few), np.ix_(few, ~few)
-    others = matrix[np.ix_(~few, ~few)]
-    explained = matrix[across] @ np.linalg.solve(others, matrix[across].T)
-    root = _root(matrix[own] - explained)
-    found = matrix.copy()
-    found[own] = explained + root @ root.T
-    return found
+    changed, cross = np.ix_(few, few), np.ix_(few, ~few)
+    fixed = matrix[np.ix_(~few, ~few)]
+    explained = matrix[cross] @ np.linalg.solve(fixed, matrix[cross].T)
+    root = _root(matrix[changed] - explained)
+    repaired = matrix.copy()
+    repaired[changed] = explained + root @ root.T
+    return repaired
 
 
-def _lifted(values: np.ndarray) -> np.ndarray:
-    """Return eigenvalues turned up, and not much smaller than usual."""
+def _lift_eigenvalues(values: np.ndarray) -> np.ndarray:
+    """Return eigenvalues made positive, and not much smaller than usual."""
     values = np.abs(values)
-    return np.maximum(values, _LEAST * max(float(np.median(values)), np.finfo(float).tiny))
-
-
-_LEAST = 1e-4
-"""The least eigenvalue, as a part of the median of all."""
+    return np.maximum(values, _MIN_EIGENVALUE * max(float(np.median(values)), np.finfo(float).tiny))
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
@@ -301,7 +299,9 @@ def _root(matrix: np.ndarray) -> np.ndarray:
         return scale[:, np.newaxis] * np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(scaled)
-        return scale[:, np.newaxis] * np.linalg.cholesky((vectors * _lifted(values)) @ vectors.T)
+        return scale[:, np.newaxis] * np.linalg.cholesky(
+            (vectors * _lift_eigenvalues(values)) @ vectors.T
+        )
 
 
 def inverse_root(matrix: np.ndarray) -> np.ndarray:
@@ -310,12 +310,11 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
     What is not positive definite is made so, as in an arrow.
     """
     # With the order of coordinates reversed, L⁻ᵀ is lower triangular.
-    turned = _root(matrix[::-1, ::-1])
-    return scipy.linalg.lapack.dtrtri(turned, lower=1)[0].T[::-1, ::-1]
+    reversed_root = _root(matrix[::-1, ::-1])
+    return scipy.linalg.lapack.dtrtri(reversed_root, lower=1)[0].T[::-1, ::-1]
 
 
 def _right(vectors: np.ndarray, matrix: Any) -> np.ndarray:
-    """Return each row vector times a sparse matrix."""
     flat = vectors.reshape(int(np.prod(vectors.shape[:-1])), vectors.shape[-1])
     return np.asarray((matrix.T @ flat.T).T).reshape(*vectors.shape[:-1], matrix.shape[1])
 
@@ -324,18 +323,18 @@ def _product(matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(tf.constant(matrix, vector.dtype), vector)
 
 
-def _gathered(vector: tf.Tensor, places: np.ndarray, values: np.ndarray) -> tf.Tensor:
+def _sparse_product(vector: tf.Tensor, indices: np.ndarray, values: np.ndarray) -> tf.Tensor:
     """Return a sparse matrix times a vector, the matrix as padded rows."""
-    taken = tf.gather(vector, tf.constant(places, tf.int32))
-    return tf.reduce_sum(tf.constant(values, vector.dtype) * taken, 1)
+    entries = tf.gather(vector, tf.constant(indices, tf.int32))
+    return tf.reduce_sum(tf.constant(values, vector.dtype) * entries, 1)
 
 
-def _padded(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return places and values of each row's entries, padded by zeros to equal lengths."""
+def _padded_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and values of each row's entries, padded by zeros to equal lengths."""
     counts = np.diff(matrix.indptr)
     width = max(1, int(counts.max(initial=0)))
     rows = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(len(rows)) - np.repeat(matrix.indptr[:-1], counts)
-    places, values = np.zeros((len(counts), width), int), np.zeros((len(counts), width))
-    places[rows, within], values[rows, within] = matrix.indices, matrix.data
-    return places, values
+    column = np.arange(len(rows)) - np.repeat(matrix.indptr[:-1], counts)
+    indices, values = np.zeros((len(counts), width), int), np.zeros((len(counts), width))
+    indices[rows, column], values[rows, column] = matrix.indices, matrix.data
+    return indices, values

@@ -77,7 +77,7 @@ class Geometry:
         return slope
 
     def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return place and velocity after some time of motion that nothing pushes, a geodesic."""
+        """Return position and velocity after some time of free motion, along a geodesic."""
         return u + time * velocity, velocity
 
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
@@ -158,8 +158,7 @@ class Geometry:
         """Raise an error if slopes with one limit and with a nearer one disagree."""
 
 
-_SHORT = 128
-"""Most numbers of an array that TensorFlow makes a constant of."""
+_LONGEST_CONSTANT = 128  # most numbers of an array that TensorFlow makes a constant of
 
 
 def root_of(covariance: np.ndarray) -> np.ndarray:
@@ -230,30 +229,30 @@ class Preconditioner:
 
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy."""
-        gap = np.asarray(u, np.float64) - self.origin
+        difference = np.asarray(u, np.float64) - self.origin
         if self.dense:
-            return scipy.linalg.solve_triangular(self.root, gap.T, lower=True).T
-        return self._turned_back(self._inverse * gap)
+            return scipy.linalg.solve_triangular(self.root, difference.T, lower=True).T
+        return self._times_inverse_axes(self._inverse * difference)
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
         if self.dense:
             return vectors @ self.root
-        return self._turned(self.root * vectors)
+        return self._times_axes(self.root * vectors)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """Return C times each of some vectors, (..., d), as NumPy."""
         if self.dense:
             return vectors @ self.root.T
-        return self.root * self._turned(vectors)
+        return self.root * self._times_axes(vectors)
 
-    def _turned(self, vectors: np.ndarray) -> np.ndarray:
+    def _times_axes(self, vectors: np.ndarray) -> np.ndarray:
         """Return (I + V diag(s − 1) Vᵀ) times each of some vectors."""
         if self.axes is None or self.lengths is None:
             return vectors
         return vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
 
-    def _turned_back(self, vectors: np.ndarray) -> np.ndarray:
+    def _times_inverse_axes(self, vectors: np.ndarray) -> np.ndarray:
         """Return the inverse of that matrix times each of some vectors."""
         if self.axes is None or self.lengths is None:
             return vectors
@@ -265,9 +264,9 @@ class Preconditioner:
 
     def centered_at(self, origin: np.ndarray) -> Preconditioner:
         """Return the same with another origin."""
-        found = copy.copy(self)
-        found.origin = np.asarray(origin, np.float64)
-        return found
+        copied = copy.copy(self)
+        copied.origin = np.asarray(origin, np.float64)
+        return copied
 
     def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
         """Return u of ζ."""
@@ -299,7 +298,7 @@ class Preconditioner:
         """
         key = name, dtype
         if key not in self._tensors:
-            flat = np.zeros(max(array.size, _SHORT + 1))
+            flat = np.zeros(max(array.size, _LONGEST_CONSTANT + 1))
             flat[: array.size] = array.reshape(-1)
             with tf.init_scope():
                 self._tensors[key] = tf.constant(flat, dtype)
@@ -308,32 +307,33 @@ class Preconditioner:
     def _along(self, vector: tf.Tensor, lengths: np.ndarray) -> tf.Tensor:
         """Return (I + V diag(lengths − 1) Vᵀ) times a vector."""
         axes = tf.constant(self.axes, vector.dtype)
-        parts = tf.linalg.matvec(axes, vector, transpose_a=True)
-        return vector + tf.linalg.matvec(axes, tf.constant(lengths - 1.0, vector.dtype) * parts)
+        components = tf.linalg.matvec(axes, vector, transpose_a=True)
+        return vector + tf.linalg.matvec(
+            axes, tf.constant(lengths - 1.0, vector.dtype) * components
+        )
 
 
-_caching = threading.RLock()
-"""Held while bijectors cache in another place."""
+_CACHE_LOCK = threading.RLock()  # while bijectors cache in a storage of their own
 
 
 @contextmanager
-def _cached_apart(bijector: Any) -> Iterator[None]:
+def _own_cache(bijector: Any) -> Iterator[None]:
     """Have a bijector forget at the end what it caches.
 
     TFP keeps the last inputs, outputs and Jacobians of all bijectors in one place, where those of
     one graph would be handed out in another, and keep it in memory as long as the process lives.
     """
     cache = inspect.getattr_static(type(bijector), "_cache", None)
-    kept = getattr(cache, "storage", None)
-    if cache is None or kept is None:
+    storage = getattr(cache, "storage", None)
+    if cache is None or storage is None:
         yield
         return
-    with _caching:
-        cache.storage = type(kept)()
+    with _CACHE_LOCK:
+        cache.storage = type(storage)()
         try:
             yield
         finally:
-            cache.storage = kept
+            cache.storage = storage
 
 
 class Bijected(Geometry):
@@ -360,7 +360,7 @@ class Bijected(Geometry):
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return f(u)."""
-        with _cached_apart(self.bijector):
+        with _own_cache(self.bijector):
             return self.bijector.forward(u)
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
@@ -369,6 +369,6 @@ class Bijected(Geometry):
 
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:
         """Return log |det f'(u)|."""
-        with _cached_apart(self.bijector):
+        with _own_cache(self.bijector):
             log_det = self.bijector.forward_log_det_jacobian(u, event_ndims=self._rank)
         return tf.reduce_sum(log_det)

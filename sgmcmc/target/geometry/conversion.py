@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+# Parts of the names of parameters that stay integers.
 _NO_CONSTANTS = ("axis", "ndims", "shape", "permutation", "num_", "size", "idx", "perm")
-"""Parts of the names of parameters that stay integers."""
 
 
 def fitting(bijector: Any, value: np.ndarray, dtype: tf.DType) -> Any:
@@ -64,15 +64,15 @@ def in_dtype(bijector: Any, dtype: tf.DType, integers: bool = False) -> Any:
         dtype: Floating point type.
         integers: Whether to convert integers too, such as those of ``Sigmoid(0, 1)``.
     """
-    given = getattr(bijector, "parameters", None)
-    if not isinstance(given, Mapping):
+    parameters = getattr(bijector, "parameters", None)
+    if not isinstance(parameters, Mapping):
         return bijector
-    given = {name: value for name, value in given.items() if name != "self"}
+    parameters = {name: value for name, value in parameters.items() if name != "self"}
     changed = {}
-    for name, value in given.items():
-        are_constants = integers and not any(part in name for part in _NO_CONSTANTS)
+    for name, value in parameters.items():
+        are_constants = integers and not any(word in name for word in _NO_CONSTANTS)
         changed[name] = _converted(value, dtype, integers, are_constants)
-    if all(changed[name] is given[name] for name in given):
+    if all(changed[name] is parameters[name] for name in parameters):
         return bijector
     try:
         return type(bijector)(**changed)
@@ -80,21 +80,21 @@ def in_dtype(bijector: Any, dtype: tf.DType, integers: bool = False) -> Any:
         return bijector  # the constructor has other arguments than it keeps
 
 
-def _converted(value: Any, dtype: tf.DType, within: bool, integers: bool) -> Any:
+def _converted(value: Any, dtype: tf.DType, nested: bool, integers: bool) -> Any:
     """Return a parameter of a bijector with its numbers in a dtype.
 
     Args:
         value: Parameter.
         dtype: Floating point type.
-        within: Whether to convert the integers of bijectors within it.
+        nested: Whether to convert the integers of bijectors within it.
         integers: Whether to convert integers.
     """
     if hasattr(value, "forward_log_det_jacobian"):
-        return in_dtype(value, dtype, within)
+        return in_dtype(value, dtype, nested)
     if isinstance(value, list | tuple) and any(
-        hasattr(each, "forward_log_det_jacobian") for each in value
+        hasattr(entry, "forward_log_det_jacobian") for entry in value
     ):
-        return type(value)(in_dtype(each, dtype, within) for each in value)
+        return type(value)(in_dtype(entry, dtype, nested) for entry in value)
     if isinstance(value, bool | str | tf.Variable) or value is None:
         return value
     if isinstance(value, tf.DType):

@@ -19,8 +19,7 @@ WHAT_LOG_LIK_MUST_BE = (
     "As a gamma parameter λ goes to zero, together with all other gamma parameters, `log_lik` must "
     "go as c log λ, with c a count."
 )
-_STEADY = 1e-2
-"""Tolerated difference of counts at two limits, relative to the largest."""
+_MAX_CHANGE = 1e-2  # tolerated difference of counts at two limits, relative to the largest
 
 
 class OnHalfLine(Geometry):
@@ -92,8 +91,8 @@ class OnHalfLine(Geometry):
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return θ, neither zero nor infinite."""
-        most = -np.log(smallest(u.dtype))
-        return tf.exp(tf.clip_by_value(self.power * u[0], -most, most))
+        largest = -np.log(smallest(u.dtype))
+        return tf.exp(tf.clip_by_value(self.power * u[0], -largest, largest))
 
     def differentiated(self, u: tf.Tensor) -> tf.Tensor:
         """Return λ, which leaves room for the derivative c/(sλ)."""
@@ -153,8 +152,8 @@ class OnHalfLine(Geometry):
 
     def check_limit(self, name: str, slope: np.ndarray, nearer: np.ndarray) -> None:
         """Raise an error if counts depend on how near to zero they are computed."""
-        counts, others = slope[0].astype(float), nearer[0].astype(float)
-        if np.abs(counts - others).max() > _STEADY * max(1.0, np.abs(counts).max()):
+        counts, nearer_counts = slope[0].astype(float), nearer[0].astype(float)
+        if np.abs(counts - nearer_counts).max() > _MAX_CHANGE * max(1.0, np.abs(counts).max()):
             raise ValueError(
                 f"`log_lik` has no counts for {name!r}, which `gamma` names. "
                 f"{WHAT_LOG_LIK_MUST_BE} If 1/{name} has a gamma distribution, as a variance "
@@ -176,22 +175,22 @@ class HalfLines(Division):
 
     def __init__(self, layout: Layout, geometries: Mapping[str, OnHalfLine]) -> None:
         super().__init__(layout, geometries)
-        own = [geometries[name] for name in self.part.names]
+        half_lines = [geometries[name] for name in self.selected.names]
         self.shape, self.rate = (
-            np.concatenate([np.zeros(0), *(values.ravel() for values in of_each)])
-            for of_each in ([g.shape for g in own], [g.rate for g in own])
+            np.concatenate([np.zeros(0), *(values.ravel() for values in arrays)])
+            for arrays in ([g.shape for g in half_lines], [g.rate for g in half_lines])
         )
 
     def halves(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the first and the second coordinates; a scalar serves both."""
         if vector.shape.rank == 0:
             return vector, vector
-        parts = [tf.reshape(part, [2, -1]) for part in self.part.split(vector).values()]
-        both = tf.concat(parts, 1)
+        pairs = [tf.reshape(pair, [2, -1]) for pair in self.selected.split(vector).values()]
+        both = tf.concat(pairs, 1)
         return both[0], both[1]
 
     def join(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """Return the vector of these halves."""
-        sizes = [size // 2 for size in self.part.sizes.values()]
+        sizes = [size // 2 for size in self.selected.sizes.values()]
         halves = zip(tf.split(first, sizes), tf.split(second, sizes), strict=True)
-        return tf.concat([half for pair in halves for half in pair], 0)
+        return tf.concat([vector for pair in halves for vector in pair], 0)

@@ -20,8 +20,7 @@ WHAT_LOG_LIK_MUST_BE = (
     "For points of the simplex `log_lik` must be a sum of logs of polynomials in ω with "
     "coefficients that are not negative, as the likelihood of counts or of a mixture is."
 )
-_ROUNDING = 1e-4
-"""Tolerated difference of the sum of a point of the simplex from one."""
+_ROUNDING = 1e-4  # tolerated difference of the sum of a point of the simplex from one
 
 
 class OnSimplex(Geometry):
@@ -69,14 +68,14 @@ class OnSimplex(Geometry):
         sums = start.sum(-1, dtype=np.float64)
         if (start < 0).any() or (np.abs(sums - 1.0) > _ROUNDING).any():
             worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
-            found = (
+            fault = (
                 f"its smallest component is {float(start.min()):g}"
                 if (start < 0).any()
                 else f"its components sum to {worst:g}"
             )
             raise ValueError(
                 f"`{label}` must start on the simplex, along its last axis: components not "
-                f"negative, with sum 1; {found}. A parameter that is no point of the simplex "
+                f"negative, with sum 1; {fault}. A parameter that is no point of the simplex "
                 "must not be named in `alpha`, which must then be a dict."
             )
 
@@ -157,70 +156,72 @@ class Simplices(Division):
 
     def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
         super().__init__(layout, alpha)
-        names = self.part.names
+        names = self.selected.names
         self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in names)])
         sizes = [alpha[n].shape[-1] for n in names for _ in range(alpha[n][..., -1].size)]
-        self.last = np.zeros(self.part.size, bool)
+        self.last = np.zeros(self.selected.size, bool)
         self.last[np.cumsum(sizes, dtype=int) - 1] = True
 
     def totals(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the sum over its simplex."""
-        return self._of_each(
+        return self._by_parameter(
             lambda points: tf.broadcast_to(tf.reduce_sum(points, -1, keepdims=True), points.shape),
             on,
         )
 
     def sums(self, on: tf.Tensor) -> tf.Tensor:
         """Return the sum over each simplex, one number for each of them."""
-        return self._of_each(lambda points: tf.reduce_sum(points, -1), on)
+        return self._by_parameter(lambda points: tf.reduce_sum(points, -1), on)
 
-    def spread(self, of_each: tf.Tensor) -> tf.Tensor:
+    def spread(self, values: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the number of its simplex."""
-        shapes = self.part.shapes.values()
+        shapes = self.selected.shapes.values()
         sizes = np.concatenate([np.full(np.prod(s[:-1], dtype=int), s[-1]) for s in shapes])
-        return tf.gather(of_each, np.repeat(np.arange(len(sizes)), sizes))
+        return tf.gather(values, np.repeat(np.arange(len(sizes)), sizes))
 
     def lasts(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the last of its point."""
-        return self._of_each(lambda points: tf.broadcast_to(points[..., -1:], points.shape), on)
+        return self._by_parameter(
+            lambda points: tf.broadcast_to(points[..., -1:], points.shape), on
+        )
 
     def log_points(self, u: tf.Tensor) -> tf.Tensor:
         """Return log ω, flat, of flat u."""
-        return self._of_each(tf.nn.log_softmax, u)
+        return self._by_parameter(tf.nn.log_softmax, u)
 
-    def _of_each(self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor) -> tf.Tensor:
+    def _by_parameter(self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor) -> tf.Tensor:
         """Apply a function to the array of each parameter, and return all flat again."""
-        arrays = self.part.split(on).values()
+        arrays = self.selected.split(on).values()
         return tf.concat([tf.reshape(function(array), [-1]) for array in arrays], 0)
 
     def scaled(
-        self, position: tf.Tensor, counts: tf.Tensor, given: Mapping[str, bool]
+        self, position: tf.Tensor, counts: tf.Tensor, is_fixed: Mapping[str, bool]
     ) -> tf.Tensor:
         """Return the position with θ = ω Σâ, if ``position`` fixes only ω.
 
         Args:
             position: Flat position.
             counts: Flat vector with the expected counts ĉ in the coordinates on simplices.
-            given: Whether the position of a parameter fixes its θ already.
+            is_fixed: Whether the position of a parameter fixes its θ already.
         """
-        if self.none:
+        if self.has_none:
             return position
-        (u, others), (counts, _) = self.divide(position), self.divide(counts)
+        (u, remaining), (counts, _) = self.divide(position), self.divide(counts)
         shift = tf.math.log(self.totals(tf.constant(self.alpha, u.dtype) + counts))
         shift -= tf.math.log(self.totals(tf.exp(u)))
-        fixed = self.part.join(
-            {name: np.full(shape, given[name]) for name, shape in self.part.shapes.items()},
+        fixed = self.selected.join(
+            {name: np.full(shape, is_fixed[name]) for name, shape in self.selected.shapes.items()},
             np.dtype(bool),
         )
-        return self.unite(tf.where(fixed, u, u + shift), others)
+        return self.unite(tf.where(fixed, u, u + shift), remaining)
 
 
-def normalize(u: tf.Tensor, least: float) -> tf.Tensor:
-    """Return ω = e^u / Σe^u along the last axis, no component below ``least``.
+def normalize(u: tf.Tensor, smallest_component: float) -> tf.Tensor:
+    """Return ω = e^u / Σe^u along the last axis, no component below ``smallest_component``.
 
-    With ``least`` above zero, 0·log ω is zero and not NaN.
+    With ``smallest_component`` above zero, 0·log ω is zero and not NaN.
     """
-    return tf.maximum(tf.nn.softmax(u), tf.constant(least, u.dtype))
+    return tf.maximum(tf.nn.softmax(u), tf.constant(smallest_component, u.dtype))
 
 
 def smallest(dtype: tf.DType) -> float:

@@ -21,13 +21,13 @@ class Joint(Protocol):
 
     Attributes:
         coordinates: Description of the coordinates.
-        moved: Names of the parameters that are changed.
+        changed: Names of the parameters that are changed.
     """
 
     coordinates: str
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[str, ...]:
         """Names of the parameters that are changed."""
 
     def user(self, params: Tensors) -> Tensors:
@@ -66,8 +66,8 @@ class Space:
         preconditioner: Preconditioner | None = None,
         joint: Joint | None = None,
     ) -> None:
-        given = geometries or {}
-        self.geometries = {name: given.get(name, Geometry()) for name in shapes}
+        by_name = geometries or {}
+        self.geometries = {name: by_name.get(name, Geometry()) for name in shapes}
         self.preconditioner, self.joint = preconditioner, joint
         self.user_layout = Layout(shapes)
         self.layout = Layout(
@@ -100,10 +100,10 @@ class Space:
 
     def own_coordinates(self) -> dict[str, str]:
         """Return descriptions of the coordinates of parameters that have their own."""
-        found = {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
+        descriptions = {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
         if self.joint is not None:
-            found |= dict.fromkeys(self.joint.moved, self.joint.coordinates)
-        return found
+            descriptions |= dict.fromkeys(self.joint.changed, self.joint.coordinates)
+        return descriptions
 
     def curved_names(self) -> tuple[str, ...]:
         """Return the parameters that live on manifolds."""
@@ -117,7 +117,7 @@ class Space:
         """Return the part of a vector, flat, along which a position can move."""
         if not self.curved_names():
             return vector
-        return _flat(self._each("tangent", *map(self.layout.split, (position, vector))))
+        return _flat(self._by_geometry("tangent", *map(self.layout.split, (position, vector))))
 
     def tangents(self, position: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """Return the tangent parts of several vectors, (k, d)."""
@@ -129,8 +129,10 @@ class Space:
         """Return a slope, flat, without the part that is too large for the stepsize."""
         if all(type(g).held is Geometry.held for g in self.geometries.values()):
             return slope
-        each = self.layout.split(tf.broadcast_to(stepsize, slope.shape))
-        return _flat(self._each("held", *map(self.layout.split, (position, slope)), each))
+        stepsizes = self.layout.split(tf.broadcast_to(stepsize, slope.shape))
+        return _flat(
+            self._by_geometry("held", *map(self.layout.split, (position, slope)), stepsizes)
+        )
 
     def flow(
         self, position: tf.Tensor, velocity: tf.Tensor, time: float
@@ -138,19 +140,21 @@ class Space:
         """Return position and velocity after some time of motion that nothing pushes."""
         if not self.curved_names():
             return position + time * velocity, velocity
-        places, velocities = map(self.layout.split, (position, velocity))
-        moved = {
-            name: geometry.flow(places[name], velocities[name], time)
+        positions, velocities = map(self.layout.split, (position, velocity))
+        flows = {
+            name: geometry.flow(positions[name], velocities[name], time)
             for name, geometry in self.geometries.items()
         }
-        ends, turned = ({name: pair[i] for name, pair in moved.items()} for i in (0, 1))
-        return _flat(ends), _flat(turned)
+        positions_after, velocities_after = (
+            {name: pair[i] for name, pair in flows.items()} for i in (0, 1)
+        )
+        return _flat(positions_after), _flat(velocities_after)
 
     def retracted(self, position: tf.Tensor) -> tf.Tensor:
         """Return a position on all manifolds near one that is off them by a small step."""
         if not self.curved_names():
             return position
-        return _flat(self._each("retracted", self.layout.split(position)))
+        return _flat(self._by_geometry("retracted", self.layout.split(position)))
 
     def scaled_names(self) -> tuple[str, ...]:
         """Return the parameters that have a scale in addition to their values."""
@@ -164,30 +168,30 @@ class Space:
 
     def constrain(self, position: tf.Tensor) -> Tensors:
         """Return the user's parameters at a position."""
-        return self._seen(self._each("constrain", self.coordinates(position)))
+        return self._user_params(self._by_geometry("constrain", self.coordinates(position)))
 
-    def _seen(self, params: Tensors) -> Tensors:
+    def _user_params(self, params: Tensors) -> Tensors:
         return params if self.joint is None else self.joint.user(params)
 
     def params(self, position: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
         """Return the user's parameters at a position, as NumPy."""
         # Some bijectors are bound to the dtype of the chain.
-        found = self.constrain(tf.constant(position, dtype))
-        return {name: value.numpy() for name, value in found.items()}
+        params = self.constrain(tf.constant(position, dtype))
+        return {name: value.numpy() for name, value in params.items()}
 
-    def _each(self, method: str, *parts: Tensors) -> Tensors:
+    def _by_geometry(self, method: str, *arguments: Tensors) -> Tensors:
         """Call a method of each parameter's geometry on its own parts."""
         return {
-            name: getattr(geometry, method)(*(part[name] for part in parts))
+            name: getattr(geometry, method)(*(argument[name] for argument in arguments))
             for name, geometry in self.geometries.items()
         }
 
     def start(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position at which a chain starts that the user starts at ``params``."""
-        own = self._own(params, dtype)
+        values = self._coordinates_of(params, dtype)
         u = {
             name: _finite_start(self.geometries[name], np.asarray(value), dtype)
-            for name, value in own.items()
+            for name, value in values.items()
         }
         flat = self.layout.join(u, dtype.as_numpy_dtype)
         return self._into(flat, dtype)
@@ -196,30 +200,31 @@ class Space:
         self, draws: Mapping[str, np.ndarray], dtype: tf.DType | None = None
     ) -> dict[str, np.ndarray]:
         """Return the coordinates of draws of the user's parameters, which have one leading axis."""
-        own = {name: np.asarray(array) for name, array in draws.items()}
+        arrays = {name: np.asarray(array) for name, array in draws.items()}
         if self.joint is not None:
-            given = {name: tf.constant(array, dtype) for name, array in own.items()}
-            own_of = partial(vectorized_map, self.joint.own)
-            found = trace(own_of, given)(given)
-            own = {name: found[name].numpy() for name in own}
-        kinds = {name: dtype or tf.as_dtype(array.dtype) for name, array in own.items()}
-        return {name: self.geometries[name].start(a, kinds[name]) for name, a in own.items()}
+            tensors = {name: tf.constant(array, dtype) for name, array in arrays.items()}
+            coordinates_of = partial(vectorized_map, self.joint.own)
+            coordinates = trace(coordinates_of, tensors)(tensors)
+            arrays = {name: coordinates[name].numpy() for name in arrays}
+        dtypes = {name: dtype or tf.as_dtype(array.dtype) for name, array in arrays.items()}
+        return {name: self.geometries[name].start(a, dtypes[name]) for name, a in arrays.items()}
 
-    def _own(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> Mapping[str, np.ndarray]:
+    def _coordinates_of(
+        self, params: Mapping[str, np.ndarray], dtype: tf.DType
+    ) -> Mapping[str, np.ndarray]:
         """Return the values from which geometries start."""
         if self.joint is None:
             return params
-        given = {name: tf.constant(value, dtype) for name, value in params.items()}
-        return {name: value.numpy() for name, value in self.joint.own(given).items()}
+        tensors = {name: tf.constant(value, dtype) for name, value in params.items()}
+        return {name: value.numpy() for name, value in self.joint.own(tensors).items()}
 
     def found_at(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position of any values of the user's parameters."""
-        own = self._own(params, dtype)
-        u = {name: self.geometries[name].found_at(value, dtype) for name, value in own.items()}
+        values = self._coordinates_of(params, dtype)
+        u = {name: self.geometries[name].found_at(value, dtype) for name, value in values.items()}
         return self._into(self.layout.join(u, dtype.as_numpy_dtype), dtype)
 
     def _into(self, flat: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Return the position of flat coordinates."""
         if self.preconditioner is None:
             return flat
         return self.preconditioner.into(flat).astype(dtype.as_numpy_dtype)
@@ -231,17 +236,17 @@ class Space:
     def differentiated(self, position: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Return the coordinates at a position, and the points at which gradients are computed."""
         u = self.coordinates(position)
-        return u, self._each("differentiated", u)
+        return u, self._by_geometry("differentiated", u)
 
     def of_points(self, points: Tensors) -> Tensors:
         """Return the user's parameters of those points."""
-        return self._seen(self._each("of_point", points))
+        return self._user_params(self._by_geometry("of_point", points))
 
     def limits(self, points: Tensors) -> Tensors | None:
         """Return the points at which gradients are wanted too; ``None`` if there are none."""
         if not any(geometry.takes_limit for geometry in self.geometries.values()):
             return None
-        return self._each("limit", points)
+        return self._by_geometry("limit", points)
 
     def nearer(self) -> Space:
         """Return the same space with these points nearer to their limits."""
@@ -261,10 +266,10 @@ class Space:
         ``onto`` is for :func:`sgmcmc.target.layout.joined`.
         """
         if limits is None or at_limits is None:
-            parts = self._each("slope", points, gradients)
+            slopes = self._by_geometry("slope", points, gradients)
         else:
-            parts = self._each("slope_with_limit", points, gradients, limits, at_limits)
-        flat = joined(parts.values(), onto)
+            slopes = self._by_geometry("slope_with_limit", points, gradients, limits, at_limits)
+        flat = joined(slopes.values(), onto)
         return flat if self.preconditioner is None else self.preconditioner.slope(flat)
 
     def score(self, position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
@@ -276,17 +281,19 @@ class Space:
             slope = self.preconditioner.score(slope)
         if all(type(g).score is Geometry.score for g in self.geometries.values()):
             return slope
-        return _flat(self._each("score", self.coordinates(position), self.layout.split(slope)))
+        return _flat(
+            self._by_geometry("score", self.coordinates(position), self.layout.split(slope))
+        )
 
     def unnormalized(self, position: tf.Tensor) -> tf.Tensor:
         """Return the parameters with their scale, flat; others as their coordinates are."""
-        return _flat(self._each("unnormalized", self.coordinates(position)))
+        return _flat(self._by_geometry("unnormalized", self.coordinates(position)))
 
     def log_jacobian(self, u: Tensors) -> list[tf.Tensor]:
         """Return the terms that the target is raised by for the change of coordinates."""
         terms = _terms(g.log_jacobian(u[name]) for name, g in self.geometries.items())
         if self.joint is not None:
-            terms.append(self.joint.log_jacobian(self._each("constrain", u)))
+            terms.append(self.joint.log_jacobian(self._by_geometry("constrain", u)))
         return terms
 
     def log_prior(self, position: tf.Tensor) -> list[tf.Tensor]:
@@ -299,8 +306,8 @@ class Space:
         return _terms(g.log_prior_of(params[name]) for name, g in self.geometries.items())
 
 
-def _flat(parts: Tensors) -> tf.Tensor:
-    return joined(parts.values())
+def _flat(vectors: Tensors) -> tf.Tensor:
+    return joined(vectors.values())
 
 
 def _terms(terms: Iterable[tf.Tensor | None]) -> list[tf.Tensor]:
@@ -313,10 +320,10 @@ def _finite_start(geometry: Geometry, value: np.ndarray, dtype: tf.DType) -> np.
     So tanh(9.5) is 1 in float32.
     """
     u = geometry.start(value, dtype)
-    for toward in (-np.inf, np.inf):
+    for direction in (-np.inf, np.inf):
         bad = ~np.isfinite(u)
         if not bad.any():
             break
-        near = geometry.start(np.nextafter(value, value.dtype.type(toward)), dtype)
-        u = np.where(bad & np.isfinite(near), near, u)
+        neighbor = geometry.start(np.nextafter(value, value.dtype.type(direction)), dtype)
+        u = np.where(bad & np.isfinite(neighbor), neighbor, u)
     return u
