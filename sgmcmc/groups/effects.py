@@ -33,7 +33,7 @@ _MIN_NODES_OF_ROWS = {1: 21, 2: 11, 3: 7}
 
 
 @dataclass(frozen=True)
-class Drawn:
+class EffectDraws:
     """Draws of the effects of one factor.
 
     Attributes:
@@ -53,7 +53,7 @@ def draw_effects(
     by: str,
     groups: Any = None,
     seed: int = 0,
-) -> Drawn:
+) -> EffectDraws:
     """Return draws of the effects of some groups, each given its global draw.
 
     Effects of members without rows are drawn from their distribution.
@@ -80,9 +80,11 @@ def draw_effects(
     numbers = model.factors[by].codes(members.values[k] for k in selected)
     has_rows = numbers >= 0
     if has_rows.all():
-        return Drawn(_draws_of_groups(model, marginal, draws, data, by, numbers, seed), labels)
+        return EffectDraws(
+            _draws_of_groups(model, marginal, draws, data, by, numbers, seed), labels
+        )
     chosen = [members.values[k] for k in selected]
-    return Drawn(effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels)
+    return EffectDraws(effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels)
 
 
 def _draws_of_groups(

@@ -27,7 +27,7 @@ from sgmcmc.groups.packs import (
     packed,
     without_large,
 )
-from sgmcmc.groups.spec import Groups, Trial, is_quadratic, try_functions
+from sgmcmc.groups.spec import Groups, GroupTrial, is_quadratic, try_functions
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]
@@ -285,7 +285,7 @@ def read_groups(
     if whole and integrated is not None and _are_crossed(integrated, factors, codes):
         integrated = None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
-    trial = Trial.of(log_lik, factors, rows, codes, starts[0], dtype)
+    trial = GroupTrial.of(log_lik, factors, rows, codes, starts[0], dtype)
     try_functions(trial, factors)
     found_normal = _may_be_normal(integrated) and is_quadratic(trial, integrated)
     if integrated is not None and found_normal:

@@ -173,7 +173,7 @@ def _reshape(entries: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
 
 
 @dataclass(frozen=True)
-class Trial:
+class GroupTrial:
     """The user's functions, to be tried on some rows.
 
     Attributes:
@@ -201,7 +201,7 @@ class Trial:
         codes: Mapping[str, np.ndarray],
         params: Mapping[str, Any],
         dtype: tf.DType,
-    ) -> Trial:
+    ) -> GroupTrial:
         """Return a trial on the first rows of the first factor's groups.
 
         Args:
@@ -280,7 +280,7 @@ class Trial:
         return []
 
 
-def try_functions(trial: Trial, factors: Sequence[Groups]) -> None:
+def try_functions(trial: GroupTrial, factors: Sequence[Groups]) -> None:
     """Refuse functions that do not return a term for each row, or for each group.
 
     Args:
@@ -322,7 +322,7 @@ def try_functions(trial: Trial, factors: Sequence[Groups]) -> None:
             )
 
 
-def is_quadratic(trial: Trial, factor: Groups) -> bool:
+def is_quadratic(trial: GroupTrial, factor: Groups) -> bool:
     """Return whether log_lik and the density of effects are quadratic functions of these.
 
     They are tried with short and very long steps, since a function of another kind may look
@@ -346,7 +346,7 @@ def is_quadratic(trial: Trial, factor: Groups) -> bool:
         return False
 
 
-def _need_quadratic(factor: Groups, trial: Trial) -> None:
+def _need_quadratic(factor: Groups, trial: GroupTrial) -> None:
     if names := trial.bent(factor):
         listed = " and ".join(repr(name) for name in names)
         raise ValueError(

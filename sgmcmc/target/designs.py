@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 
-class Numbers(NamedTuple):
+class DenseColumns(NamedTuple):
     """A matrix X of rows of numbers, (n, d)."""
 
     rows: tf.Tensor
@@ -26,7 +26,7 @@ class Numbers(NamedTuple):
         return tf.matmul(self.rows, rows, transpose_a=True)
 
 
-class Levels(NamedTuple):
+class IndicatorColumns(NamedTuple):
     """A matrix X of indicators, (n, d), by the position of the one in each row."""
 
     levels: tf.Tensor
@@ -41,7 +41,7 @@ class Levels(NamedTuple):
         return tf.math.unsorted_segment_sum(rows, self.levels, self.size)
 
 
-Columns = Numbers | Levels
+Columns = DenseColumns | IndicatorColumns
 
 
 class Paired(NamedTuple):
@@ -62,9 +62,9 @@ class Paired(NamedTuple):
     def between(self, left: Columns, right: Columns) -> tf.Tensor:
         """Return Xᵀ W Y."""
         product = between(left, self.rows, right)
-        if isinstance(right, Numbers):
+        if isinstance(right, DenseColumns):
             return product + left.onto(self._times_pairs(right.rows))
-        if isinstance(left, Numbers):
+        if isinstance(left, DenseColumns):
             transposed = Paired(self.rows, tf.linalg.matrix_transpose(self.pairs))
             return product + tf.transpose(right.onto(transposed._times_pairs(left.rows)))
         width = self.pairs.shape[1]
@@ -88,12 +88,12 @@ def between(left: Columns, weights: tf.Tensor | Paired, right: Columns) -> tf.Te
     """Return Xᵀ W Y for weights of the rows, (n,), and perhaps of their pairs."""
     if isinstance(weights, Paired):
         return weights.between(left, right)
-    if isinstance(left, Numbers):
+    if isinstance(left, DenseColumns):
         scaled = left.rows * weights[:, tf.newaxis]
-        if isinstance(right, Numbers):
+        if isinstance(right, DenseColumns):
             return tf.matmul(scaled, right.rows, transpose_a=True)
         return tf.transpose(right.onto(scaled))
-    if isinstance(right, Numbers):
+    if isinstance(right, DenseColumns):
         return left.onto(right.rows * weights[:, tf.newaxis])
     if left is right:
         return tf.linalg.diag(left.onto(weights))
@@ -105,15 +105,15 @@ def between(left: Columns, weights: tf.Tensor | Paired, right: Columns) -> tf.Te
 
 def forms(left: Columns, matrix: tf.Tensor, right: Columns) -> tf.Tensor:
     """Return x_iᵀ M y_i of each row, (n,), for a matrix M, (d, d')."""
-    if isinstance(left, Levels) and isinstance(right, Levels):
+    if isinstance(left, IndicatorColumns) and isinstance(right, IndicatorColumns):
         return tf.gather(tf.reshape(matrix, [-1]), _pair_numbers(left, right))
-    if isinstance(left, Levels):
+    if isinstance(left, IndicatorColumns):
         left, matrix, right = right, tf.transpose(matrix), left
-    assert isinstance(left, Numbers)
+    assert isinstance(left, DenseColumns)
     return tf.reduce_sum(left.rows * right.times(tf.transpose(matrix)), 1)
 
 
-def _pair_numbers(left: Levels, right: Levels) -> tf.Tensor:
+def _pair_numbers(left: IndicatorColumns, right: IndicatorColumns) -> tf.Tensor:
     """Return the number of each row's pair of levels, (n,)."""
     return _combined_index(left.levels, right.size, right.levels)
 

@@ -25,7 +25,15 @@ from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import imported, trace
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.designs import Columns, Levels, Numbers, Paired, between, forms, weighted
+from sgmcmc.target.designs import (
+    Columns,
+    DenseColumns,
+    IndicatorColumns,
+    Paired,
+    between,
+    forms,
+    weighted,
+)
 from sgmcmc.target.target import Target
 
 _MAX_PREDICTORS = 6  # most predictors of a row, and most numbers φ
@@ -60,7 +68,11 @@ class _Product(NamedTuple):
         return self.shape[1]
 
     def design(self, data: tf.Tensor) -> Columns:
-        return Levels(data, self.shape[0]) if self.levels else Numbers(data, self.shape[0])
+        return (
+            IndicatorColumns(data, self.shape[0])
+            if self.levels
+            else DenseColumns(data, self.shape[0])
+        )
 
     def factor(self, matrix: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.transpose(matrix) if self.transposed else matrix, self.shape)

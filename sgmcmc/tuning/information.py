@@ -99,7 +99,9 @@ def observed_information(
     smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
     if not np.isfinite(smooth).all():
         raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
-    curved, scale = np.diag(prior), _first_scale(smooth)
+    curved, diagonal = np.diag(prior), np.diag(smooth)
+    # The first SDs are those of single coordinates, one if the data say nothing.
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     seen: list[np.ndarray] = []
     inverse = _LastInverse(smooth)
     for _ in range(_SETTINGS.max_updates):
@@ -147,12 +149,6 @@ def mean_prior_gradient(objective: Objective, u: np.ndarray, scale: np.ndarray) 
     values = objective.prior_values(np.concatenate([u - steps, u + steps]))
     with np.errstate(invalid="ignore"):
         return (values[len(u) :] - values[: len(u)]) / (2 * scale)
-
-
-def _first_scale(matrix: np.ndarray) -> np.ndarray:
-    """Return SDs to begin with: those of single coordinates, at most one if data say nothing."""
-    diagonal = np.diag(matrix)
-    return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
 
 
 def _not_positive(

@@ -148,7 +148,7 @@ def _search(
     return _finish(objective, rough, *_on_all_rows(objective, rough, u, subset), measure=True)
 
 
-class _Point(NamedTuple):
+class _Iterate(NamedTuple):
     """A position on the way, with the log posterior and the information for the next step.
 
     Attributes:
@@ -181,7 +181,7 @@ def _on_all_rows(
     u: np.ndarray,
     source: Objective,
     hessian: np.ndarray | None = None,
-) -> tuple[_Point, bool]:
+) -> tuple[_Iterate, bool]:
     """Return the end of Newton steps on all rows, as :func:`_climb` does.
 
     They go in the dtype of the chain as far as its rounding lets them, and on in float64 if that is
@@ -197,7 +197,7 @@ def _on_all_rows(
 
 
 def _finish(
-    objective: Objective, rough: Objective, point: _Point, is_own_curvature: bool, measure: bool
+    objective: Objective, rough: Objective, point: _Iterate, is_own_curvature: bool, measure: bool
 ) -> Mode:
     """Return the mode at a point, with curvature that is good enough there.
 
@@ -212,7 +212,9 @@ def _finish(
     if not is_own_curvature:
         error = _curvature_error(objective, rough, point) if measure else np.inf
     if error > _SETTINGS.max_error:
-        point, error = _with_own_curvature(objective, point), 0.0
+        hessian = objective.likelihood_hessian(point.u)
+        point = _point_with_slope(objective, point.u, point.value, point.gradient, hessian)
+        error = 0.0
     passes = objective.evaluations + (0 if rough is objective else rough.evaluations)
     return Mode(
         point.u, point.slope, point.information, point.distance, passes, error, point.hessian
@@ -221,7 +223,7 @@ def _finish(
 
 def _evaluate(
     objective: Objective, u: np.ndarray, hessian: np.ndarray, information: Information | None = None
-) -> _Point:
+) -> _Iterate:
     value, gradient = objective.value_and_gradient(u)
     return _point_with_slope(objective, u, value, gradient, hessian, information)
 
@@ -233,7 +235,7 @@ def _point_with_slope(
     gradient: np.ndarray,
     hessian: np.ndarray,
     information: Information | None = None,
-) -> _Point:
+) -> _Iterate:
     """Return a point, with the information of this Hessian unless there is another to step by."""
     if information is None:
         information = observed_information(objective, u, hessian)
@@ -244,12 +246,7 @@ def _point_with_slope(
         kinked &= np.isfinite(mean)
         slope = gradient.copy()
         slope[kinked] += mean[kinked] - gradient_at_kinks[kinked]
-    return _Point(u, value, gradient, hessian, information, slope)
-
-
-def _with_own_curvature(objective: Objective, point: _Point) -> _Point:
-    hessian = objective.likelihood_hessian(point.u)
-    return _point_with_slope(objective, point.u, point.value, point.gradient, hessian)
+    return _Iterate(u, value, gradient, hessian, information, slope)
 
 
 def _climb(
@@ -260,7 +257,7 @@ def _climb(
     steps: int = _SETTINGS.max_steps,
     hessian: np.ndarray | None = None,
     whole: Objective | None = None,
-) -> tuple[_Point, bool]:
+) -> tuple[_Iterate, bool]:
     """Return the end of Newton steps, and whether its curvature is that of all rows.
 
     Args:
@@ -296,7 +293,7 @@ def _climb(
     return point, is_own_curvature and source is whole
 
 
-def _step(objective: Objective, point: _Point) -> _Point | None:
+def _step(objective: Objective, point: _Iterate) -> _Iterate | None:
     """Return a point along a Newton step that is higher, or nearer to the mode; else ``None``.
 
     At the mode of a prior with kinks a nearer point may be lower, by no more than one for each
@@ -315,7 +312,7 @@ def _step(objective: Objective, point: _Point) -> _Point | None:
     return None
 
 
-def _curvature_error(objective: Objective, rough: Objective, point: _Point) -> float:
+def _curvature_error(objective: Objective, rough: Objective, point: _Iterate) -> float:
     """Return the relative difference of the curvature at a point from the one used.
 
     It is estimated from products of the Hessian H with a few vectors. The error is
