@@ -35,14 +35,22 @@ LogPrior = Callable[[Tensors], tf.Tensor]
 
 # Columns that the chain's packs have and the user's have not.
 _NODE_COLUMNS = (MODE, ROOT, CENTER, DRIFT, SLOPE, START)
-_MAX_NUMBERS = 2**20  # numbers of packs whose modes are searched at once
 # Nodes in each direction of the gradient at θ̂, by the number of directions.
 _FINE_NODES = {1: 17, 2: 11, 3: 7}
-# Smallest number of nodes of the reference for errors; twice the number of nodes, if that is more.
+# Least number of nodes of the reference for errors; twice the number of nodes, if that is more.
 _REFERENCE_NODES = {1: 31, 2: 15, 3: 9}
-_MAX_PACKS = 500  # largest number of packs that errors are measured on
-_MAX_TERMS = 2**20  # terms of the log-likelihood that these packs compute with
-_MIN_PACKS = 20  # least number of packs that errors are measured on
+
+
+@dataclass(frozen=True)
+class _Settings:
+    max_numbers: int = 2**20  # of packs whose modes are searched at once
+    # Packs on which errors are measured:
+    min_packs: int = 20
+    max_packs: int = 500
+    max_terms: int = 2**20  # of their log-likelihood
+
+
+_SETTINGS = _Settings()
 
 
 class Anchor:
@@ -73,7 +81,7 @@ class Anchor:
             data = _with(data, {START: start})
         numbers_per_pack = data.row_bytes // 4 + 4 * slots * (q + 1) ** 2
         modes, roots = self._pass.on(data).joined(
-            "normal", dict(params), most=max(1, _MAX_NUMBERS // numbers_per_pack)
+            "normal", dict(params), most=max(1, _SETTINGS.max_numbers // numbers_per_pack)
         )
         self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
         return _with(free(data), {MODE: modes, ROOT: roots})
@@ -141,7 +149,7 @@ def _with_columns(data: Data, columns: Mapping[str, Column]) -> Data:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedLogPrior:
     """A log-prior with the error of a quadrature's gradient at θ̂ added: c·(θ − θ̂).
 
     Attributes:
@@ -255,7 +263,9 @@ class Gauge:
     ) -> None:
         finer = max(_REFERENCE_NODES[marginal.groups.size], 2 * marginal.nodes + 1)
         terms = marginal.with_nodes(finer).row_terms
-        size = min(data.size, _MAX_PACKS, max(_MIN_PACKS, _MAX_TERMS // terms))
+        size = min(
+            data.size, _SETTINGS.max_packs, max(_SETTINGS.min_packs, _SETTINGS.max_terms // terms)
+        )
         rows = np.linspace(0, data.size - 1, size).astype(int)
         columns: dict[str, Column] = {
             name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
@@ -348,12 +358,12 @@ class Held:
         Numbers in packs are none of the graphs', so that these serve other calls. Beyond some
         coordinates they would take more memory than the rows.
         """
-        if isinstance(log_prior, Corrected):
+        if isinstance(log_prior, CorrectedLogPrior):
             log_prior = log_prior.log_prior
         if not self.slope:
             return data, log_prior
         if not self.sides:
-            return data, Corrected(log_prior, self.center, self.slope)
+            return data, CorrectedLogPrior(log_prior, self.center, self.slope)
         per_pack = {name: value / data.size for name, value in self.slope.items()}
         return _with(data, {SLOPE: _tiled_params(per_pack, data)}), log_prior
 

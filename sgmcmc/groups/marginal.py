@@ -14,11 +14,11 @@ from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.groups.normal import (
     Normal,
     closed_form,
-    closer,
     find_normal,
+    fit_quadratic,
     laplace,
-    narrowed,
-    one_step,
+    move_if_narrow,
+    refit_quadratic,
 )
 from sgmcmc.groups.packs import (
     CENTER,
@@ -321,11 +321,11 @@ class Marginal:
             return self.normal(params, dataset)
         if MODE in dataset:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
-            fixed_normal = narrowed(
+            fixed_normal = move_if_narrow(
                 self._law(fixed), self._start(fixed, dataset), self._fixed_normal(dataset)
             )
-            return closer(partial(self.heights, params, dataset), fixed_normal)
-        return one_step(self.joint(params, dataset), self._start(params, dataset))
+            return refit_quadratic(partial(self.heights, params, dataset), fixed_normal)
+        return fit_quadratic(self.joint(params, dataset), self._start(params, dataset))
 
     def find_factors(self, target: Target, columns: Tensors) -> GroupedPredictors | None:
         """Return linear predictors of the likelihood, if it is one of few of them.

@@ -39,7 +39,7 @@ def code_column(by: str) -> str:
 
 
 @dataclass(frozen=True)
-class Looked:
+class IndexedLogLik:
     """The user's log-likelihood, with effects that are coordinates looked up for each row.
 
     Attributes:
@@ -75,7 +75,7 @@ def of_large(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class LargeLooked:
+class LargeGroupsLogLik:
     """A log-likelihood, with effects of large groups looked up among the parameters.
 
     Attributes:
@@ -99,7 +99,7 @@ class LargeLooked:
 
 
 @dataclass(frozen=True)
-class WithEffects:
+class EffectsLogPrior:
     """The user's log-prior, with the density of effects that are coordinates added.
 
     Attributes:
@@ -297,7 +297,7 @@ def read_groups(
             labels[factor.by] = labeled_by[factor.by].labels
             codes[factor.by] = labeled_by[factor.by].codes
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
-    likelihood: Any = Looked(log_lik, coordinates) if coordinates else log_lik
+    likelihood: Any = IndexedLogLik(log_lik, coordinates) if coordinates else log_lik
     packs, large = None, np.zeros(0, int)
     if integrated is not None:
         if integrated.members is not None:
@@ -306,7 +306,7 @@ def read_groups(
         large = large_groups(pack_codes)
         if len(large):
             _need_free_names(integrated, starts[0])
-            likelihood = LargeLooked(likelihood, integrated)
+            likelihood = LargeGroupsLogLik(likelihood, integrated)
             number = np.full(len(labels[integrated.by]), -1, np.int32)
             number[large] = np.arange(len(large))
             columns[LARGE] = ArrayColumn(number[pack_codes])
@@ -326,7 +326,7 @@ def read_groups(
     large_groups_of = integrated if len(large) else None
     log_prior_of_all = log_prior
     if coordinates or large_groups_of:
-        log_prior_of_all = WithEffects(log_prior, coordinates, large_groups_of)
+        log_prior_of_all = EffectsLogPrior(log_prior, coordinates, large_groups_of)
     by_value = {by: labeled_rows.levels for by, labeled_rows in labeled_by.items()}
     return GroupedModel(
         likelihood,

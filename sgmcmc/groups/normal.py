@@ -165,7 +165,7 @@ def laplace(height: Height, normal: Normal) -> tf.Tensor:
     return value - Normal(mode, root).log_root + 0.5 * q * np.log(2.0 * np.pi)
 
 
-def one_step(height: Height, start: tf.Tensor) -> Normal:
+def fit_quadratic(height: Height, start: tf.Tensor) -> Normal:
     """Return mode and information of a height that is a quadratic function of the effects.
 
     One Newton step finds them. They are constants in derivatives.
@@ -199,7 +199,7 @@ def closed_form(heights: Height, normal: Normal) -> tf.Tensor:
     return height_at_mode + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
 
 
-def closer(heights: Height, normal: Normal) -> Normal:
+def refit_quadratic(heights: Height, normal: Normal) -> Normal:
     """Return mode and information of a height that is quadratic, from those at other parameters.
 
     They are constants in derivatives.
@@ -252,7 +252,7 @@ def _expand_around(
     return height_at_mode, gradient, _root(information, _FLOOR_OF_QUADRATIC[dtype])
 
 
-def narrowed(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
+def move_if_narrow(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
     """Return fixed mode and information, moved if the effects' own density is narrow.
 
     If that is far narrower than the fixed one, as at an SD of 1e-20, it says where the effects are,

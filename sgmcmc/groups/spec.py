@@ -247,7 +247,7 @@ class GroupTrial:
         effects = {name: value[:count] for name, value in self.effects.items()}
         return self.log_lik({**self.global_params, **effects}, columns)
 
-    def bent(self, factor: Groups, size: float = 1.0) -> list[str]:
+    def not_quadratic(self, factor: Groups, size: float = 1.0) -> list[str]:
         """Return effects in which log_lik and the density are no quadratic functions, if any.
 
         Third differences of a quadratic function are zero.
@@ -339,7 +339,9 @@ def is_quadratic(trial: GroupTrial, factor: Groups) -> bool:
     try:
         with np.errstate(all="ignore"):
             return not any(
-                t.bent(factor, size) for t in (trial, perturbed) for size in _SETTINGS.step_sizes
+                t.not_quadratic(factor, size)
+                for t in (trial, perturbed)
+                for size in _SETTINGS.step_sizes
             )
     except Exception as error:  # of any kind: a function that refuses these values
         pass_on(error)
@@ -347,7 +349,7 @@ def is_quadratic(trial: GroupTrial, factor: Groups) -> bool:
 
 
 def _need_quadratic(factor: Groups, trial: GroupTrial) -> None:
-    if names := trial.bent(factor):
+    if names := trial.not_quadratic(factor):
         listed = " and ".join(repr(name) for name in names)
         raise ValueError(
             f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "

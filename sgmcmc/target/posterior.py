@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,19 +17,24 @@ from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_
 from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
 from sgmcmc.target.target import Target
 
-# Numbers of the dataset in a piece, which stay in the cache of a core between the forward and the
-# backward pass.
-PIECE_NUMBERS = 2**18
-MOST_ROWS = 2048  # rows in a piece, whose sum in float32 is then right to about 10⁻³
-# Bytes of the results for all rows up to which a gradient is computed in one piece: a product
-# with a vector then takes a quarter to three quarters of the time, since XLA computes those with
-# a selection of rows number by number.
-_MOST_BYTES = 2**28
-# Rows that a user's own sum in float32 may be over; its rounding is about 10⁻³, too.
-_MAX_SUMMED_ROWS = 2**14
-_BYTES_PER_TERM = 64  # of such results for each term, if a row stands for many terms
-_MAX_ROWS = 2**17  # most rows of a piece, of a position with very many coordinates
-_NUMBERS_PER_COORDINATE = 32  # numbers of a piece for each coordinate of such a position
+PIECE_NUMBERS = 2**18  # of the dataset: they stay in a core's cache from one pass to the next
+MOST_ROWS = 2048  # of a piece, whose sum in float32 is then right to about 10⁻³
+
+
+@dataclass(frozen=True)
+class _Settings:
+    # Bytes of the results for all rows up to which a gradient is computed in one piece: a product
+    # with a vector then takes a quarter to three quarters of the time, since XLA computes those
+    # with a selection of rows number by number.
+    max_bytes: int = 2**28
+    bytes_per_term: int = 64  # of such results, if a row stands for many terms
+    max_summed_rows: int = 2**14  # of a user's own sum in float32: its rounding is 10⁻³, too
+    # With very many coordinates:
+    max_rows: int = 2**17  # of a piece
+    numbers_per_coordinate: int = 32  # of a piece
+
+
+_SETTINGS = _Settings()
 
 
 class WholePosterior:
@@ -121,7 +127,7 @@ class WholePosterior:
         """
         target, graph = self._target, self._graph(points, self._columns)
         is_own_sum = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
-        if is_own_sum and self._size > _MAX_SUMMED_ROWS:
+        if is_own_sum and self._size > _SETTINGS.max_summed_rows:
             return False
         results = [
             result
@@ -130,9 +136,11 @@ class WholePosterior:
             for result in operation.outputs
             if (result.shape.num_elements() or 0) >= self._size
         ]
-        uncounted = _BYTES_PER_TERM * target.row_terms * self._size if target.row_terms > 1 else 0
+        uncounted = (
+            _SETTINGS.bytes_per_term * target.row_terms * self._size if target.row_terms > 1 else 0
+        )
         counted = sum(result.shape.num_elements() * result.dtype.size for result in results)
-        return counted + uncounted <= _MOST_BYTES
+        return counted + uncounted <= _SETTINGS.max_bytes
 
     def _gradient_of_piece(
         self, points: Tensors, columns: Tensors
@@ -193,4 +201,4 @@ def piece_rows(columns: Tensors, d: int = 1) -> int:
     dense = [column for column in columns.values() if not isinstance(column, tf.SparseTensor)]
     numbers = max(1, sum(math.prod(column.shape[1:]) for column in dense))
     rows = min(MOST_ROWS, max(1, PIECE_NUMBERS // numbers))
-    return int(max(rows, min(_MAX_ROWS, _NUMBERS_PER_COORDINATE * d // numbers)))
+    return int(max(rows, min(_SETTINGS.max_rows, _SETTINGS.numbers_per_coordinate * d // numbers)))

@@ -10,14 +10,18 @@ import numpy as np
 
 Product = Callable[[np.ndarray], np.ndarray]
 
-# A curvature up to this many times the usual one, or down to its inverse, is left as it is.
-_PLAIN = 2.0
-# Largest residual of an eigenvector, relative to its eigenvalue, for which it is used.
-_EXACT = 0.05
-# Largest residual relative to the distance of the next eigenvalue: beyond it the vector may be a
-# mixture of many of a dense spectrum, and undoing its curvature alone gains nothing.
-_ISOLATED = 0.5
-_FLATTEST = 1e-4  # the least curvature that a direction is scaled for, relative to the usual one
+
+@dataclass(frozen=True)
+class _Settings:
+    usual_ratio: float = 2.0  # of curvatures up to which, or its inverse, none is unusual
+    max_residual: float = 0.05  # of an eigenvector that is used, relative to its eigenvalue
+    # Residual relative to the distance of the next eigenvalue. Beyond, the vector may be a mixture
+    # of many of a dense spectrum, and undoing its curvature alone gains nothing.
+    max_residual_of_gap: float = 0.5
+    min_ratio: float = 1e-4  # of curvatures that are scaled, relative to the usual one
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,14 @@ def unusual_directions(
         isolated: Whether to return only directions whose eigenvalues are isolated.
     """
     values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
-    limits = _EXACT * np.abs(values)
+    limits = _SETTINGS.max_residual * np.abs(values)
     if isolated:
         gaps = np.diff(values, prepend=-np.inf, append=np.inf)
-        limits = np.minimum(limits, _ISOLATED * np.minimum(gaps[:-1], gaps[1:]))
+        limits = np.minimum(limits, _SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:]))
     exact = residuals <= limits
-    far = (values > _PLAIN * usual) | ((values < usual / _PLAIN) & (values > _FLATTEST * usual))
+    far = (values > _SETTINGS.usual_ratio * usual) | (
+        (values < usual / _SETTINGS.usual_ratio) & (values > _SETTINGS.min_ratio * usual)
+    )
     chosen = np.flatnonzero(exact & far)
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
     chosen = np.sort(chosen[order[:most]])
