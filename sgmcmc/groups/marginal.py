@@ -80,7 +80,7 @@ class Marginal:
     Args:
         log_lik: User's log-likelihood, one term for each row.
         groups: Groups.
-        packs: Places of each group's rows.
+        packs: Packs of the groups' rows.
         nodes: Nodes of the quadrature in each direction, by default those of ``groups``; 1 for
             Laplace's approximation.
 

@@ -136,7 +136,7 @@ class Structure:
 
     Attributes:
         integrated: Groups whose effects are integrated out, if any.
-        packs: Places of their rows.
+        packs: Packs of their rows.
         coordinates: Groups whose effects are parameters of the chain.
         labels: Labels of the groups of each factor, as they are shown.
         factors: The same groups by their values.

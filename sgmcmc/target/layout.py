@@ -179,7 +179,7 @@ def positive_constant(
     Args:
         argument: Name of the argument.
         value: Number, or a dict with one for each parameter.
-        layout: Places of the parameters.
+        layout: Layout of the parameters.
         largest: Largest value that makes sense.
     """
 
@@ -198,7 +198,7 @@ def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | 
     Args:
         argument: Name of the argument.
         value: Number, or a dict with one for each parameter.
-        layout: Places of the parameters.
+        layout: Layout of the parameters.
     """
 
     def read(label: str, entry: Any) -> float:
@@ -224,7 +224,7 @@ class Division:
     """Divides flat vectors into the coordinates of some parameters and those of the others.
 
     Args:
-        layout: Places of all parameters in the flat vector.
+        layout: Layout of all parameters in the flat vector.
         names: Names of the parameters in the part.
 
     Attributes:

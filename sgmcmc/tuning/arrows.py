@@ -108,9 +108,9 @@ class Structure:
     """Coordinates in many small blocks, which are independent given all others.
 
     Attributes:
-        leaves: Places of these coordinates, a row for each block, (G, k).
-        core: Places of all others, in the order of the position, (c,).
-        few: Places of those of parameters with few coordinates.
+        leaves: Indices of these coordinates, a row for each block, (G, k).
+        core: Indices of all others, in the order of the position, (c,).
+        few: Indices of those of parameters with few coordinates.
         names: Parameters that the leaves are of.
     """
 
@@ -126,7 +126,7 @@ class _Candidate:
 
     Attributes:
         name: Name.
-        indices: Places of its coordinates, (G, k).
+        indices: Indices of its coordinates, (G, k).
     """
 
     name: str

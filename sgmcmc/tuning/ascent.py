@@ -36,7 +36,7 @@ class Ascent(Dynamics):
     """ζ' = ζ + ε m / (√v + 1), with m and v the running means of the gradient and its squares.
 
     In coordinates whose posterior SDs are near one. A gradient of one, that of the log posterior
-    one sd away, is not blown up to a whole step, so that coordinates of which the data say nothing
+    one SD away, is not blown up to a whole step, so that coordinates of which the data say nothing
     stay where they are.
 
     Args:

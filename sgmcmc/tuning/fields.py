@@ -57,7 +57,7 @@ class Field:
 
     Attributes:
         name: Name of the parameter.
-        scale: Place of the coordinate that r changes with most.
+        scale: Index of the coordinate that r changes with most.
         probe: Values x at which the prior is differentiated, in the shape of the parameter.
         mean_moves: Whether g depends on θ.
     """

@@ -84,8 +84,8 @@ def observed_information(
     """Return the information at a position.
 
     Second derivatives do not describe the effect of a prior with a kink, such as Laplace's. There
-    its curvature is that of its gradient between one sd to the left and one to the right, which in
-    turn depends on the sd: s² = 1/(J(s))ⱼⱼ is solved by iteration.
+    its curvature is that of its gradient between one SD to the left and one to the right, which in
+    turn depends on the SD: s² = 1/(J(s))ⱼⱼ is solved by iteration.
 
     Args:
         objective: Log posterior.

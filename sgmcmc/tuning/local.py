@@ -187,7 +187,7 @@ class LocalPlan:
 def choose_locally(geometry: Neighbourhood, dynamics: Dynamics, tolerance: float) -> LocalPlan:
     """Return the plan with the fewest rows that let curvature, not noise, limit the stepsize.
 
-    The stepsize is a quarter of the reciprocal of the largest curvature, or less, so that the sd of
+    The stepsize is a quarter of the reciprocal of the largest curvature, or less, so that the SD of
     every single coordinate, with all others fixed, is within the tolerance. In directions across
     the coordinates curvature and noise may be larger, and the error too; it is predicted for the
     direction of the largest curvature.
@@ -242,7 +242,7 @@ def _predict_errors(
 
 
 def _largest_stepsize(dynamics: Dynamics, noise: float, tolerance: float, largest: float) -> float:
-    """Return the largest ε, up to ``largest``, at which an sd is off by at most the tolerance."""
+    """Return the largest ε, up to ``largest``, at which an SD is off by at most the tolerance."""
 
     def excess(stepsize: float) -> float:
         recursion = LinearRecursion(dynamics, stepsize)

@@ -67,7 +67,7 @@ class Mode:
 
     @property
     def converged(self) -> bool:
-        """Whether the mode was found to a quarter of a posterior sd."""
+        """Whether the mode was found to a quarter of a posterior SD."""
         return self.distance <= _SETTINGS.converged
 
 

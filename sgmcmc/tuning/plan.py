@@ -83,7 +83,7 @@ class Given:
         preconditioner: "dense", "diagonal", "none", or the user's own.
         stepsize: Stepsize ε: a number, or an array with one for each coordinate.
         tolerance: Largest relative error of a posterior SD.
-        in_turn: Places of parameters that move one after the other; ``None`` if they move together.
+        in_turn: Slices of parameters that move one after the other; ``None`` if they move together.
     """
 
     dynamics: Dynamics

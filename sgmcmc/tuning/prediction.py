@@ -51,7 +51,7 @@ class Prediction:
 
     @property
     def error(self) -> np.ndarray:
-        """Relative error of the sd of each coordinate, (d,)."""
+        """Relative error of the SD of each coordinate, (d,)."""
         return self.ratio - 1.0
 
     @classmethod
@@ -160,7 +160,7 @@ class Surroundings:
         Args:
             dynamics: Dynamics, bound to its constants.
             stepsize: ε; an array has one for each coordinate of the chain.
-            in_turn: Places of parameters that move one after the other.
+            in_turn: Slices of parameters that move one after the other.
 
         Raises:
             ValueError: There is no closed form for it.
@@ -257,14 +257,14 @@ def largest_stepsize(
     largest: float = _SETTINGS.max_stepsize,
     in_turn: Sequence[slice] | None = None,
 ) -> float:
-    """Return the largest ε at which every sd is off by at most ``tolerance``.
+    """Return the largest ε at which every SD is off by at most ``tolerance``.
 
     Args:
         dynamics: Dynamics, bound to its constants.
         surroundings: Curvature and noise.
         tolerance: Largest relative error of an SD.
         largest: Largest ε times the largest curvature.
-        in_turn: Places of parameters that move one after the other.
+        in_turn: Slices of parameters that move one after the other.
     """
     unit = 1.0 / surroundings.axes[0][-1]
 
@@ -325,7 +325,7 @@ class RecursionInTurn:
     Args:
         information: H, in the chain's coordinates, (d, d).
         stepsizes: ε of each coordinate, (d,).
-        slices: Places of the parameters, in the order in which they move.
+        slices: Slices of the parameters, in the order in which they move.
     """
 
     def __init__(

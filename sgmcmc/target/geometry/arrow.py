@@ -27,7 +27,7 @@ class Arrow(Preconditioner):
 
     Args:
         origin: û, in float64.
-        leaves: Places of the leaves, a row for each block, (G, k).
+        leaves: Indices of the leaves, a row for each block, (G, k).
         blocks: L_D, lower triangular, (G, k, k).
         coupling: W, (c, G k), a SciPy sparse matrix.
         core: L_S, lower triangular, (c, c).
@@ -35,7 +35,7 @@ class Arrow(Preconditioner):
         lengths: s, factors of the scale along each, (r,).
 
     Attributes:
-        leaves: Places of the leaves.
+        leaves: Indices of the leaves.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ def arrow_of(
 
     Args:
         origin: û.
-        leaves: Places of the leaves, (G, k).
+        leaves: Indices of the leaves, (G, k).
         blocks: D, (G, k, k).
         coupling: B, (c, G k), dense or sparse.
         core: A, (c, c), in the order of u.
@@ -256,7 +256,7 @@ def arrow_of_coupled(
 
     Args:
         origin: û.
-        leaves: Places of the leaves, (G,).
+        leaves: Indices of the leaves, (G,).
         axes: Directions in which leaves are coupled, orthonormal, (G, r).
         values: Information in each of these, (r,).
         coupling: B, (c, G).

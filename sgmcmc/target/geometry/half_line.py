@@ -166,7 +166,7 @@ class HalfLines(Division):
     """All gamma parameters, among some coordinates of a flat position.
 
     Args:
-        layout: Places of all parameters in the flat coordinates.
+        layout: Layout of all parameters in the flat coordinates.
         geometries: Geometries of the gamma parameters.
 
     Attributes:

@@ -146,7 +146,7 @@ class Simplices(Division):
     """All parameters that are points of the simplex, among the coordinates of a flat position.
 
     Args:
-        layout: Places of all parameters in the flat position.
+        layout: Layout of all parameters in the flat position.
         alpha: Concentrations of each such parameter, of its shape.
 
     Attributes:

@@ -54,9 +54,9 @@ class Space:
             coordinates and what the user sees; ``None`` for none.
 
     Attributes:
-        user_layout: Places of the parameters as the user sees them.
-        layout: Places of their coordinates in the position.
-        score_layout: Places of the gradients with respect to them, in the result of ``score``.
+        user_layout: Layout of the parameters as the user sees them.
+        layout: Layout of their coordinates in the position.
+        score_layout: Layout of the gradients with respect to them, in the result of ``score``.
     """
 
     def __init__(
