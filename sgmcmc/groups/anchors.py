@@ -88,7 +88,8 @@ class Anchor:
 
     def _normal(self, params: Tensors, columns: Tensors) -> list[tf.Tensor]:
         normal = self._marginal.normal(params, columns)
-        q, slots = self._marginal.groups.size, self._marginal.most
+        q = self._marginal.groups.size
+        slots = self._marginal.most
         root = tf.stack([tf.stack(row, -1) for row in normal.root], 1)
         return [tf.reshape(normal.mode, [-1, slots, q]), tf.reshape(root, [-1, slots, q, q])]
 
@@ -227,7 +228,9 @@ class _GradientError:
     """
 
     def __init__(self, quadratures: _Quadratures, data: Data, nodes: int) -> None:
-        self._quadratures, self._data, self._nodes = quadratures, data, nodes
+        self._quadratures = quadratures
+        self._data = data
+        self._nodes = nodes
         self.fine = max(_FINE_NODES[quadratures.marginal.groups.size], nodes)
 
     def at(self, center: Point) -> Point:
@@ -270,7 +273,9 @@ class Gauge:
         columns: dict[str, Column] = {
             name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
         }
-        self._data, self._center, self._scale = Data(columns, size), center, data.size / size
+        self._data = Data(columns, size)
+        self._center = center
+        self._scale = data.size / size
         count = len(next(iter(params.values())))
         points = [{name: array[k] for name, array in params.items()} for k in range(count)]
         anchor = Anchor(marginal, self._data)

@@ -58,7 +58,8 @@ class EffectCoordinates:
     coordinates = "between centered and non-centered coordinates"
 
     def __init__(self, known: Sequence[Known], globals_: Sequence[str]) -> None:
-        self.known, self.globals = tuple(known), tuple(globals_)
+        self.known = tuple(known)
+        self.globals = tuple(globals_)
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -161,7 +162,8 @@ def density_at(groups: Groups, params: Tensors, effect: float) -> tuple[tf.Tenso
             tape.watch(points)
             value = tf.reduce_sum(groups.log_prior(groups.named(points), dict(params)))
         slopes = tape.gradient(value, points, unconnected_gradients="zero")
-        slope, precision = slopes[:1], (slopes[:1] - slopes[1:])[tf.newaxis]
+        slope = slopes[:1]
+        precision = (slopes[:1] - slopes[1:])[tf.newaxis]
         return slope + tf.reduce_sum(precision * point, -1), precision
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         outer.watch(point)
@@ -188,7 +190,8 @@ def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
     except Exception as error:  # of any kind: a function that has no second derivative
         pass_on(error)
         return False
-    first, second = np.asarray(first[0], np.float64), np.asarray(second[0], np.float64)
+    first = np.asarray(first[0], np.float64)
+    second = np.asarray(second[0], np.float64)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
     are_equal = np.abs(first - second).max() <= _TOLERANCE * np.abs(first).max()

@@ -130,7 +130,8 @@ def _draws_of_integrated(
     seed: int,
 ) -> dict[str, np.ndarray]:
     assert model.packs is not None
-    packs, slots = model.packs.pack[numbers], model.packs.slot[numbers]
+    packs = model.packs.pack[numbers]
+    slots = model.packs.slot[numbers]
     needed, pack_index = np.unique(packs, return_inverse=True)
     data_of_packs = Data(
         {name: _rows(column, needed) for name, column in data.columns.items()}, len(needed)
@@ -262,7 +263,9 @@ def for_rows(
             "`dataset` must be a dict of arrays, or a table in memory, for predictions with "
             f"`groups`; it is {describe(dataset)}."
         )
-    all_draws, rows, indexed = dict(draws), dict(columns), []
+    all_draws = dict(draws)
+    rows = dict(columns)
+    indexed = []
     factors = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
     for factor in factors:
         by = factor.by
@@ -355,7 +358,8 @@ def _random_numbers(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the random numbers of slots with these keys, at all draws of a chain."""
     shape = count, PROPOSALS + 1, len(keys)
-    standard, squared = np.empty((*shape, q)), np.empty(shape)
+    standard = np.empty((*shape, q))
+    squared = np.empty(shape)
     bars = np.empty((count, PROPOSALS, len(keys)))
     for k, key in enumerate(keys):
         rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chain]))

@@ -187,7 +187,8 @@ class Marginal:
         An independence sampler makes ``PROPOSALS`` moves. Proposals are Student-t with 4 degrees of
         freedom around the mode, wider than the density in its tails.
         """
-        normal, q = self.normal(params, dataset), self.groups.size
+        normal = self.normal(params, dataset)
+        q = self.groups.size
         dtype = normal.mode.dtype
         x = random.standard * tf.sqrt(4.0 / random.squared)[..., tf.newaxis]
         proposals = normal.mode + normal.spread(x)
@@ -275,8 +276,10 @@ class Marginal:
     ) -> tuple[Callable[[tf.Tensor], tf.Tensor], tf.Tensor]:
         """Return the function of effects that gives the terms of rows, and the slot of each row."""
         slot = dataset[SLOT]
-        width, slots_per_pack = slot.shape[1], self.most
-        rows, real = row_by_row(dataset), tf.reshape(slot >= 0, [-1])
+        width = slot.shape[1]
+        slots_per_pack = self.most
+        rows = row_by_row(dataset)
+        real = tf.reshape(slot >= 0, [-1])
         row_slots = slots_of_rows(slot, slots_per_pack)
 
         def terms_of(effects: tf.Tensor) -> tf.Tensor:

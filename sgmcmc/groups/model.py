@@ -298,7 +298,8 @@ def read_groups(
             codes[factor.by] = labeled_by[factor.by].codes
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
     likelihood: Any = IndexedLogLik(log_lik, coordinates) if coordinates else log_lik
-    packs, large = None, np.zeros(0, int)
+    packs = None
+    large = np.zeros(0, int)
     if integrated is not None:
         if integrated.members is not None:
             among_members(integrated.by, labeled_by[integrated.by], integrated.members)

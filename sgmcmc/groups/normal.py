@@ -156,7 +156,8 @@ def laplace(height: Height, normal: Normal) -> tf.Tensor:
         height: Log density of effects, which depends on the parameters.
         normal: Mode and information at the parameters' values.
     """
-    mode, q = normal.mode, len(normal.root)
+    mode = normal.mode
+    q = len(normal.root)
     for _ in range(_SETTINGS.smooth_steps):
         mode += _SETTINGS.offset
         _, slope, root = curvature(height, mode)
@@ -209,7 +210,8 @@ def refit_quadratic(heights: Height, normal: Normal) -> Normal:
         normal: Mode and information at other parameters.
     """
     _, gradient, root = _expand_around(heights, normal)
-    mode, q = normal.mode + normal.spread(newton_step(gradient, root)[0]), len(root)
+    mode = normal.mode + normal.spread(newton_step(gradient, root)[0])
+    q = len(root)
     zero = tf.zeros_like(mode[:, 0])
     product = [
         [sum((normal.root[i][k] * root[k][j] for k in range(j, i + 1)), zero) for j in range(q)]
@@ -226,7 +228,8 @@ def _expand_around(
     Where the nodes are as near to the mode as rounding, their heights say nothing: the information
     is then the one that is known.
     """
-    q, axes = len(normal.root), _SETTINGS.distance * np.eye(len(normal.root))
+    q = len(normal.root)
+    axes = _SETTINGS.distance * np.eye(len(normal.root))
     pairs = [(i, j) for i in range(q) for j in range(i)]
     points = np.stack([0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]])
     dtype = normal.mode.dtype
@@ -234,7 +237,9 @@ def _expand_around(
     values = heights(normal.mode + offsets)
     smallest = _SETTINGS.min_digits * np.finfo(dtype.as_numpy_dtype).eps * tf.abs(normal.mode)
     is_rounding = tf.reduce_any(tf.reduce_max(tf.abs(offsets), 0) < smallest, -1)
-    height_at_mode, above, below = values[0], values[1 : q + 1], values[q + 1 : 2 * q + 1]
+    height_at_mode = values[0]
+    above = values[1 : q + 1]
+    below = values[q + 1 : 2 * q + 1]
     gradient = tf.transpose(above - below) / (2.0 * _SETTINGS.distance)
     information = [
         [(2.0 * height_at_mode - above[i] - below[i]) / _SETTINGS.distance**2] * q for i in range(q)
@@ -243,7 +248,8 @@ def _expand_around(
         information[i][j] = information[j][i] = (
             above[i] + above[j] - height_at_mode - value_at_both
         ) / _SETTINGS.distance**2
-    zero, one = tf.zeros_like(height_at_mode), tf.ones_like(height_at_mode)
+    zero = tf.zeros_like(height_at_mode)
+    one = tf.ones_like(height_at_mode)
     information = [
         [tf.where(is_rounding, one if i == j else zero, information[i][j]) for j in range(q)]
         for i in range(q)
@@ -263,7 +269,8 @@ def move_if_narrow(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
         start: Effects to begin at, (m, q).
         fixed: Mode and information at other parameters.
     """
-    q, dtype = len(fixed.root), start.dtype
+    q = len(fixed.root)
+    dtype = start.dtype
     fixed_information = [
         [sum(fixed.root[i][k] * fixed.root[j][k] for k in range(min(i, j) + 1)) for j in range(q)]
         for i in range(q)
@@ -335,7 +342,8 @@ def _root(matrix: list[list[tf.Tensor]], min_pivot: float) -> list[list[tf.Tenso
     """
     q = len(matrix)
     largest = tf.reduce_max(tf.stack([tf.abs(matrix[j][j]) for j in range(q)]), 0)
-    floor, largest_pivot = min_pivot * largest + 1e-20, 0.25 * largest.dtype.max
+    floor = min_pivot * largest + 1e-20
+    largest_pivot = 0.25 * largest.dtype.max
     root: list[list[tf.Tensor]] = [[None] * q for _ in range(q)]
     for j in range(q):
         pivot = matrix[j][j] - sum((root[j][k] ** 2 for k in range(j)), start=0.0)

@@ -44,8 +44,7 @@ class Packs:
 
     Attributes:
         labels: Labels of the groups, sorted, (groups,).
-        rows: Rows of the dataset in each pack, (packs, width); padding repeats
-            the pack's first row.
+        rows: Rows of the dataset in each pack, (packs, width); padding repeats its first row.
         slots: Position of each row's group in its pack, (packs, width); -1 for padding.
         filled: Groups in each pack, (packs,).
         pack, slot: Pack of each group, and its position in the pack, (groups and parts,).
@@ -116,7 +115,8 @@ def without_large(codes: np.ndarray, large: np.ndarray) -> np.ndarray:
     large_code = number_of_large[codes]
     other_sizes = np.delete(sizes, large)
     length = max(int(other_sizes.max()) if other_sizes.size else 1, 32)
-    new_codes, number = codes.copy(), len(sizes)
+    new_codes = codes.copy()
+    number = len(sizes)
     for k in range(len(large)):
         rows = np.flatnonzero(large_code == k)
         new_codes[rows] = number + np.arange(len(rows)) // length
@@ -164,7 +164,9 @@ def _place_groups(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray
     order = np.argsort(-sizes, kind="stable")
     ranked = sizes[order].tolist()
     ranked_placement = np.zeros((3, len(sizes)), np.int64)
-    largest, smallest, number = 0, len(ranked) - 1, 0
+    largest = 0
+    smallest = len(ranked) - 1
+    number = 0
     while largest <= smallest:
         room, slot = width, 0
         while largest <= smallest and slot < max_groups and ranked[largest] <= room:
@@ -196,14 +198,16 @@ def packed(column: DenseColumn, rows: np.ndarray) -> np.ndarray:
         return column.array[rows]
     flat = rows.reshape(-1)
     length = rows.shape[1] * max(1, PIECE_BYTES // (rows.shape[1] * column.row_bytes))
-    size, n_sections = int(rows.max()) + 1, -(-len(flat) // length)
+    size = int(rows.max()) + 1
+    n_sections = -(-len(flat) // length)
     section_of = np.empty(size, np.int32)
     section_of[flat] = np.arange(len(flat)) // length
     filled = np.zeros(n_sections, np.int64)
     with tempfile.TemporaryFile(prefix="sgmcmc-") as file, no_room():
         step = max(1, PIECE_BYTES // column.row_bytes)
         for start in range(0, size, step):
-            values, sections = column.slice(start, start + step), section_of[start : start + step]
+            values = column.slice(start, start + step)
+            sections = section_of[start : start + step]
             order = np.argsort(sections, kind="stable")
             counts = np.bincount(sections, minlength=n_sections)
             for section, chosen in enumerate(np.split(order, np.cumsum(counts)[:-1])):

@@ -159,9 +159,12 @@ class GroupedPredictors(Predictors):
             log_w: Logarithms of the weights of the nodes, (k,).
             derivatives: Derivatives at each node, (k, ...).
         """
-        slot, dtype = columns[SLOT], derivatives.terms.dtype
+        slot = columns[SLOT]
+        dtype = derivatives.terms.dtype
         row_slots = slots_of_rows(slot, self.likelihood.most)
-        k, n, slots = log_w.shape[0], tf.size(slot), tf.shape(derivatives.of_law)[1]
+        k = log_w.shape[0]
+        n = tf.size(slot)
+        slots = tf.shape(derivatives.of_law)[1]
         real = tf.cast(tf.reshape(slot >= 0, [-1]), dtype)
         filled = tf.ones([slots], dtype)
         if self.likelihood.most > 1:
@@ -180,7 +183,8 @@ class GroupedPredictors(Predictors):
         row_weights = real * tf.gather(weights, row_slots, axis=1)
         slope = _mean(row_weights, derivatives.slopes)
         centered_slopes = tf.sqrt(row_weights)[:, tf.newaxis] * (derivatives.slopes - slope)
-        r, density_size = derivatives.phi_slopes.shape[1], derivatives.law_slopes.shape[1]
+        r = derivatives.phi_slopes.shape[1]
+        density_size = derivatives.law_slopes.shape[1]
         numbers = by_slot(tf.broadcast_to(derivatives.phi_slopes, [k, r, n]))
         numbers = tf.concat(
             [numbers, tf.broadcast_to(derivatives.law_slopes, [k, density_size, slots])], 1
@@ -200,7 +204,8 @@ class GroupedPredictors(Predictors):
         if r:
             same_row = _mean(row_weights, derivatives.cross_curvatures)
             crossed += tf.pad(same_row, [[0, density_size], [0, 0], [0, 0]])
-        within, c = _mean(row_weights, derivatives.eta_curvatures), derivatives.slopes.shape[1]
+        within = _mean(row_weights, derivatives.eta_curvatures)
+        c = derivatives.slopes.shape[1]
         packed = tf.reshape(centered_slopes, [k, c, -1, self.rows])
         packed = tf.transpose(packed, [1, 2, 3, 0])
         same = tf.cast(slot[:, :, tf.newaxis] == slot[:, tf.newaxis, :], dtype)

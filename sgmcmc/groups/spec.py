@@ -290,7 +290,9 @@ def try_functions(trial: GroupTrial, factors: Sequence[Groups]) -> None:
     Raises:
         ValueError: A function returns another shape, mixes groups or rows, or ignores an effect.
     """
-    effects, terms, n = trial.effects, trial.terms, trial.rows
+    effects = trial.effects
+    terms = trial.terms
+    n = trial.rows
     for factor in factors:
         _need_terms_of_groups(
             factor, {name: effects[name] for name in factor.shapes}, trial.global_params
@@ -298,7 +300,8 @@ def try_functions(trial: GroupTrial, factors: Sequence[Groups]) -> None:
     for factor in factors:
         if factor.normal:
             _need_quadratic(factor, trial)
-    whole, half_count = terms(effects), (n + 1) // 2
+    whole = terms(effects)
+    half_count = (n + 1) // 2
     terms_of_half = trial.first(half_count)
     if not np.allclose(terms_of_half, whole[:half_count], *_SETTINGS.close, equal_nan=True):
         raise ValueError(
@@ -384,7 +387,8 @@ def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> 
 def _mixed(function: Callable[[Tensors], tf.Tensor], effects: Tensors, name: str) -> int | None:
     """Return the first other entry that changes with the effect of the first; ``None`` if none."""
     values = effects[name]
-    n, ones = values.shape[0], [1] * (len(values.shape) - 1)
+    n = values.shape[0]
+    ones = [1] * (len(values.shape) - 1)
     step = tf.reshape(_SETTINGS.step * tf.one_hot(0, n, dtype=values.dtype), [n, *ones])
     before, after = (
         function({**effects, name: value}).numpy().astype(np.float64)

@@ -277,12 +277,14 @@ class Factors(Predictors):
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
         etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
         scalars = [scalar for number in numbers for scalar in tf.unstack(tf.reshape(number, [-1]))]
-        points, count = [*etas, *scalars], len(etas)
+        points = [*etas, *scalars]
+        count = len(etas)
         terms = self._terms_at(u, columns, numbers, points)
         weights = tf.ones_like(terms)
         slopes = _gradients(tf.reduce_sum(weights * terms), points)
         square = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
-        phi_slopes, phi_curvatures = slopes[count:], [row[count:] for row in square[count:]]
+        phi_slopes = slopes[count:]
+        phi_curvatures = [row[count:] for row in square[count:]]
         if by_row:
             phi_slopes = [_gradients(end, [weights])[0] for end in phi_slopes]
             phi_curvatures = [
@@ -327,11 +329,13 @@ class Factors(Predictors):
         """Return the log-likelihood's terms for some predictors and numbers φ."""
         replaced, remaining = {}, list(points)
         for product in self.products:
-            used, remaining = remaining[: product.columns], remaining[product.columns :]
+            used = remaining[: product.columns]
+            remaining = remaining[product.columns :]
             replaced[product.result] = product.joined(used)
         for name, number in zip(self.numbers, numbers, strict=True):
             size = number.shape.num_elements()
-            used, remaining = remaining[:size], remaining[size:]
+            used = remaining[:size]
+            remaining = remaining[size:]
             replaced[name] = tf.reshape(tf.stack(used), number.shape)
         return self._import(u, columns, replaced, [self.graph.outputs[0].name])[0]
 
@@ -483,7 +487,8 @@ def _product(op: Any, position: int, dependence: dict[str, int]) -> _Product | N
 def _lookup_product(op: Any, position: int, dependence: dict[str, int]) -> _Product | None:
     """Return the factors of a product, if parameters are looked up by the levels of rows."""
     matrix, levels, axis = op.inputs
-    rank, axis_value = matrix.shape.rank, tf.get_static_value(axis)
+    rank = matrix.shape.rank
+    axis_value = tf.get_static_value(axis)
     if (
         position
         or dependence[levels.name] != _DATA

@@ -260,7 +260,8 @@ class Division:
         """Return the vector that ``divide`` would divide so."""
         if self.has_all:
             return selected
-        selected_slices, remaining_slices = self.selected.slices, self.remaining.slices
+        selected_slices = self.selected.slices
+        remaining_slices = self.remaining.slices
         blocks = [
             selected[selected_slices[name]]
             if name in selected_slices

@@ -125,7 +125,8 @@ class WholePosterior:
         A log-likelihood that adds up its terms by itself does so in the dtype of the chain. Of the
         results counted here XLA keeps but a part in memory.
         """
-        target, graph = self._target, self._graph(points, self._columns)
+        target = self._target
+        graph = self._graph(points, self._columns)
         is_own_sum = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
         if is_own_sum and self._size > _SETTINGS.max_summed_rows:
             return False

@@ -51,7 +51,9 @@ class Products:
     def __init__(
         self, objective: Objective, target: Target, data: Data, weight: float = 1.0
     ) -> None:
-        self._objective, self._target, self._data = objective, target, data
+        self._objective = objective
+        self._target = target
+        self._data = data
         self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
@@ -83,7 +85,8 @@ class Products:
 
     def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         dtype = self._target.dtype.as_numpy_dtype
-        point, products = u.astype(dtype), np.empty((len(vectors), len(u)))
+        point = u.astype(dtype)
+        products = np.empty((len(vectors), len(u)))
         for first in range(0, len(vectors), self.together):
             chunk = vectors[first : first + self.together]
             padded = np.zeros((self.together, len(u)), dtype)
@@ -174,7 +177,8 @@ def find_structure(
 
 def _candidates(name: str, layout: Layout) -> list[_Candidate]:
     """Return the ways in which a parameter may be made of groups: along its first or last axis."""
-    shape, entries = layout.shapes[name], layout.slices[name]
+    shape = layout.shapes[name]
+    entries = layout.slices[name]
     entries_of_axis = np.arange(entries.start, entries.stop).reshape(shape)
     candidates = []
     for axis in {0, len(shape) - 1} if shape else ():
@@ -201,7 +205,8 @@ def _blocks(
     G, k = indices.shape
     blocks = np.empty((G, k, k))
     for m in range(k):
-        signs, vector = rng.choice([-1.0, 1.0], G), np.zeros(len(u))
+        signs = rng.choice([-1.0, 1.0], G)
+        vector = np.zeros(len(u))
         vector[indices[:, m]] = signs
         blocks[:, :, m] = objective.times_hessian(u, vector)[indices] * signs[:, np.newaxis]
     return blocks
@@ -249,8 +254,10 @@ def arrow_at(
     for m in range(k):
         vectors[m, leaves[:, m]] = signs[m]
     vectors[np.arange(k, len(vectors)), core] = 1.0
-    hessian_vectors, in_blocks = np.empty_like(vectors), np.ones(k, bool)
-    averaged, exact = np.r_[in_blocks, few], np.r_[in_blocks, ~few]
+    hessian_vectors = np.empty_like(vectors)
+    in_blocks = np.ones(k, bool)
+    averaged = np.r_[in_blocks, few]
+    exact = np.r_[in_blocks, ~few]
     hessian_vectors[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
     if not few.all():
         hessian_vectors[exact] = products(center, vectors[exact])

@@ -134,8 +134,11 @@ class DualAveraging:
     """
 
     def __init__(self, stepsize: float, target: float) -> None:
-        self._center, self._target = math.log(10 * stepsize), target
-        self._sum, self._count, self._mean = 0.0, 0, 0.0
+        self._center = math.log(10 * stepsize)
+        self._target = target
+        self._sum = 0.0
+        self._count = 0
+        self._mean = 0.0
         self._first = self.stepsize = stepsize
 
     def see(self, acceptance: float) -> None:

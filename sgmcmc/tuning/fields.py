@@ -102,7 +102,9 @@ class FieldCoordinates:
         mean_moves: bool,
         slopes: Mapping[str, np.ndarray],
     ) -> None:
-        self.name, self._log_prior, self._slopes = name, log_prior, dict(slopes)
+        self.name = name
+        self._log_prior = log_prior
+        self._slopes = dict(slopes)
         self._arrays = {
             "V": V, "lengths": lengths, "score": score, "pull": pull, "shares": shares,
             "probe": probe, "ends": ends, "mean_moves": np.array(mean_moves),
@@ -270,7 +272,8 @@ class _PriorProbe:
 
     def _scale(self, along: np.ndarray, product: np.ndarray) -> int | None:
         """Return the coordinate that the precision depends on most, if on one line."""
-        largest_change, scale = _SETTINGS.tolerance * float(np.linalg.norm(product)), None
+        largest_change = _SETTINGS.tolerance * float(np.linalg.norm(product))
+        scale = None
         for coordinate in self._suspects(along, product):
             forward, backward = (
                 self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1] - product

@@ -99,7 +99,8 @@ def observed_information(
     smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
     if not np.isfinite(smooth).all():
         raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
-    curved, diagonal = np.diag(prior), np.diag(smooth)
+    curved = np.diag(prior)
+    diagonal = np.diag(smooth)
     # The first SDs are those of single coordinates, one if the data say nothing.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     seen: list[np.ndarray] = []
@@ -114,10 +115,12 @@ def observed_information(
         extra = np.mean(seen[min(_SETTINGS.settling, len(seen) - 1) :], 0)
         if not extra.any() and len(seen) > 2:
             break
-        before, scale = scale, np.sqrt(np.diag(inverse.turned_up(extra)))
+        before = scale
+        scale = np.sqrt(np.diag(inverse.turned_up(extra)))
         if np.abs(np.log(scale / before)).max() < 0.01:
             break
-    matrix, covariance = smooth + np.diag(extra), inverse.plain(extra)
+    matrix = smooth + np.diag(extra)
+    covariance = inverse.plain(extra)
     if covariance is not None:
         return Information(matrix, covariance, extra, scale)
     units, values, vectors = _eigen(matrix)
@@ -181,7 +184,8 @@ class _LastInverse:
     def plain(self, added: np.ndarray) -> np.ndarray | None:
         """Return the inverse if the sum is clearly positive definite; else ``None``."""
         if self._added is None or not np.array_equal(added, self._added):
-            self._added, self._inverse = added, _plain_inverse(self._matrix + np.diag(added))
+            self._added = added
+            self._inverse = _plain_inverse(self._matrix + np.diag(added))
         return self._inverse
 
     def turned_up(self, added: np.ndarray) -> np.ndarray:

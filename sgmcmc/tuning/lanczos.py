@@ -88,7 +88,8 @@ def _ritz(
     by the square of its vector's component in the first direction, which is random.
     """
     basis = np.zeros((steps, d))
-    diagonal, off_diagonal = np.zeros(steps), np.zeros(steps)
+    diagonal = np.zeros(steps)
+    off_diagonal = np.zeros(steps)
     vector = rng.standard_normal(d)
     vector /= np.linalg.norm(vector)
     for k in range(steps):

@@ -84,7 +84,8 @@ class LinearRecursion:
     def _iterate(self, like: Any, inputs: np.ndarray, size: int) -> np.ndarray:
         """Return state and gradient, (m, size, experiments), one iteration on."""
         dynamics, epsilon = self._dynamics, self._stepsize
-        m, experiments = len(self._curvatures), inputs.shape[1]
+        m = len(self._curvatures)
+        experiments = inputs.shape[1]
         packed, noises = np.split(np.tile(inputs, (1, m)), [size])
         curvature = np.repeat(self._curvatures, experiments)
         *leaves, gradient = tf.unstack(tf.constant(packed))
@@ -139,7 +140,8 @@ class LinearRecursion:
         size = self._A.shape[1]
         summed = np.linalg.solve(np.eye(size) - self._A[first], blocks)
         summed_back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
-        covariance, sums = np.zeros((m, m)), np.zeros((m, m))
+        covariance = np.zeros((m, m))
+        sums = np.zeros((m, m))
         leaf = self._position_leaf
         covariance[second, first] = covariance[first, second] = blocks[:, leaf, leaf]
         sums[first, second] = summed[:, leaf, leaf]
@@ -165,18 +167,23 @@ class LinearRecursion:
         first k iterations of an epoch has the covariance of independent kicks times R/(R − 1), less
         V S_k S_kᵀ/(R − 1). Each sum of powers solves a linear equation, X − A₁XA₂ᵀ = C − end.
         """
-        A1, A2 = self._A[first], self._A[second]
-        A2t, eye = A2.transpose(0, 2, 1), np.eye(self._A.shape[1])
-        R, V = float(epoch), noise[:, np.newaxis, np.newaxis]
+        A1 = self._A[first]
+        A2 = self._A[second]
+        A2t = A2.transpose(0, 2, 1)
+        eye = np.eye(self._A.shape[1])
+        R = float(epoch)
+        V = noise[:, np.newaxis, np.newaxis]
         T = max(1, round(R / self._dynamics.steps))
         end1, end2t = (np.linalg.matrix_power(A, T) for A in (A1, A2t))
         same_direction = (first == second)[:, np.newaxis, np.newaxis]
         injected = (
             same_direction * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
         )
-        kick1, kick2 = self._kicks_of_epoch(first), self._kicks_of_epoch(second)
+        kick1 = self._kicks_of_epoch(first)
+        kick2 = self._kicks_of_epoch(second)
         kick_products = kick1 @ kick2.transpose(0, 2, 1)
-        sum1, sum2 = kick1.sum(2), kick2.sum(2)
+        sum1 = kick1.sum(2)
+        sum2 = kick2.sum(2)
         joint = sum1[:, :, np.newaxis] * sum2[:, np.newaxis, :]
         kicks = injected + R / (R - 1) * V * kick_products
 
@@ -184,9 +191,11 @@ class LinearRecursion:
             """Return Σ_{k<T} A₁^k C A₂^kᵀ."""
             return self._solve(first, second, start - end1 @ start @ end2t)
 
-        left, right = np.linalg.inv(eye - A1), np.linalg.inv(eye - A2t)
+        left = np.linalg.inv(eye - A1)
+        right = np.linalg.inv(eye - A2t)
         # Over a whole epoch: what the kicks leave, and what their sum takes back.
-        whole1, whole2 = (eye - end1) @ sum1[..., np.newaxis], sum2[:, np.newaxis] @ (eye - end2t)
+        whole1 = (eye - end1) @ sum1[..., np.newaxis]
+        whole2 = sum2[:, np.newaxis] @ (eye - end2t)
         removed = V / (R - 1) * (left @ whole1) @ (whole2 @ right)
         start = self._solve(first, second, series(kicks) - removed, T)
         # The mean over k = 1 to T of A₁^k Σ₀ A₂^kᵀ + Σ_{j<k} A₁^j Q A₂^jᵀ − V S_k S_kᵀ/(R − 1).

@@ -92,7 +92,8 @@ def strata_by_leverage(
         leverages: Leverages of all rows, (N,).
         rng: Generator of the rows.
     """
-    order, strata = np.argsort(-leverages, kind="stable"), []
+    order = np.argsort(-leverages, kind="stable")
+    strata = []
     sums = np.cumsum(leverages[order])
     begin = 0
     for remaining in range(STRATA, 0, -1):
@@ -108,6 +109,7 @@ def strata_by_leverage(
 
 def leverage_minibatches(leverages: np.ndarray) -> Weighted:
     """Return minibatches whose rows are drawn nine times in ten in proportion to leverage."""
-    N, total = len(leverages), leverages.sum()
+    N = len(leverages)
+    total = leverages.sum()
     share = leverages / total if total > 0 else np.full(N, 1 / N)
     return Weighted((1 - _UNIFORM) * share + _UNIFORM / N)

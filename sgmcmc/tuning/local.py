@@ -128,7 +128,8 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
     positive, as with a prior that has a kink, the mean square of the parameter's gradient is used
     in for it.
     """
-    diagonal, gradient = np.zeros(target.size), probe.objective.prior_gradient(u)
+    diagonal = np.zeros(target.size)
+    gradient = probe.objective.prior_gradient(u)
     for entries in target.space.layout.slices.values():
         for _ in range(_SETTINGS.prior_probes):
             z = np.zeros(target.size)
@@ -147,7 +148,8 @@ def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[fl
 
     Each product has a new minibatch; the mean of the last ten quotients counts.
     """
-    vector, quotients = probe.rng.standard_normal(len(u)), []
+    vector = probe.rng.standard_normal(len(u))
+    quotients = []
     for _ in range(_SETTINGS.power_iterations):
         vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
         product = root * probe.times_hessian(u, root * vector)
@@ -222,7 +224,8 @@ def _predict_errors(
     geometry: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float
 ) -> LocalPlan:
     factor = geometry.noise_factor(n)
-    recursion, noise = LinearRecursion(dynamics, stepsize), factor * geometry.noise
+    recursion = LinearRecursion(dynamics, stepsize)
+    noise = factor * geometry.noise
     noiseless = recursion.variance(0.0)
     error = np.sqrt(noiseless + (recursion.variance(1.0) - noiseless) * noise) - 1.0
     # A direction of curvature λ is one of curvature 1 in coordinates √λ times as long.
@@ -278,7 +281,8 @@ class Probe:
 
     def noise(self, u: np.ndarray) -> np.ndarray:
         """Return one draw of the gradient noise of a minibatch, (d,)."""
-        first, second = self._minibatch(self.rows), self._minibatch(self.rows)
+        first = self._minibatch(self.rows)
+        second = self._minibatch(self.rows)
         return (first.likelihood_gradient(u) - second.likelihood_gradient(u)) / np.sqrt(2.0)
 
     def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:

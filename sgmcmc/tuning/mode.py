@@ -299,7 +299,8 @@ def _step(objective: Objective, point: _Iterate) -> _Iterate | None:
     At the mode of a prior with kinks a nearer point may be lower, by no more than one for each
     coordinate. Farther below, a step that looks short is one of another, flatter region.
     """
-    step, length = point.information.covariance @ point.slope, 1.0
+    step = point.information.covariance @ point.slope
+    length = 1.0
     for _ in range(_SETTINGS.max_halvings):
         u = point.u + length * step
         proposal = _evaluate(objective, u, point.hessian, point.information)
@@ -319,7 +320,8 @@ def _curvature_error(objective: Objective, rough: Objective, point: _Iterate) ->
     ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the covariance that is used: the root mean square over signs z, or
     infinite.
     """
-    root, d = root_of(point.information.covariance), len(point.u)
+    root = root_of(point.information.covariance)
+    d = len(point.u)
     vectors = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _SETTINGS.error_directions))
     products = (rough if rough.has_factors(point.u) else objective).times_hessians(point.u, vectors)
     squares = (root.T @ (products - point.hessian @ vectors)) ** 2

@@ -103,7 +103,8 @@ class Climber:
 
         def stop_early(intermediate_result: scipy.optimize.OptimizeResult) -> None:
             nonlocal last, iterations
-            last, iterations = np.array(intermediate_result.x), iterations + 1
+            last = np.array(intermediate_result.x)
+            iterations += 1
             if self.distance(last, modes) < same_mode:
                 raise StopIteration
             # High up already, and no dip on the way to a known mode: it goes there.
@@ -178,7 +179,8 @@ def survey(
         far: Whether to search at all; not if the log posterior is right only near the mode.
     """
     rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
-    rows, whole = None, (objective or Objective(target, data)).over(None)
+    rows = None
+    whole = (objective or Objective(target, data)).over(None)
     if data.size > PART_ROWS:
         rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
     strata = None if rows is None else [(rows, data.size / PART_ROWS)]

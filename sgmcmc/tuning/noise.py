@@ -64,7 +64,8 @@ class NoiseMeter:
 
     def factor(self, n: int) -> float:
         """Return the factor of the noise for minibatches of n rows."""
-        N, size = self._data.size, self._draws.size
+        N = self._data.size
+        size = self._draws.size
         drawn_once = self._weights is None and not getattr(self._draws, "replace", False)
         return size / n * ((N - n) / (N - size) if drawn_once and N > size else 1.0)
 
@@ -84,10 +85,13 @@ class NoiseMeter:
         Returns:
             (k, d), with the covariance of the noise.
         """
-        dtype, rng = self._target.dtype, generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
+        dtype = self._target.dtype
+        rng = generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
         if self._whitening is not None:
-            origin, times = self._whitening.origin, self._whitening.times
-            positions, center = origin + times(positions), origin + times(center)
+            origin = self._whitening.origin
+            times = self._whitening.times
+            positions = origin + times(positions)
+            center = origin + times(center)
         name = self._name
         if self._pass is None:
             differences = self._differences(self._estimate(center))
@@ -155,7 +159,8 @@ class NoiseMeter:
             rows: tf.Tensor,
             centers: tf.Tensor,
         ) -> tf.Tensor:
-            minibatches, size = Parts(columns), rows.shape[2]
+            minibatches = Parts(columns)
+            size = rows.shape[2]
 
             def difference(arguments: tuple[Any, ...]) -> tf.Tensor:
                 number, position, row_weights, rows, center = arguments

@@ -76,7 +76,8 @@ class Objective:
         if self._factored is not None:
             functions.update(self._factored.functions)
         self._pass = Pass(data, functions, True, target.row_terms, graphs)
-        self._chains, self._rough = target, list[Objective]()
+        self._chains = target
+        self._rough = list[Objective]()
         self._exact: Objective | None = None
         self._verdicts: dict[str, bool] = {}
 
@@ -87,13 +88,16 @@ class Objective:
             return self.over(None)
         if not self._rough:
             self._rough.append(Objective(self._chains, self._pass.data, double=False))
-            self._rough[0]._verdicts, self._rough[0]._exact = self._verdicts, self
+            self._rough[0]._verdicts = self._verdicts
+            self._rough[0]._exact = self
         return self._rough[0]
 
     def over(self, strata: Strata | None) -> Objective:
         """Return the same over rows that represent all, or over all, with the same graphs."""
         objective = copy.copy(self)
-        objective._strata, objective._chunks, objective.evaluations = strata, [], 0
+        objective._strata = strata
+        objective._chunks = []
+        objective.evaluations = 0
         return objective
 
     @property
@@ -182,7 +186,8 @@ class Objective:
 
     def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
         """Return whether a product of factors is the derivative of the gradient of some rows."""
-        step, dtype = _STEP[self.target.dtype], self.target.dtype.as_numpy_dtype
+        step = _STEP[self.target.dtype]
+        dtype = self.target.dtype.as_numpy_dtype
         vector = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
         if self.rows > 1:  # nodes of groups are near their modes only, and these move with u
             position_and_vector = np.stack([u, vector]).astype(dtype)

@@ -202,7 +202,8 @@ class Plan:
         same_size = settings.minibatch_size in (None, self.minibatch_size)
         if self.around.exact or not (is_unimodal and same_size and mode.converged):
             return False
-        root, matrix = root_of(self.mode.information.covariance / growth), mode.information.matrix
+        root = root_of(self.mode.information.covariance / growth)
+        matrix = mode.information.matrix
         values = np.linalg.eigvalsh(root.T @ matrix @ root)
         difference = mode.position - self.mode.position
         relative_change = max(

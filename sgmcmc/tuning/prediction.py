@@ -332,8 +332,11 @@ class RecursionInTurn:
         self, information: np.ndarray, stepsizes: np.ndarray, slices: Sequence[slice]
     ) -> None:
         d = len(information)
-        self._A, self._B, self._R = np.eye(d), np.zeros((d, d)), np.zeros((d, d))
-        half_steps, root = 0.5 * stepsizes[:, np.newaxis], np.diag(np.sqrt(stepsizes))
+        self._A = np.eye(d)
+        self._B = np.zeros((d, d))
+        self._R = np.zeros((d, d))
+        half_steps = 0.5 * stepsizes[:, np.newaxis]
+        root = np.diag(np.sqrt(stepsizes))
         for entries in slices:
             change = half_steps[entries] * information[entries]
             for matrix in (self._A, self._B, self._R):

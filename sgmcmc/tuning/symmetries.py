@@ -71,7 +71,8 @@ def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ..
     """
     if target.size <= MANY or target.space.joint is not None:
         return ()
-    objective, rng = Objective(target, data), np.random.default_rng([seed, 2])
+    objective = Objective(target, data)
+    rng = np.random.default_rng([seed, 2])
     position = u + rng.standard_normal(target.size)
 
     def over(rows: np.ndarray | None) -> tuple[str, ...]:
@@ -109,7 +110,8 @@ def exchangeable(
         value: Log posterior at a position.
         rng: Source of the pairs.
     """
-    params, height = _params_at(space, u, dtype), value(u)
+    params = _params_at(space, u, dtype)
+    height = value(u)
     if not np.isfinite(height):
         return ()
     rounding = _ROUNDING[dtype] * max(1.0, abs(height))

@@ -48,9 +48,12 @@ class Arrow(Preconditioner):
         axes: np.ndarray | None = None,
         lengths: np.ndarray | None = None,
     ) -> None:
-        self.origin, self.dense = np.asarray(origin, np.float64), False
+        self.origin = np.asarray(origin, np.float64)
+        self.dense = False
         self.axes, self.lengths = axes, lengths
-        self.leaves, self._blocks, self._core = leaves, blocks, core
+        self.leaves = leaves
+        self._blocks = blocks
+        self._core = core
         self._coupling = scipy.sparse.csr_matrix(coupling)
         in_core = np.ones(len(self.origin), bool)
         in_core[leaves] = False
@@ -58,7 +61,8 @@ class Arrow(Preconditioner):
         self._positions = np.argsort(self._order)
         self._inverse_blocks = np.linalg.inv(blocks)
         self._inverse_core = np.linalg.inv(core)
-        self._size, self._shape = leaves.size, leaves.shape
+        self._size = leaves.size
+        self._shape = leaves.shape
         # What remains of each coordinate's SD if all others are fixed, up to the coupling.
         self.root = self._joined(
             np.diagonal(self._inverse_blocks, axis1=1, axis2=2).reshape(-1),
@@ -265,7 +269,8 @@ def arrow_of_coupled(
     """
     lengths = 1.0 / np.sqrt(values)
     W = solved + ((solved @ axes) * (1.0 / lengths - 1.0)) @ axes.T
-    blocks, root = np.ones((len(leaves), 1, 1)), _root(core - solved @ coupling.T)
+    blocks = np.ones((len(leaves), 1, 1))
+    root = _root(core - solved @ coupling.T)
     return Arrow(origin, leaves[:, np.newaxis], blocks, W, root, axes, lengths)
 
 
@@ -273,7 +278,8 @@ def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
     """Return a matrix of which some coordinates, given all others, are positive definite."""
     if few.all() or not few.any():
         return matrix
-    changed, cross = np.ix_(few, few), np.ix_(few, ~few)
+    changed = np.ix_(few, few)
+    cross = np.ix_(few, ~few)
     fixed = matrix[np.ix_(~few, ~few)]
     explained = matrix[cross] @ np.linalg.solve(fixed, matrix[cross].T)
     root = _root(matrix[changed] - explained)
@@ -335,6 +341,8 @@ def _padded_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
     width = max(1, int(counts.max(initial=0)))
     rows = np.repeat(np.arange(len(counts)), counts)
     column = np.arange(len(rows)) - np.repeat(matrix.indptr[:-1], counts)
-    indices, values = np.zeros((len(counts), width), int), np.zeros((len(counts), width))
-    indices[rows, column], values[rows, column] = matrix.indices, matrix.data
+    indices = np.zeros((len(counts), width), int)
+    values = np.zeros((len(counts), width))
+    indices[rows, column] = matrix.indices
+    values[rows, column] = matrix.data
     return indices, values

@@ -126,7 +126,8 @@ class OnHalfLine(Geometry):
 
     def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u, shape + c − (rate + e) λ."""
-        shape, rate = tf.constant(self.shape, u.dtype), tf.constant(self.rate, u.dtype)
+        shape = tf.constant(self.shape, u.dtype)
+        rate = tf.constant(self.rate, u.dtype)
         return shape + slope[0] - (rate + slope[1]) * tf.exp(u[0])
 
     def log_prior(self, u: tf.Tensor) -> tf.Tensor:
@@ -139,7 +140,8 @@ class OnHalfLine(Geometry):
         return self._log_prior(u, tf.exp(u))
 
     def _log_prior(self, u: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
-        shape, rate = tf.constant(self.shape, u.dtype), tf.constant(self.rate, u.dtype)
+        shape = tf.constant(self.shape, u.dtype)
+        rate = tf.constant(self.rate, u.dtype)
         return tf.reduce_sum(shape * u - rate * gamma)
 
     def check_slope(self, name: str, slope: np.ndarray) -> None:
@@ -152,7 +154,8 @@ class OnHalfLine(Geometry):
 
     def check_limit(self, name: str, slope: np.ndarray, nearer: np.ndarray) -> None:
         """Raise an error if counts depend on how near to zero they are computed."""
-        counts, nearer_counts = slope[0].astype(float), nearer[0].astype(float)
+        counts = slope[0].astype(float)
+        nearer_counts = nearer[0].astype(float)
         if np.abs(counts - nearer_counts).max() > _MAX_CHANGE * max(1.0, np.abs(counts).max()):
             raise ValueError(
                 f"`log_lik` has no counts for {name!r}, which `gamma` names. "
