@@ -37,7 +37,7 @@ from sgmcmc.target.target import Target
 _EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
 # Nodes in each direction for a height that is quadratic: exact for the variance of its slope.
 _NODES = 3
-_MIN_COORDINATES = 50  # Hessians of fewer are differentiated in less time
+_LEAST = 50  # Hessians of fewer are differentiated in less time
 
 
 class Integrated(Protocol):
@@ -239,7 +239,7 @@ def find_predictors(
     groups = likelihood.groups
     if likelihood.nodes == 1 and not groups.normal:  # Laplace's approximation is another function
         return None
-    if target.size < _MIN_COORDINATES or has_sparse(columns):
+    if target.size < _LEAST or has_sparse(columns):
         return None
 
     def log_lik(params: Tensors, columns: Tensors) -> tf.Tensor:
