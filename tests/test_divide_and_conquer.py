@@ -65,6 +65,7 @@ def test_weierstrass_is_exact_for_normal_shards() -> None:
         assert (np.abs(values.mean(0) - expected) < 4.5 * error).all()
 
 
+@pytest.mark.slow
 def test_kernel_density_widens_by_its_bandwidth() -> None:
     # Shards of equal size: each kernel density has the variance (1 + h²) of its shard's.
     means, variances = replicated("kernel_density", 2)

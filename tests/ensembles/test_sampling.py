@@ -156,7 +156,7 @@ def test_training_keeps_the_best_epoch_and_the_last() -> None:
         np.testing.assert_array_equal(none.last[name], found.last[name])
 
 
-@pytest.mark.parametrize("good", [True, False])
+@pytest.mark.parametrize("good", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(good: bool) -> None:
     run = members(2)
     held = np.arange(20)

@@ -584,30 +584,33 @@ def python_blocks(page: Path) -> list[tuple[int, str]]:
     ]
 
 
-def shortened(code: str, seen: list[str]) -> str:
+def shortened(code: str, seen: list[str], quick: bool = False) -> str:
     """Return a block in which every sampler runs for a few iterations and shows no progress.
-
-    Nothing is compiled by XLA, which takes longer than so few iterations. Where ``sample`` is to
-    choose how many there are, its number is given.
 
     Args:
         code: the block.
         seen: gains the names of the samplers that it calls.
+        quick: whether ``sample`` too runs for few iterations, on short arrays of random numbers,
+            and nothing is compiled by XLA.
     """
     tree = ast.parse(code)
     for node in ast.walk(tree):
+        if quick and isinstance(node, ast.keyword) and node.arg == "size":
+            node.value = ast.Constant(1000)
         if not isinstance(node, ast.Call) or not _is_of_the_package(node.func):
             continue
         name = node.func.attr
-        few: dict[str, Any] = {"verbose": False, "jit_compile": False}
+        few: dict[str, Any] = {"verbose": False}
+        if quick:
+            few["jit_compile"] = False
         if name in {case.public for case in DISTINCT}:
             seen.append(name)
             few |= {"n_iters": 120, "burn_in": 10}
             if name.endswith("cv"):
                 few["n_iters_opt"] = 40
-        elif name != "sample":
+        elif not quick or name != "sample":
             continue
-        elif not {"n_iters", "ess", "store"} & {k.arg for k in node.keywords}:
+        elif "n_iters" not in {k.arg for k in node.keywords}:
             few["n_iters"] = 200
         node.keywords = [k for k in node.keywords if k.arg not in few]
         node.keywords += [ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()]
@@ -660,8 +663,9 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     namespace: dict[str, Any] = {}
     calls: list[str] = []
     for line, code in python_blocks(page):
+        short = shortened(code, calls, quick=page.name == "README.md")
         try:
-            exec(compile(shortened(code, calls), f"{page.name}:{line}", "exec"), namespace)
+            exec(compile(short, f"{page.name}:{line}", "exec"), namespace)
         except Exception as error:
             raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
     if page.name == "README.md":

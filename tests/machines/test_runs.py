@@ -48,10 +48,6 @@ def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 100)
 
 
-def test_draws_are_those_of_one_process(alone: sgmcmc.Samples, threads: Executor) -> None:
-    same(sgmcmc.sgldcv(**CALL, executor=threads), alone)
-
-
 @pytest.mark.usefixtures("short_stretches")
 def test_stretches_do_not_show(threads: Executor) -> None:
     given = {**CALL, "store_gradients": True, "thin": 3, "burn_in": 50}
@@ -60,10 +56,11 @@ def test_stretches_do_not_show(threads: Executor) -> None:
     same(sgmcmc.sgldcv(**given, executor=threads), sgmcmc.sgldcv(**given))
 
 
-def test_chains_go_on(alone: sgmcmc.Samples) -> None:
+def test_draws_are_those_of_one_process_and_go_on(alone: sgmcmc.Samples) -> None:
     longer = sgmcmc.sgldcv(**{**CALL, "n_iters": 900})
     with ThreadPoolExecutor(2) as pool:
         found = sgmcmc.sgldcv(**CALL, executor=pool)
+        same(found, alone)
         same(found.extend(300, verbose=False), longer)
     # The executor is gone: the chains go on here.
     same(found.extend(300, verbose=False), longer)

@@ -63,7 +63,8 @@ def test_sgld_moves_by_its_equation(updates):
     np.testing.assert_allclose(sampler.params["b"].numpy(), b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["sgld", "sghmc", "sgnht"])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("method", ["sghmc", "sgld", "sgnht"])
 def test_one_parameter_moves_alone(method):
     sampler = set_up(method)
     sess = sgmcmc.init_sess(sampler)

@@ -38,8 +38,8 @@ def caller(case: Case) -> Callable[..., Samples]:
 
 
 @every(DISTINCT, slow=lambda case: not (case in QUICK or case.of_points))
-@pytest.mark.some(4)
-@pytest.mark.parametrize(("n_chains", "on_disk"), [(None, False), (2, True)])
+@pytest.mark.some(1)
+@pytest.mark.parametrize(("n_chains", "on_disk"), [(2, True), (None, False)])
 def test_extended_in_steps_as_in_one_call(
     case: Case, n_chains: int | None, on_disk: bool, tmp_path: Path
 ) -> None:
@@ -62,7 +62,8 @@ def test_extended_in_steps_as_in_one_call(
         same(caller(case)(**given, **keeps, n_iters=51, **store), whole)
 
 
-@pytest.mark.parametrize("method", EACH_ESTIMATOR)
+@pytest.mark.some(1)
+@pytest.mark.parametrize("method", EACH_ESTIMATOR[::-1])
 def test_the_same_call_with_more_iterations(method: str, tmp_path: Path) -> None:
     """Without a seed, and with more and more iterations."""
     given = {"method": method, "n_chains": 3, "burn_in": 4, "thin": 2, **KEEPS}
@@ -89,6 +90,7 @@ def test_gradients_with_memories(gradient: str, tmp_path: Path) -> None:
     same(call(40, store=tmp_path / "chain"), whole)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("stepsize", [lambda i: 1e-3 / i, sgmcmc.polynomial_decay(1e-3, 5.0, 0.5)])
 def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
     whole = short_call(stepsize=stepsize, n_iters=40)
@@ -97,7 +99,7 @@ def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
     same(short_call(stepsize=stepsize, n_iters=40, store=tmp_path / "chain"), whole)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("place", "after"),
     [("create_array", True), ("_copy", True), ("write_about", False), ("write_about", True)],
@@ -124,7 +126,7 @@ def test_stopped_while_the_store_grows(
     assert len(list((tmp_path / "chain").glob("array-*.npy"))) == 4
 
 
-@pytest.mark.parametrize("blocks", [0, 2])
+@pytest.mark.parametrize("blocks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_stopped_before_and_after_it_grew(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

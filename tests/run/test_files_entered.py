@@ -62,7 +62,11 @@ def entered(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> dict[st
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        ("sgldcv(log_lik, DATA, START, 1e-4, 1e-4, log_prior, n_iters_opt=0, **QUIET)", 55),
+        pytest.param(
+            "sgldcv(log_lik, DATA, START, 1e-4, 1e-4, log_prior, n_iters_opt=0, **QUIET)",
+            55,
+            marks=pytest.mark.slow,
+        ),
         ("sample(log_lik, DATA, START, log_prior, **QUIET)", 70),
     ],
 )

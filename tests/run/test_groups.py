@@ -192,7 +192,8 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("method", "given"),
     [
-        ("hmc", {}),
+        ("hmc", {"stepsize": 0.05, "preconditioner": "none", "burn_in": 3}),
+        pytest.param("hmc", {}, marks=pytest.mark.slow),
         pytest.param("hmc", {"stepsize": {"theta": 0.1, "beta": 0.05}}, marks=pytest.mark.slow),
         pytest.param("hmc", {"preconditioner": "diagonal"}, marks=pytest.mark.slow),
         pytest.param("mala", {}, marks=pytest.mark.slow),
@@ -205,7 +206,7 @@ def test_chains_of_exact_dynamics_read_a_large_dataset_together(
     large: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the warm-up too, in which the coordinates are parts of the state."""
+    """With constants that are given; and in the warm-up, when coordinates are in the state."""
     together, counted = exact(method, **given), few[0]
     monkeypatch.setenv("SGMCMC_NO_GROUPS", "1")
     alone = exact(method, **given)
@@ -218,6 +219,7 @@ def test_chains_of_exact_dynamics_read_a_large_dataset_together(
         np.testing.assert_allclose(together.report["Chain"][key], alone.report["Chain"][key])
 
 
+@pytest.mark.slow
 def test_a_store_of_exact_dynamics_goes_on(
     tmp_path: Path, few: list[int], large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +278,7 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
     assert few[0] == 0
 
 
+@pytest.mark.slow
 def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[int]) -> None:
     """To the bit, a stretch of a block at a time; the last group is of one chain."""
     short_blocks_of(2**9, monkeypatch)

@@ -25,7 +25,7 @@ def run(case: Case, **keywords: Any) -> Samples:
 
 
 @every(EACH, slow=lambda case: case not in EACH[:2])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", [None, "saga", "svrg"])
 def test_resumed_run_is_that_never_stopped(
     case: Case, gradient: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,7 +37,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", BLOCK_BYTES // 2**15)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_give_the_draws_of_one_call(method: str, short_blocks: None) -> None:
     draws = short_call(method, n_iters=40)["theta"]
@@ -147,7 +147,7 @@ def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.Monkey
     assert walk(short_setup("sgld"), [1, 10]) == expected
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_restored_session_goes_on_bit_for_bit(
     method: str, tmp_path: Path, short_blocks: None

@@ -36,7 +36,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in path.iterdir()}
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_on_disk_as_in_memory(
@@ -61,7 +61,7 @@ def test_on_disk_as_in_memory(
     assert not any(name.endswith(".npy") for name in changed)
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("blocks", [0, 1, 4])
 def test_resumed_run_is_that_never_stopped(

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from tests.conftest import EACH_ESTIMATOR, log_lik, short_setup
+from tests.conftest import EACH_ESTIMATOR, METHODS, log_lik, short_setup
 
 Run = Callable[..., sgmcmc.Samples]
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ class Pressed:
         ),
     ],
 )
-@pytest.mark.parametrize("stepwise", [False, True])
+@pytest.mark.parametrize("stepwise", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_inside_tensorflow_is_ctrl_c(
     given: dict[str, Any], stepwise: bool, run: Run
 ) -> None:
@@ -142,7 +142,7 @@ def test_two_threads(run: Run) -> None:
         np.testing.assert_array_equal(together[number], alone[number])
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("n_chains", [None, 2, 5])
 @pytest.mark.parametrize("method", EACH_ESTIMATOR)
 def test_functions_are_called_in_the_thread_that_called(
@@ -172,18 +172,21 @@ WARNINGS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import sgmcmc
-from tests.conftest import METHODS, short_call
-for method in METHODS:
+from tests.conftest import short_call
+for method in sys.argv[2:]:
     short_call(method, jit_compile=None, n_chains=2, store_gradients=True, n_iters=3)
 """
 # TensorFlow Probability compares versions with distutils when it is imported.
 OF_OTHERS = "ignore:distutils Version classes are deprecated:DeprecationWarning"
 
 
-def test_no_word_and_no_warning_in_a_fresh_process() -> None:
+@pytest.mark.parametrize(
+    "methods", [EACH_ESTIMATOR[1:], pytest.param(METHODS, marks=pytest.mark.slow)]
+)
+def test_no_word_and_no_warning_in_a_fresh_process(methods: tuple[str, ...]) -> None:
     """From the import of TensorFlow to the last call, on either output."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", OF_OTHERS, "-c", WARNINGS, str(ROOT)],
+        [sys.executable, "-W", "error", "-W", OF_OTHERS, "-c", WARNINGS, str(ROOT), *methods],
         capture_output=True,
         text=True,
         timeout=300,

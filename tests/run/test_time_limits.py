@@ -172,6 +172,7 @@ def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_setting_up_of_very_many_coordinates_looks_at_the_clock(
     of_many_coordinates: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def _started_again(monkeypatch: pytest.MonkeyPatch, seconds: float) -> sgmcmc.Sa
     return draw(ess=50)
 
 
+@pytest.mark.slow
 def test_chains_that_would_take_long_go_on_by_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = _started_again(monkeypatch, 1e4)
     assert samples.settings["dynamics"]["name"] == "NUTS"
@@ -103,6 +104,7 @@ def test_chains_that_take_long_all_the_same_say_so(
     assert samples.settings["dynamics"]["name"] != "NUTS"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:.*will take about")
 def test_they_say_so_before_they_run(slow_nuts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserWarning, match="will take about 17 more minutes"):

@@ -102,8 +102,8 @@ def test_exact_moves_are_chosen_where_they_are_quick() -> None:
 
 
 def test_coordinates_that_are_all_independent() -> None:
-    """Their information has no core: 400 means of five rows each, exact but for chance."""
-    levels, each = 400, 5
+    """Their information has no core: 100 means of five rows each, exact but for chance."""
+    levels, each = 100, 5
     group = np.repeat(np.arange(levels), each)
     y = np.random.default_rng(1).normal(size=levels * each)
     dataset = {"group": tf.constant(group, tf.int32), "y": y}
@@ -122,6 +122,7 @@ def test_coordinates_that_are_all_independent() -> None:
     assert ratio == pytest.approx(1.0, abs=5 * np.sqrt(0.5 / effective / levels) + 1 / effective)
 
 
+@pytest.mark.slow
 def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """The information of linear predictors is quick: beyond the limit too, where HMC is not."""
     monkeypatch.setattr(choices, "DENSE_UP_TO", 30)
@@ -249,6 +250,7 @@ def test_a_network_predicts() -> None:
     assert any("log-likelihood of 500 rows" in warning for warning in samples.report.warnings)
 
 
+@pytest.mark.slow
 def test_a_network_of_some_hundreds_of_weights_is_judged_by_predictions() -> None:
     """No mode is searched for, which would take minutes; chains end by what rows say of them."""
     rng, units = np.random.default_rng(4), 8

@@ -52,6 +52,7 @@ def test_both_modes_are_reported(N: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_chains_that_cross_are_one_posterior() -> None:
     """Modes that chains leave by themselves are listed, and nothing warns of them."""
 

@@ -99,9 +99,9 @@ def gamma_poisson(N: int) -> Posterior:
 
 
 POSTERIORS = {
+    "regression, all rows": regression(200),
     "normal mean, all rows": normal_mean(300),
     "normal mean, minibatches": normal_mean(4000),
-    "regression, all rows": regression(200),
     "regression, minibatches": regression(6000),
     "counts, few": gamma_poisson(40),
     "counts, minibatches": gamma_poisson(5000),
@@ -110,8 +110,8 @@ POSTERIORS = {
 
 @functools.cache
 def drawn(name: str) -> sgmcmc.Samples:
-    """Return the draws of a posterior; sampled once for all tests."""
-    return POSTERIORS[name].sample(ess=2000)
+    """Return the draws of a posterior, with more time than is needed; once for all tests."""
+    return POSTERIORS[name].sample(ess=2000, max_seconds=1000)
 
 
 def check_moments(samples: sgmcmc.Samples, posterior: Posterior, tolerance: float) -> None:
@@ -130,7 +130,7 @@ def check_moments(samples: sgmcmc.Samples, posterior: Posterior, tolerance: floa
         assert (gap < tolerance + bound(comparisons) / np.sqrt(2 * bulk)).all()
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_moments(name: str) -> None:
     samples = drawn(name)
@@ -138,6 +138,7 @@ def test_moments(name: str) -> None:
     assert samples.report.warnings == []
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_what_is_chosen_and_reached(name: str) -> None:
     samples, N = drawn(name), len(next(iter(POSTERIORS[name].dataset.values())))
@@ -150,7 +151,7 @@ def test_what_is_chosen_and_reached(name: str) -> None:
     assert min(report["Draws"]["ESS, bulk"] + report["Draws"]["ESS, tail"]) >= 2000
     assert max(report["Draws"]["R-hat"]) <= 1.01
     assert max(report["Predicted"]["SD error (noise along the chain)"]) <= TOLERANCE
-    assert report["Seconds"]["all"] > 0
+    assert 0 < report["Seconds"]["all"] < 60  # the time that there was is not used up
     assert all(array.shape[0] == 4 for array in samples.values())
     if whole:
         assert report["Predicted"]["whitened gradient noise, along the chain"] == []
@@ -169,8 +170,8 @@ def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
         return chosen[-1]
 
     monkeypatch.setattr(plan, "largest_stepsize", too_large)
-    posterior = POSTERIORS["regression, minibatches"]
-    samples = posterior.sample(ess=1000, gradient="minibatch", minibatch_size=500)
+    posterior = POSTERIORS["normal mean, minibatches"]
+    samples = posterior.sample(gradient="minibatch", minibatch_size=500)
     assert samples.report["Chain"]["stepsize"] < 0.5 * chosen[-1]
     check_moments(samples, posterior, TOLERANCE)
     assert samples.report.warnings == []
@@ -186,11 +187,11 @@ def test_same_seed_same_bits() -> None:
     assert first.settings["seed"] == 1
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", sgmcmc.dynamics.Underdamped(1.0)])
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("regression, all rows", marks=pytest.mark.slow), "regression, minibatches"],
+    ["regression, all rows", "regression, minibatches"],
 )
 def test_dynamics_that_are_given(dynamics: Any, name: str) -> None:
     samples = POSTERIORS[name].sample(dynamics=dynamics)
@@ -210,13 +211,20 @@ def test_far_start_and_float64() -> None:
     check_moments(samples, posterior, TOLERANCE)
 
 
+@functools.cache
+def few_with_a_large_tolerance() -> sgmcmc.Samples:
+    """Return few draws, of three chains."""
+    posterior = POSTERIORS["regression, minibatches"]
+    return posterior.sample(n_iters=150, burn_in=30, n_chains=3, tolerance=0.2)
+
+
 class TestWishes:
     """What a user may ask of the draws."""
 
     posterior = POSTERIORS["regression, minibatches"]
 
     def test_n_iters_burn_in_and_n_chains(self) -> None:
-        samples = self.posterior.sample(n_iters=150, burn_in=30, n_chains=3)
+        samples = few_with_a_large_tolerance()
         assert samples["beta"].shape == (3, 150, 3)
         assert samples.settings["burn_in"] == samples.report["Draws"]["burn-in"] == 30
         assert any("effective sample size" in warning for warning in samples.report.warnings)
@@ -231,7 +239,7 @@ class TestWishes:
     def test_tolerance(self) -> None:
         """A smaller tolerance is kept to, and costs iterations or rows."""
         strict = self.posterior.sample(tolerance=0.001, n_iters=200)
-        loose = self.posterior.sample(tolerance=0.2, n_iters=200)
+        loose = few_with_a_large_tolerance()
         errors = [
             max(s.report["Predicted"]["SD error (noise along the chain)"]) for s in (strict, loose)
         ]
@@ -243,6 +251,7 @@ class TestWishes:
         ]
         assert cost[0] >= cost[1]
 
+    @pytest.mark.slow
     def test_max_seconds(self) -> None:
         """The wish that cannot be granted in time is given up, and that is said."""
         started = time.monotonic()
@@ -250,10 +259,6 @@ class TestWishes:
         assert time.monotonic() - started < 12
         assert any("effective sample size" in warning for warning in samples.report.warnings)
         assert len(samples["bias"][0]) >= 250
-
-    def test_max_seconds_is_not_used_up(self) -> None:
-        samples = self.posterior.sample(max_seconds=1000)
-        assert samples.report["Seconds"]["all"] < 60 and samples.report.warnings == []
 
 
 def test_what_is_kept_passes_through() -> None:
@@ -282,10 +287,11 @@ def test_what_is_kept_passes_through() -> None:
 
 def test_thinned_draws_count() -> None:
     """What is asked for is reached by the draws that are kept."""
-    samples = POSTERIORS["normal mean, minibatches"].sample(thin=20, ess=200)
+    posterior = POSTERIORS["normal mean, all rows"]
+    samples = posterior.sample(thin=20, ess=200)
     assert min(samples.report["Draws"]["ESS, bulk"]) >= 200
     assert samples.report.warnings == []
-    rare = POSTERIORS["normal mean, all rows"].sample(thin=500, ess=50)
+    rare = posterior.sample(thin=500, ess=50)
     assert 25 <= rare["theta"].shape[1] < 100 and rare.report.warnings == []
 
 
@@ -337,17 +343,17 @@ class TestShown:
         assert capfd.readouterr() == ("", "")
 
     def test_progress_names_the_stages(self, capfd: pytest.CaptureFixture[str]) -> None:
-        POSTERIORS["normal mean, minibatches"].sample(n_iters=100, verbose=True)
+        POSTERIORS["normal mean, all rows"].sample(n_iters=100, verbose=True)
         assert "underdamped" in capfd.readouterr().err
 
     def test_report_is_a_page(self) -> None:
-        page = str(drawn("regression, minibatches").report)
+        page = str(drawn("counts, minibatches").report)
         for part in ("Mode", "Chain", "Predicted", "Draws", "Seconds", "Warnings\n  none"):
             assert part in page
         assert max(map(len, page.splitlines())) <= 100
 
     def test_repr_warns(self) -> None:
-        samples = POSTERIORS["regression, all rows"].sample(n_iters=100, burn_in=0)
+        samples = few_with_a_large_tolerance()
         assert samples.report.warnings
         assert all(warning in repr(samples) for warning in samples.report.warnings)
         assert "!" not in repr(drawn("regression, all rows"))
@@ -378,6 +384,7 @@ def with_one_row(
 class TestNotTrusted:
     """Where constants cannot be chosen well the report says so."""
 
+    @pytest.mark.slow
     def test_two_modes(self) -> None:
         def density(params: Tensors) -> tf.Tensor:
             t = params["t"]
@@ -397,6 +404,7 @@ class TestNotTrusted:
 
         assert with_one_row(density, {"a": 0.5, "b": 0.0}).report.warnings
 
+    @pytest.mark.slow
     def test_funnel(self) -> None:
         def density(params: Tensors) -> tf.Tensor:
             v, x = params["v"], params["x"]
@@ -405,6 +413,7 @@ class TestNotTrusted:
         samples = with_one_row(density, {"v": 0.5, "x": np.zeros(5)})
         assert any("agree" in w or "effective" in w for w in samples.report.warnings)
 
+    @pytest.mark.slow
     def test_no_mode(self) -> None:
         # Half of the time is for the mode, which busy cores take longer for.
         samples = with_one_row(lambda params: 50.0 * params["t"], {"t": 0.0}, max_seconds=16)

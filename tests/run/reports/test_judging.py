@@ -44,7 +44,7 @@ def test_good_draws_have_no_warnings() -> None:
     assert "!" not in repr(found)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", "underdamped"])
 def test_prediction_and_draws_agree(dynamics: str) -> None:
     """With a tenth of the rows, uniform, and no control variates the noise is what counts."""
