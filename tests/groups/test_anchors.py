@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.special
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -19,7 +21,9 @@ from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.results.report import Report
 from sgmcmc.run import anchored
 from sgmcmc.run.automatic import far_from_normal
+from sgmcmc.run.automatic import posterior as automatic
 from sgmcmc.run.exact import posterior as exact_posterior
+from sgmcmc.run.exact.adaptation import LostError
 from sgmcmc.run.origin import origin_of
 from sgmcmc.tuning import modes
 
@@ -43,6 +47,7 @@ def law(effects, params):
     return -0.5 * (effects["z"] / params["tau"]) ** 2 - tf.math.log(params["tau"])
 
 
+@functools.cache
 def _model(nodes: int | None = None):
     groups = sgmcmc.Groups("g", {"z": 0.0}, law, nodes)
     params = {"a": 0.3, "b": 0.4, "tau": 0.6}
@@ -79,7 +84,7 @@ def _derivatives(marginal, data: Data, at):
 
 
 def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
-    marginal, data, params = _model()
+    marginal, data, params = _model(21)
     held = Anchor(marginal, data).at(params)
     assert held.columns[MODE].row_shape == (marginal.most, 1)
     assert held.columns[ROOT].row_shape == (marginal.most, 1, 1)
@@ -119,29 +124,151 @@ def test_nodes_in_place_are_right_near_the_anchor_and_their_error_is_measured():
     assert errors[3] < 1e-6
 
 
-def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
-    rng = np.random.default_rng(6)
-    group = np.repeat(np.arange(300), 5)
-    y = 0.5 + rng.normal(size=300)[group] + rng.normal(size=1500)
+def _law_of_scale(effects, params):
+    return -0.5 * (effects["z"] / 0.6) ** 2 + 0.0 * params["a"]
 
-    def terms(params, dataset):
-        return -0.5 * (dataset["y"] - params["a"] - params["z"]) ** 2
 
-    def of_groups(effects, params):
-        return -0.5 * effects["z"] ** 2 + 0.0 * params["a"]
+@dataclass
+class _Troubled:
+    """Draws of a and b by chains that had to start again, and what was seen of each start."""
 
-    samples = sgmcmc.sample(
-        terms, {"y": y, "g": group}, {"a": 0.0}, seed=1, verbose=False, ess=200,
-        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups, normal=False),
-    )  # fmt: skip
-    sampler = origin_of(samples).sampler
-    assert MODE in sampler.data.columns
-    assert samples.report["Groups"]["nodes in each direction"] == 3
-    assert samples.settings["groups"]["g"]["nodes"] == 3
-    assert samples.report["Groups"]["quadrature error of the log posterior, SD over draws"] < 0.02
-    variance = 1.2 / 300  # of the mean of means of five, each with variance 1 + 1/5
-    assert abs(samples["a"].mean() - y.mean()) < 4 * np.sqrt(variance / 200)
-    assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
+    samples: sgmcmc.Samples | None
+    samplers: list
+    climbed: list
+    stepsizes: list
+
+
+@pytest.fixture(scope="module")
+def troubled():
+    """Return draws whose chains are lost once, then too coarse, then diverge, and are then well."""
+    found = _Troubled(None, [], [], [])
+    run, climb = exact_posterior.WarmUp.run, modes.Climber.climb
+    report, measured = exact_posterior.report_on_moves, exact_posterior.quadrature_error
+
+    def lost_once(self, verbose):
+        found.samplers.append(self._sampler)
+        return replace(run(self, verbose), lost=len(found.samplers) == 1)
+
+    def coarse_once(sampler, samples):
+        return 1.0 if len(found.samplers) == 2 else measured(sampler, samples)
+
+    def diverged_once(samples, *arguments):
+        found.stepsizes.append(samples.settings["stepsize"])
+        made = dict(report(samples, *arguments))
+        if len(found.stepsizes) == 1:
+            made["Chain"] = {**made["Chain"], "divergences": 2}
+            made["warnings"] = ["diverged"]
+        return Report(made)
+
+    def from_where(self, zeta, known):
+        found.climbed.append(zeta)
+        return climb(self, zeta, known)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_posterior.WarmUp, "run", lost_once)
+        patch.setattr(exact_posterior, "quadrature_error", coarse_once)
+        patch.setattr(exact_posterior, "report_on_moves", diverged_once)
+        patch.setattr(modes.Climber, "climb", from_where)
+        found.samples = sgmcmc.sample(
+            log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4}, ess=200,
+            groups=sgmcmc.Groups("g", {"z": 0.0}, _law_of_scale), seed=1, verbose=False,
+        )  # fmt: skip
+    return found
+
+
+def test_sample_holds_nodes_and_takes_as_many_as_it_needs(troubled):
+    first, last = troubled.samplers[0], origin_of(troubled.samples).sampler
+    assert MODE in first.data.columns and MODE in last.data.columns
+    assert first.request.held.nodes == 3
+    report = troubled.samples.report["Groups"]
+    assert report["nodes in each direction"] == last.request.held.nodes
+    assert report["quadrature error of the log posterior, SD over draws"] < 0.02
+
+
+def test_draws_with_held_nodes_have_the_posterior_of_integration(troubled):
+    a, b, z = np.linspace(-0.7, 1.3, 61), np.linspace(-0.1, 0.9, 61), np.linspace(-4.0, 4.0, 201)
+    a, b, z = a[:, np.newaxis, np.newaxis], b[:, np.newaxis], z
+    total = np.zeros((61, 61))
+    for g in range(LEVELS):
+        y, x = COUNTS[GROUP == g], X[GROUP == g]
+        rate = np.exp(a + z) * np.exp(b * x).sum(1, keepdims=True)
+        terms = y.sum() * (a + z) + (x @ y) * b - rate - 0.5 * (z / 0.6) ** 2
+        total += scipy.special.logsumexp(terms, 2)
+    weights = scipy.special.softmax(total)
+    for name, at, other in (("a", a.ravel(), 1), ("b", b.ravel(), 0)):
+        of_name = weights.sum(other)
+        mean = of_name @ at
+        sd = np.sqrt(of_name @ (at - mean) ** 2)
+        draws = troubled.samples[name]
+        assert abs(draws.mean() - mean) < 4 * sd / np.sqrt(200)
+        assert abs(draws.std() / sd - 1) < 0.05 + 4 / np.sqrt(400)
+
+
+def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(troubled):
+    few, more = troubled.samplers[:2]
+    assert more.request.held.nodes > few.request.held.nodes
+    slopes = [sampler.data.columns[SLOPE].tensor(0, 1)[0] for sampler in (few, more)]
+    assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
+
+
+def test_chains_stop_where_the_quadrature_is_too_coarse(troubled):
+    """Its error is measured at the draws, since a wrong density may be higher than the mode."""
+    nodes = [sampler.request.held.nodes for sampler in troubled.samplers]
+    assert nodes[0] < nodes[1] < nodes[2]
+    assert troubled.samples.settings["groups"]["g"]["nodes"] == nodes[-1] == nodes[2]
+
+
+def test_a_few_divergences_are_met_with_half_the_stepsize(troubled):
+    one, other = troubled.stepsizes
+    assert other == one / 2 == troubled.samples.settings["stepsize"]
+    assert troubled.samples.settings["method"] == "hmc"
+    assert troubled.samples.report.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "stepsizes", "reason"),
+    [
+        (["lost", 0], [None, None], None),
+        (["lost", "lost", "lost"], [None, None, None], "HMC left the surroundings of the mode"),
+        ([2, 0], [None, 0.05], None),
+        ([2, 1], [None, 0.05], "of HMC: 1 diverged"),
+        ([30], [None], "of HMC: 30 diverged"),
+    ],
+)
+def test_what_follows_chains_that_were_lost_or_diverged(monkeypatch, runs, stepsizes, reason):
+    """More nodes, half the stepsize, and NUTS where neither helps; runs stand for whole chains."""
+    asked, tried = ["5 nodes", "7 nodes"], []
+
+    def run_exact(request, dynamics, *arguments):
+        outcome = runs[len(tried)]
+        tried.append(arguments[-1])
+        if outcome == "lost":
+            raise LostError
+        report = {
+            "Chain": {"divergences": outcome}, "Draws": {"chains": 2, "draws per chain": 500},
+            "warnings": [f"{outcome} diverged"] if outcome else [],
+        }  # fmt: skip
+        return SimpleNamespace(report=Report(report), settings={"stepsize": 0.1})
+
+    monkeypatch.setattr(automatic, "run_exact", run_exact)
+    monkeypatch.setattr(automatic, "with_more_nodes", lambda _: asked.pop(0) if asked else None)
+    monkeypatch.setattr(automatic, "run_by_nuts", lambda *arguments: arguments[5])
+    plan = SimpleNamespace(mode=None, surveyed=None)
+    chosen = SimpleNamespace(plan=plan, request="3 nodes")
+    required = SimpleNamespace(max_seconds=None)
+    found = automatic._by_hmc(SimpleNamespace(groups=None), chosen, required, False, 0.0, "")
+    assert tried == stepsizes
+    assert reason in found if reason else found.report.warnings == []
+
+
+def test_no_mode_is_looked_for_where_held_nodes_are_wrong(troubled):
+    """Rearrangements of the parameters, such as a and b exchanged, are many SDs away.
+
+    With a million groups of two effects a search from there ended in a mode of the wrong density,
+    which was higher, and chains sampled that.
+    """
+    assert troubled.climbed
+    assert not any(zeta.any() for zeta in troubled.climbed)
 
 
 def _lost(monkeypatch, times: int):
@@ -158,7 +285,7 @@ def _lost(monkeypatch, times: int):
 
 
 @pytest.mark.slow
-def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkeypatch):
+def test_chains_of_all_parameters_go_on_with_more_nodes(monkeypatch):
     samples, seen = _lost(monkeypatch, 1)
     few, more = (sampler.request.held.nodes for sampler in seen)
     assert more > few
@@ -168,30 +295,26 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkey
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
 
 
-@pytest.mark.parametrize(
-    ("divergences", "method"),
-    [pytest.param([2, 0], "hmc", marks=pytest.mark.slow), ([2, 1], "nuts")],
-)
-def test_a_few_divergences_are_met_with_half_the_stepsize(monkeypatch, divergences, method):
-    """Chains that diverge again go on by NUTS."""
+@pytest.mark.slow
+def test_chains_that_diverge_again_go_on_by_nuts(monkeypatch):
     report_on_moves, stepsizes = exact_posterior.report_on_moves, []
 
     def diverged(samples, *arguments):
         report = dict(report_on_moves(samples, *arguments))
         if samples.settings["method"] == "hmc":
-            count = divergences[len(stepsizes)]
-            report["Chain"] = {**report["Chain"], "divergences": count}
-            report["warnings"] = ["diverged"] if count else []
             stepsizes.append(samples.settings["stepsize"])
+            report["Chain"] = {**report["Chain"], "divergences": 3 - len(stepsizes)}
+            report["warnings"] = ["diverged"]
         return Report(report)
 
     monkeypatch.setattr(exact_posterior, "report_on_moves", diverged)
     samples = _chain()
     assert stepsizes[1] == stepsizes[0] / 2
-    assert samples.settings["method"] == method
+    assert samples.settings["method"] == "nuts"
     assert samples.report.warnings == []
 
 
+@pytest.mark.slow
 def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):
     """Far from the mode nodes that are held there give a wrong density: chains get lost."""
     monkeypatch.setitem(anchored._NODES, 1, (3, 5, 7))
@@ -201,21 +324,6 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(mon
     assert "HMC left the surroundings" in samples.report["Dynamics"]["reason for NUTS"]
     assert samples.report["Mode"]["found"]
     assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
-
-
-def test_chains_stop_where_the_quadrature_is_too_coarse(monkeypatch):
-    """Its error is measured at the draws, since a wrong density may be higher than the mode."""
-    measured, nodes = exact_posterior.quadrature_error, []
-
-    def coarse_at_first(sampler, samples):
-        nodes.append(sampler.request.held.nodes)
-        return 1.0 if len(nodes) == 1 else measured(sampler, samples)
-
-    monkeypatch.setattr(exact_posterior, "quadrature_error", coarse_at_first)
-    samples = _chain()
-    assert samples.settings["method"] == "hmc"
-    assert samples.settings["groups"]["g"]["nodes"] == nodes[-1] > nodes[0]
-    assert samples.report.warnings == []
 
 
 def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model():
@@ -252,8 +360,7 @@ def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
     packs = Held(5, center, sides).hold(marginal, data)
     moved = {"a": np.float64(0.5), "b": np.float64(0.3), "tau": np.float64(0.7)}
     value, gradient, _ = _derivatives(marginal, packs, moved)
-    finer = _model(31)[0]
-    exact = _derivatives(finer, data, moved)
+    exact = _derivatives(_model(21)[0], data, moved)
     still = _derivatives(marginal, Anchor(marginal, data).at(center), moved)
     assert abs(value - exact[0]) < abs(still[0] - exact[0])
     assert np.linalg.norm(gradient - exact[1]) < np.linalg.norm(still[1] - exact[1])
@@ -312,6 +419,7 @@ def test_one_node_is_the_approximation_of_laplace_with_its_derivatives():
         )
 
 
+@pytest.mark.slow
 def test_a_chain_on_disk_holds_the_same_nodes(tmp_path):
     def drawn():
         return sgmcmc.sample(
@@ -336,13 +444,11 @@ def test_few_groups_search_at_each_draw():
     def prior(params):
         return -params["tau"]
 
-    samples = sgmcmc.sghmc(
-        log_lik, data, {"a": 0.3, "b": 0.4, "tau": 0.6}, "auto", log_prior=prior,
-        minibatch_size=4, n_iters=10,
-        groups=sgmcmc.Groups("g", {"z": 0.0}, law), seed=1, verbose=False,
-        bijectors={"tau": tfp.bijectors.Exp()},
+    sampler = sgmcmc.setup(
+        log_lik, data, {"a": 0.3, "b": 0.4, "tau": 0.6}, prior, stepsize=1e-3, minibatch_size=4,
+        groups=sgmcmc.Groups("g", {"z": 0.0}, law), bijectors={"tau": tfp.bijectors.Exp()}, seed=1,
     )  # fmt: skip
-    assert MODE not in origin_of(samples).sampler.data.columns
+    assert MODE not in sampler._sampler.data.columns
 
 
 def _chain(**given):
@@ -351,24 +457,6 @@ def _chain(**given):
         lambda params: -params["tau"], groups=sgmcmc.Groups("g", {"z": 0.0}, law), ess=50,
         bijectors={"tau": tfp.bijectors.Exp()}, seed=1, verbose=False, **given,
     )  # fmt: skip
-
-
-def test_no_mode_is_looked_for_where_held_nodes_are_wrong(monkeypatch):
-    """Rearrangements of the parameters, such as a and b exchanged, are many SDs away.
-
-    With a million groups of two effects a search from there ended in a mode of the wrong density,
-    which was higher, and chains sampled that.
-    """
-    starts = []
-    climb = modes.Climber.climb
-    monkeypatch.setattr(
-        modes.Climber,
-        "climb",
-        lambda self, zeta, known: starts.append(zeta) or climb(self, zeta, known),
-    )
-    _chain()
-    assert len(starts) == 1
-    assert not starts[0].any()
 
 
 @pytest.mark.slow

@@ -188,7 +188,12 @@ def test_a_scale_near_zero_around_a_mean_that_moves():
 
 @pytest.mark.parametrize(
     ("dims", "normal", "held"),
-    [(1, False, False), (2, False, False), (2, True, False), (2, True, True)],
+    [
+        pytest.param(1, False, False, marks=pytest.mark.slow),
+        (2, False, False),
+        pytest.param(2, True, False, marks=pytest.mark.slow),
+        (2, True, True),
+    ],
 )
 def test_derivatives_are_those_of_the_integral(dims, normal, held):
     model, tensors, data, at = _model(dims, normal=normal)

@@ -20,6 +20,12 @@ FRAME = pd.DataFrame({"x": X, "z": Z, "yes": Z > 0, "k": 3, "y": 1.0 + X + RNG.n
 FRAME["near"] = X + 1e-3 * RNG.normal(size=N)
 
 
+@pytest.fixture(scope="module")
+def given() -> sgmcmc.Regression:
+    """Return a regression whose prior of x, which the user gives, is narrow."""
+    return sgmcmc.glm("y ~ x + z", FRAME, priors={"x": (1.0, 1e-3)}, **QUIET)
+
+
 def test_a_term_that_separates_is_named() -> None:
     fit = sgmcmc.glm("yes ~ x + z", FRAME.assign(yes=FRAME["yes"] * 1), "bernoulli", **QUIET)
     said = [warning for warning in fit.warnings if "held by its prior" in warning]
@@ -28,11 +34,12 @@ def test_a_term_that_separates_is_named() -> None:
     assert all(warning in repr(fit) for warning in said)
 
 
-def test_terms_that_are_nearly_collinear_are_named_unless_their_priors_are_given() -> None:
+def test_terms_that_are_nearly_collinear_are_named_unless_their_priors_are_given(
+    given: sgmcmc.Regression,
+) -> None:
     fit = sgmcmc.glm("y ~ x + near + z", FRAME, **QUIET)
     said = " ".join(warning for warning in fit.warnings if "held by its prior" in warning)
     assert "'x'" in said and "'near'" in said and "'z'" not in said
-    given = sgmcmc.glm("y ~ x + z", FRAME, priors={"x": (1.0, 1e-3)}, **QUIET)
     assert not any("held by its prior" in warning for warning in given.warnings)
 
 
@@ -41,16 +48,15 @@ def test_a_factor_of_integers_with_one_level_is_refused() -> None:
         sgmcmc.glm("y ~ x + C(k)", FRAME, **QUIET)
 
 
-def test_predictive_checks() -> None:
-    fit = sgmcmc.glm("y ~ x", FRAME, **QUIET)
-    axes = fit.plot(kind="ppc")
+def test_predictive_checks(given: sgmcmc.Regression) -> None:
+    axes = given.plot(kind="ppc")
     line = axes.lines[-1]
     assert line.get_label() == "response" and axes.get_ylabel() == "density"
     # Density of the response over bins: it integrates to the part that is between the ends.
     step = np.diff(line.get_xdata())[0]
     assert abs(line.get_ydata().sum() * step - 1.0) < 1e-9
     with pytest.raises(ValueError, match="`kind`"):
-        fit.plot(kind="what")
+        given.plot(kind="what")
 
 
 def test_predictive_checks_of_levels_are_proportions() -> None:

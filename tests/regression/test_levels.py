@@ -126,11 +126,15 @@ def test_predictions_are_probabilities_by_level(name: str, request: Any) -> None
     fit.plot()
 
 
+@pytest.mark.slow
 def test_transformed_responses() -> None:
     fit = sgmcmc.glm("log(y) ~ x", FRAME, **QUIET)
     own = sgmcmc.glm("z ~ x", FRAME.assign(z=np.log(FRAME["y"])), **QUIET)
     np.testing.assert_array_equal(fit.summary(), own.summary())
     np.testing.assert_array_equal(fit.residuals, own.residuals)
+
+
+def test_names_that_are_not_there_in_responses() -> None:
     with pytest.raises(ValueError, match="names 'nothing'"):
         sgmcmc.glm("nothing ~ x", FRAME, **QUIET)
     with pytest.raises(ValueError, match="names 'nothing'"):
@@ -143,7 +147,7 @@ def test_a_dot_is_all_other_columns() -> None:
     assert full.fixed == "(x + `a kind`)" and full.bars[0].by == "w"
     assert with_dot(parse("log(y) ~ . - x"), frame, "w").fixed == "(x + `a kind`) - x"
     assert with_dot(parse("y ~ I(.5 * x)"), frame, None).fixed == "I(.5 * x)"
-    fit = sgmcmc.glm("y ~ .^2", frame, **QUIET)
+    fit = sgmcmc.glm("y ~ .^2", frame, n_iters=100, **QUIET)
     x, w, kind = "x", "w", "a kind[T.{}]"
     terms = ["Intercept", x, kind.format("car"), kind.format("train"), w]
     pairs = [f"x:{term}" for term in terms[2:4]] + ["x:w"] + [f"{t}:w" for t in terms[2:4]]
@@ -154,6 +158,10 @@ def test_a_dot_is_all_other_columns() -> None:
     assert own.fixed == "`Sepal.Length` * log(`Sepal.Length.log`) + x.mean()"
     with pytest.raises(ValueError, match="there are no other columns"):
         sgmcmc.glm("y ~ .", FRAME[["y"]], **QUIET)
+
+
+@pytest.mark.usefixtures("without_sampling")
+def test_a_dot_drops_rows_with_missing_values() -> None:
     gaps = FRAME[["x", "y"]].assign(x=np.where(np.arange(N) < 3, np.nan, X))
     assert sgmcmc.glm("y ~ .", gaps, missing="drop", **QUIET).dropped == 3
 

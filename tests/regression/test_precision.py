@@ -28,7 +28,7 @@ def _quantile(log_density: np.ndarray, grid: np.ndarray, p: float) -> float:
     return float(grid[np.searchsorted(np.cumsum(weights) / weights.sum(), p)])
 
 
-@pytest.mark.parametrize("slope", [20.0, 1e6])
+@pytest.mark.parametrize("slope", [pytest.param(20.0, marks=pytest.mark.slow), 1e6])
 def test_responses_far_from_zero(slope: float) -> None:
     """Seconds of a clock, and a response that the terms explain to nine digits, in float32."""
     y = 1.7e9 + slope * X + 0.06 * RNG.normal(size=N)
@@ -54,6 +54,7 @@ def test_counts_of_a_million_keep_their_density() -> None:
     assert abs(loo.elpd - best) < 5.0 and loo.pareto_k.max() < 0.5 and 1.0 < loo.p_loo < 3.5
 
 
+@pytest.mark.slow
 def test_counts_that_are_all_zero() -> None:
     fit = sgmcmc.glm("q ~ 1", {"q": np.zeros(50)}, "poisson", **QUIET)
     rates = np.exp(fit._draws["Intercept"])
@@ -115,6 +116,7 @@ def test_shapes_are_those_of_the_data() -> None:
     assert fit.warnings == []
 
 
+@pytest.mark.slow
 def test_a_shape_without_upper_bound_is_held_by_its_prior() -> None:
     y = RNG.poisson(np.exp(1 + 0.3 * X[:200]))
     frame = {"x": X[:200], "y": y}

@@ -86,6 +86,7 @@ def test_the_intercepts_prior_knows_the_offset() -> None:
     assert model.start == pytest.approx(np.log((FRAME["y"].sum() + 0.5) / FRAME["t"].sum()))
 
 
+@pytest.mark.usefixtures("without_sampling")
 def test_rows_are_dropped_for_columns_of_the_formula_alone() -> None:
     gaps = FRAME.assign(e=np.where(np.arange(N) < 9, np.nan, 1.0))
     assert sgmcmc.glm("y ~ site", gaps, missing="drop", **QUIET).dropped == 0
