@@ -24,6 +24,10 @@ RHAT = 1.01
 _MANY = 100
 """Number of coordinates of a parameter above which chance may explain the largest R-hat."""
 
+_RELIABLE = 400.0
+"""Effective sample size for which 1.01 is meant (Vehtari et al. 2021); chance may explain a larger
+R-hat of fewer draws."""
+
 _CHANCE = 0.01
 """Probability of a larger one by chance."""
 
@@ -45,8 +49,9 @@ class Diagnostics:
         tail: Effective sample sizes for the 5 % and 95 % quantiles.
         rhat: R-hat of all coordinates; NaN for a single chain.
         names: Labels of the coordinates.
-        limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one of very many that
-            exceeds it the value that the largest of them exceeds with a probability of 0.01.
+        limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one that exceeds it,
+            of very many or with few effective draws, the value that the largest of them exceeds
+            with a probability of 0.01.
         complete: Whether no coordinate was left out because others fall short.
     """
 
@@ -168,13 +173,25 @@ def diagnose(
                 ess = az.ess(x)
                 found.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
                 limits.append(RHAT)
-                if rhat > RHAT and flat.shape[2] > _MANY:
-                    ess = min(ess, az.ess(np.abs(x - np.median(x))))
-                    limits[-1] = _limit(float(ess), flat.shape[2], chains)
+                if rhat > RHAT:
+                    within = _ess_within(x)
+                    if flat.shape[2] > _MANY or within < _RELIABLE:
+                        limits[-1] = _limit(within, flat.shape[2], chains)
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
     if not moved:  # of constants ArviZ says that each draw counts
         bulk = tail = [0.0] * len(names)
     return Diagnostics(count, bulk, tail, rhat, names, limits)
+
+
+def _ess_within(x: np.ndarray) -> float:
+    """Return the effective sample size of means and of distances, by each chain for itself.
+
+    That of all chains together is small if they do not agree, which is the question here.
+    """
+    az = libraries.arviz()
+    return min(
+        sum(float(az.ess(chain)) for chain in values) for values in (x, np.abs(x - np.median(x)))
+    )
 
 
 def _limit(ess: float, coordinates: int, chains: int) -> float:
@@ -184,7 +201,7 @@ def _limit(ess: float, coordinates: int, chains: int) -> float:
     with m − 1 degrees of freedom; so it is twice, of the ranks and of the folded ranks.
 
     Args:
-        ess: The smaller effective sample size of these two.
+        ess: The smaller effective sample size of these two, by each chain for itself.
         coordinates: Number of coordinates.
         chains: Number of chains.
     """

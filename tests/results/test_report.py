@@ -31,7 +31,29 @@ def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None
     assert found.agree
     x[0, :, 7] += 1.0
     apart = diagnose({"x": x})
-    assert apart.scarcest == "x[7]" and not apart.enough(400)
+    assert apart.scarcest == "x[7]" and not apart.enough(400) and not apart.agree
+
+
+@pytest.mark.parametrize("count", [20, 100])
+def test_chance_explains_r_hat_of_few_draws_and_not_chains_that_are_apart(count: int) -> None:
+    """The limit is exceeded by chance with a probability of 0.01: of 30, more than three times
+    once in five thousand."""
+    agree, apart, above = 0, 0, 0
+    for seed in range(30):
+        x = np.random.default_rng(seed).normal(size=(4, count, 3))
+        found = diagnose({"x": x})
+        agree += found.agree
+        above += max(found.rhat) > 1.01
+        x[..., 1] += np.arange(4)[:, np.newaxis]
+        apart += diagnose({"x": x}).agree
+    assert above >= 10 and agree >= 27 and apart == 0
+
+
+def test_chance_does_not_explain_one_chain_of_a_wide_parameter_that_is_apart() -> None:
+    x = np.random.default_rng(1).normal(size=(4, 400, 150))
+    assert diagnose({"x": x}).agree
+    x[2, :, 7] += 2.0
+    assert not diagnose({"x": x}).agree
 
 
 def test_a_mapping_of_plain_facts() -> None:

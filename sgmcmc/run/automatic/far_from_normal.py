@@ -160,9 +160,12 @@ class UntilFar(UntilEffective):
         elif (
             not self.reached and self._required.n_iters is None and draws >= self.cap // self._thin
         ):
-            self.against = (
-                f"after {draws} draws of each chain the smallest effective sample size was "
-                f"{self.diagnostics.smallest:.0f}, far from what a normal posterior would give"
+            short = self.diagnostics.smallest < self._required.ess
+            self.against = f"after {draws} draws of each chain " + (
+                f"the smallest effective sample size was {self.diagnostics.smallest:.0f}, far from "
+                "what a normal posterior would give"
+                if short
+                else "the chains did not agree"
             )
 
 
