@@ -45,7 +45,7 @@ def check(reductions: Any, draws: np.ndarray, dtype: Any = np.float32) -> None:
     np.testing.assert_array_equal(reductions["last two"]["before"], draws[-2])
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "jit_compile"),
     [*[(method, False) for method in METHODS], *[(method, True) for method in EACH_ESTIMATOR]],

@@ -42,7 +42,7 @@ def schedule(after: float) -> Callable[[int], float]:
     return lambda iteration: 1e-3 if iteration <= 10 else after
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "factor"),
     [*[(method, 0.25) for method in METHODS], *[(method, 3.0) for method in EACH_ESTIMATOR]],

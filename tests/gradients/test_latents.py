@@ -63,7 +63,7 @@ def exact_moments(alpha: float) -> tuple[float, float]:
     return mean, (weights * (grid - mean) ** 2).sum()
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [gibbs, metropolis])
 def test_posterior_with_latent_variables(draw: Any) -> None:
     """With n = N a draw of z and a move of SCIR leave the posterior of ω as it is, at any h."""
@@ -119,7 +119,7 @@ def linear(case: Case, **given: Any) -> sgmcmc.Samples:
     return case.function(**{**arguments, **given})
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @every(tuple(case for case in DISTINCT if not case.centered))
 def test_seeds_are_fresh(case: Case) -> None:
     """Every iteration of every chain draws its own latent variables; the gradient tells which."""
@@ -254,6 +254,7 @@ def test_full_gradient_passes_over_kept_values() -> None:
     assert gradient[0] == 12 * np.mean(np.arange(51, 101))  # the first half is dropped
 
 
+@pytest.mark.some(2)
 @every(tuple(case for case in DISTINCT if not (case.centered or case.of_points)))
 def test_the_log_posterior_shown_is_that_of_its_iteration(
     case: Case, monkeypatch: pytest.MonkeyPatch

@@ -93,9 +93,9 @@ def exchanged(noise: float, correction: float, size: int) -> tuple[Array, float]
     """Return the colder of two replicas after a proposal, and how many were accepted.
 
     They are exact draws of N(0, 1) at temperatures 1 and 4; the estimate of the difference of
-    their log posteriors, from 400 rows, has this variance.
+    their log posteriors, from 40 rows, has this variance.
     """
-    rng, n = np.random.default_rng(2), 400
+    rng, n = np.random.default_rng(2), 40
     cold, hot = rng.normal(size=size), 2 * rng.normal(size=size)
     dynamics = ReplicaExchange((1.0, 4.0), correction=correction).bind(Space({"t": ()}))
     gap = (cold**2 - hot**2) / 2

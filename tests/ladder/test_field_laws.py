@@ -87,6 +87,7 @@ def test_the_bias_of_adaptive_psgld() -> None:
     check_variance(theta, biased, 0.01)
 
 
+@pytest.mark.slow
 def test_a_long_memory_makes_the_bias_of_adaptive_psgld_small() -> None:
     """With 1/(1 − α) iterations long against the chain's, V is its mean, and the density right."""
     chains = 8000
@@ -178,7 +179,7 @@ def test_badodab_leaves_its_law_invariant_to_second_order() -> None:
     assert (fine < coarse / 7).all()
 
 
-@pytest.mark.parametrize("noise", [0.0, 20.0])
+@pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 20.0])
 def test_badodab_absorbs_the_noise_of_gradients(noise: float) -> None:
     """In 10 000 coordinates with one thermostat, which sees the mean of all."""
     chains, epsilon = 10_000, 0.01
@@ -238,6 +239,7 @@ def exact_variance(epsilon: float, noise: float, corrected: bool, bimodal: bool)
     return float((density * grid**2).sum() / density.sum())
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("noise", "variance", "increments"),
     [(0.0, 0.0, "normal"), (0.0, 0.0, "bimodal"), (3.0, 0.0, "normal"), (3.0, 3.0, "normal")],
@@ -309,6 +311,7 @@ def test_the_lattice_walk_has_the_exact_variance_whatever_the_noise() -> None:
     assert (sgld**2).mean() > 1.2
 
 
+@pytest.mark.slow
 def test_the_exact_covariance_of_the_lattice_walk() -> None:
     """What coordinates share in gradient and noise moves covariances, and variances with them."""
     problem, n = gaussian(3, 50), 15

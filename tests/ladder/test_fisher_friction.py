@@ -40,9 +40,8 @@ def test_the_correction_takes_the_noise_out(alpha: float) -> None:
     assert errors[1] < 0.2 * errors[0]
 
 
-@pytest.mark.parametrize(
-    "name", ["sghmc-corrected", pytest.param("sghmc-euler-corrected", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sghmc-corrected", "sghmc-euler-corrected"])
 def test_the_exact_law(name: str) -> None:
     case = BY_NAME[name]
     step = 0.1 / np.linalg.eigvalsh(PROBLEM.precision)[-1]

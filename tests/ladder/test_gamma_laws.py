@@ -32,6 +32,7 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
 # ------------------------------------------------------------------------------ one transition
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
     ("start", "count", "exposure", "unit", "h"),
@@ -208,8 +209,8 @@ def moments_of_minibatches(a: Array, b: Array, h: float, unit: float) -> tuple[f
     return mean, second - mean**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noisy", [False, True], ids=["known exposure", "noisy exposure"])
-@pytest.mark.some(1)
 def test_stationary_moments_with_minibatches(noisy: bool) -> None:
     """Mean and variance, enumerated over all minibatches, from the public function."""
     h, n, chains, shape, rate = 0.8, 2, 12, 1.5, 0.5

@@ -20,7 +20,6 @@ from tests.ladder import (
     IN_TURN,
     LADDER,
     LINEAR,
-    QUICK,
     THERMOSTATS,
     Array,
     Case,
@@ -91,9 +90,8 @@ def transcribed(
     return list(chain(case, gradient, problem.start, blocks, noise, start))
 
 
-@every(LADDER)
+@every(LADDER, slow=lambda case: case.name not in ("sgld", "sghmccv", "sgnht", "underdamped"))
 @pytest.mark.parametrize("d", [3, pytest.param(10, marks=pytest.mark.slow)])
-@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "n",
     [
@@ -134,9 +132,8 @@ def problem_of(case: Case) -> Any:
     return (regression if case.centered else gaussian)(3, 8)
 
 
-@every(LINEAR, slow=lambda case: case not in QUICK)
+@every(LINEAR, slow=lambda case: case.name != "sgldcv")
 @pytest.mark.parametrize("replace", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.some(2)
 def test_the_stationary_law(case: Case, replace: bool) -> None:
     """Of (θ, ĝ), with stepsizes and noise that change it by tens of per cent."""
     problem, n = problem_of(case), 3
@@ -152,6 +149,7 @@ def test_the_stationary_law(case: Case, replace: bool) -> None:
     check(compare(draws, mean, covariance), 0.03)
 
 
+@pytest.mark.slow
 def test_joint_updates_are_told_from_it() -> None:
     case, problem, n = BY_NAME["sgld"], regression(3, 8), 3
     stepsize = stepsizes(problem, 2.0 / np.linalg.eigvalsh(problem.precision)[-1])
@@ -197,7 +195,8 @@ def test_in_turn_holds_where_joint_updates_do_not() -> None:
     assert np.isfinite(draws).all() and draws.std() < 10
 
 
-@every(THERMOSTATS, slow=lambda case: case.centered)
+@pytest.mark.slow
+@every(THERMOSTATS)
 def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
     """At stationarity E[ν·ν]/p = ε of each parameter, and ν is the step of its draws."""
     problem = gaussian(3, 20)
@@ -217,7 +216,7 @@ def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
 
 
 @every((*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]), slow=lambda case: case.name.endswith("cv"))
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
     """The draws are those of joint updates, bit for bit."""
 

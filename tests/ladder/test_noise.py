@@ -3,6 +3,9 @@
 The noise is recovered from the draws of the public functions, by solving the update equation for
 it, so that a wrong coefficient anywhere shows here too. Correlations are compared with 1/√m, the
 standard error under independence; a test's comparisons together fail for one seed in ten thousand.
+
+By default the noise of one chain is looked at: that the chains of other samplers are made of the
+numbers of the same streams, ``test_steps.py`` shows.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ def check_no_repeats(noise: Array) -> None:
     assert repeats < 0.001 * numbers.size
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(1)
 @every(LADDER)
 def test_the_noise_of_a_chain_with_minibatches(case: Case) -> None:
     """Two parameters of the same shape; SGHMC with L = 1, whose noise can be solved for."""
@@ -110,8 +113,10 @@ def flat_problem() -> Problem:
     return replace(gaussian(4, 5), log_lik=log_lik, log_prior=None, start=np.zeros(4))
 
 
-@pytest.mark.some(3)
-@every(tuple(case for case in LADDER if case.transcription and case.transcription.forgets))
+@every(
+    tuple(case for case in LADDER if case.transcription and case.transcription.forgets),
+    slow=lambda case: case.name != "sghmc",
+)
 def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     """With several steps an increment mixes the refreshed ν and the noise of all steps.
 
@@ -140,7 +145,7 @@ def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     check_no_repeats(noise)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(1)
 @every(LADDER)
 def test_minibatches_differ_between_draws_and_chains(case: Case) -> None:
     """What the minibatch adds to a gradient is recovered: (N/n) Σ of its noisy terms.

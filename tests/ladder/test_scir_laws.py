@@ -40,6 +40,7 @@ def scir_moves(
     return state.position.numpy().astype(float)
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
@@ -91,6 +92,7 @@ def count_law(n: int, replace: bool) -> Any:
 LAWS = [(1, 0.5, 1, False), (10, 0.3, 1, False), (10, 0.3, 5, True), (4, 1.5, 5, False)]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -> None:
     """Corollary 5.4.2: mean and variance of θ_M, the minibatch noise of ĉ included."""
@@ -112,6 +114,7 @@ def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -
         assert abs(found.mean() - expected) < bound(2) * error
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moment_generating_function(moves: int, h: float, n: int, replace: bool) -> None:
     """Theorem 5.4.1: E exp(sθ_M), the minibatch noise of ĉ included."""
@@ -132,6 +135,7 @@ def test_moment_generating_function(moves: int, h: float, n: int, replace: bool)
         assert abs(values.mean() - np.exp(log_expected + theta0 * at)) < bound(3) * error
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
     """With n = N θ has the law Gamma(a, 1), for a from 1e-3 to 1e3, and ω is Dirichlet."""
@@ -165,14 +169,16 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "replace"),
+    ("n", "replace", "n_iters"),
     [
-        pytest.param(2, False, marks=pytest.mark.slow),
-        (5, True),
-        pytest.param(20, True, marks=pytest.mark.slow),
+        (5, True, 1000),
+        *(
+            pytest.param(n, replace, 3000, marks=pytest.mark.slow)
+            for n, replace in ((2, False), (5, True), (20, True))
+        ),
     ],
 )
-def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
+def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool, n_iters: int) -> None:
     """Mean a and variance a + tanh(h/2) Var ĉ, from the public function, start to end."""
     h, chains = 1.0, 24
     chain = sgmcmc.scir(
@@ -184,7 +190,7 @@ def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
         minibatch_size=n,
         replace=replace,
         burn_in=20,
-        n_iters=3000,
+        n_iters=n_iters,
         n_chains=chains,
         verbose=False,
         seed=3,
@@ -285,7 +291,9 @@ def two_topics(
     return x, every, np.prod(each[..., np.arange(3), every], axis=-1)
 
 
-@pytest.mark.parametrize(("fresh_scale", "exact"), [(True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("fresh_scale", "exact"), [(True, True), pytest.param(False, False, marks=pytest.mark.slow)]
+)
 def test_totals_that_vary_want_a_fresh_scale(fresh_scale: bool, exact: bool) -> None:
     """Replicates from the exact posterior, some steps on, with latent variables drawn."""
     replicates, rng = 20_000, np.random.default_rng(5)

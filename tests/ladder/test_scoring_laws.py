@@ -43,6 +43,7 @@ def covariance(problem: LinearProblem, form: Any, epsilon: float, n: int) -> Arr
     return solve_discrete_lyapunov(A, gain @ (ratio * F + injected) @ gain.T)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_chain_is_the_transcription(form: dict[str, Any]) -> None:
     """On the whole dataset, of a log-likelihood that is not linear; F is frozen after a while."""
@@ -121,12 +122,13 @@ def test_the_bias_where_the_information_is_not_the_curvature() -> None:
         assert variance.item() * (1 + p) == pytest.approx(s / (s - p), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "n"),
     [
         ({"B": "information", "diagonal": False}, 30),
-        pytest.param({"B": "information", "diagonal": True}, 30, marks=pytest.mark.slow),
-        pytest.param({"B": 7.0, "diagonal": False}, 30, marks=pytest.mark.slow),
+        ({"B": "information", "diagonal": True}, 30),
+        ({"B": 7.0, "diagonal": False}, 30),
     ],
 )
 def test_the_exact_law(form: dict[str, Any], n: int) -> None:

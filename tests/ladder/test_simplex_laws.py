@@ -75,6 +75,7 @@ def test_generator_of_the_natural_parameterizations(parameterization: str) -> No
         assert (np.abs(values.mean(0)) < bound(20) * errors).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameterization", ["expanded_natural", "reduced_natural"])
 def test_natural_parameterizations_have_the_law_at_small_stepsizes(parameterization: str) -> None:
     """From the public function: the posterior mean of ω, and its variance to the bias of h."""
@@ -210,6 +211,7 @@ def test_expected_counts_where_a_component_is_next_to_nothing(dtype: tf.DType) -
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @every(POINTS)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "n_iters", [2000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["short", "long"]
 )

@@ -45,6 +45,10 @@ STEPSIZES: dict[str, float | Array] = {
 }
 VECTOR = np.linspace(0.05, 0.9, SIZE)
 PER_PARAMETER = {"beta": 0.3, "bias": 0.02, "scale": 0.7}
+VARIANTS = (
+    "sghmccv-euler", "underdampedcv", "sghmc-euler-corrected", "psgld-adaptive", "barker",
+)  # fmt: skip
+"""Of the public calls those that add nothing to the calls of others and to their own equation."""
 BY_HAND = (*firsts(LADDER, lambda case: case.transcription), *FIELD, *PLANE)
 
 
@@ -203,7 +207,7 @@ def expected_chain(
     )
 
 
-@every((*LADDER, *FIELD))
+@every((*LADDER, *FIELD), slow=lambda case: case.name in VARIANTS)
 @pytest.mark.parametrize(
     "d", [pytest.param(d, marks=() if d == 3 else pytest.mark.slow) for d in SHAPES]
 )
@@ -221,19 +225,12 @@ def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("case", "several"),
     [
         *[pytest.param(case, True, id=f"{case.name}-several parameters") for case in LADDER],
-        *[
-            pytest.param(
-                case,
-                False,
-                id=f"{case.name}-one parameter",
-                marks=() if case.name in ("sgld", "sghmccv") else pytest.mark.slow,
-            )
-            for case in LADDER
-        ],
+        *[pytest.param(case, False, id=f"{case.name}-one parameter") for case in LADDER],
     ],
 )
 def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
@@ -249,6 +246,7 @@ def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.some(2)
 @every(LINEAR)
 def test_two_starts_approach_each_other_as_the_equation_says(case: Case) -> None:
     """Where minibatch noise is additive, two chains on the same noise differ without any noise.

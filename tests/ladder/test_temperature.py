@@ -48,7 +48,7 @@ def divided(problem: LinearProblem) -> LinearProblem:
 
 @every(
     tuple(case for case in MOVING if not case.of_points),
-    slow=lambda case: case.name != "hmc",
+    slow=lambda case: case.name != "underdamped",
 )
 def test_a_chain_at_a_temperature_is_that_of_the_log_posterior_over_it(case: Case) -> None:
     problem = gaussian(3, 20)
@@ -64,7 +64,8 @@ def test_a_chain_at_a_temperature_is_that_of_the_log_posterior_over_it(case: Cas
     assert at.settings["temperature"] == T
 
 
-@every(LINEAR, slow=lambda case: case.name != "underdamped")
+@pytest.mark.slow
+@every(LINEAR)
 def test_the_exact_law_at_a_temperature(case: Case) -> None:
     problem, n, chains = gaussian(3, 50), 15, 40
     step = 0.5 * T / np.linalg.eigvalsh(problem.precision)[-1]

@@ -80,6 +80,7 @@ def _run(**keywords: Any) -> sgmcmc.Samples:
     return function(log_lik, DATA, {"theta": 0.0}, 1e-3, **given)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["reshuffled", "symmetric"])
 def test_thinning_stores_and_chains_leave_the_draws_as_they_are(kind: str, tmp_path: Any) -> None:
     plain = _run(minibatches=kind)["theta"]
@@ -174,9 +175,9 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     ("dynamics", "stepsize"),
     [
         (SGLD(), 4e-3),
-        (SGHMC(0.1, 3), 4e-4),
+        pytest.param(SGHMC(0.1, 3), 4e-4, marks=pytest.mark.slow),
         pytest.param(SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch", marks=pytest.mark.slow),
-        (Underdamped(0.5), 1e-3),
+        pytest.param(Underdamped(0.5), 1e-3, marks=pytest.mark.slow),
     ],
 )
 def test_chains_have_the_moments_over_an_epoch(dynamics: Any, stepsize: float) -> None:

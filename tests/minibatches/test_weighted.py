@@ -244,6 +244,7 @@ def estimators(model: Any, n: int) -> dict[str, Estimator]:
     }
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -449,7 +450,7 @@ def test_in_place_as_gathered_ahead(gradient: str, monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("summed", [False, True])
 def test_bijectors_are_a_change_of_parameters(summed: bool) -> None:
     """With weighted minibatches a parameter behind a bijector moves as its logarithm does that a

@@ -52,7 +52,7 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
 # Exact laws.
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "d", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(10, marks=pytest.mark.slow)]
 )
@@ -135,6 +135,7 @@ def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:
     np.testing.assert_array_equal(flat(one, 2), flat(other, 2))
 
 
+@pytest.mark.slow
 def test_mala_accepts_by_the_ratio_of_its_densities() -> None:
     """Means of the acceptance rate, by its formula at exact draws of a normal posterior."""
     problem, epsilon = gaussian(3, 50), 0.3
@@ -178,9 +179,8 @@ def test_float32_has_the_same_law(dynamics: Any) -> None:
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
-@pytest.mark.parametrize(
-    "function", [sgmcmc.hmc, pytest.param(sgmcmc.nuts, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@BOTH
 def test_a_bijected_parameter_has_its_law(function: Any) -> None:
     """x_i ~ Exponential(rate) with a Gamma(2, 1) prior: rate | x ~ Gamma(2 + N, 1 + Σx)."""
     x = np.random.default_rng(1).exponential(0.5, 6)
@@ -212,6 +212,7 @@ def target_of(problem: Any, dtype: tf.DType = tf.float64) -> Target:
     return Target(problem.log_lik, problem.log_prior, space, dtype)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("rows", [1, 7, 20, 41, 82, 83, 1000])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:
@@ -319,7 +320,8 @@ def test_step_by_step_is_one_call(case: Case) -> None:
                 np.testing.assert_array_equal(value, whole[name][:, i - 1])
 
 
-@every(EXACT, slow=lambda case: case.name == "nuts")
+@pytest.mark.some(1)
+@every(EXACT)
 def test_a_stopped_run_goes_on_to_the_bit(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +415,7 @@ def test_same_bits_twice(found: dict[str, sgmcmc.Samples]) -> None:
     np.testing.assert_array_equal(posterior_of(sgmcmc.hmc)["beta"], found["hmc"]["beta"])
 
 
+@pytest.mark.slow
 def test_sample_takes_them_by_name_with_constants(found: dict[str, sgmcmc.Samples]) -> None:
     """The constants that were chosen give a chain of the same law."""
     settings = found["hmc"].settings
@@ -465,7 +468,7 @@ GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("function", "given"),
     [

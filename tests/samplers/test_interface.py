@@ -220,7 +220,7 @@ def test_source_of_the_dynamics_is_named(case: Case) -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
 @pytest.mark.parametrize("replace", [False, True], ids=["without", "with replacement"])
-@pytest.mark.some(6)
+@pytest.mark.some(2)
 def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> None:
     case = BY_NAME[method]
     given = short_arguments(case, {**case.tuning, "n_iters": 20, "verbose": False, "n_chains": 2})
@@ -230,6 +230,7 @@ def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> Non
     np.testing.assert_array_equal(one.gradients["theta"], other.gradients["theta"])
 
 
+@pytest.mark.some(1)
 @every(POINTS)
 def test_a_function_for_points_of_the_simplex_is_a_face_of_sample(case: Case) -> None:
     given = simplex.arguments(n_iters=20, verbose=False, store_unnormalized=True)
@@ -239,6 +240,7 @@ def test_a_function_for_points_of_the_simplex_is_a_face_of_sample(case: Case) ->
     np.testing.assert_array_equal(one.unnormalized["omega"], other.unnormalized["omega"])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
 def test_a_named_setup_is_a_face_of_setup(method: str) -> None:
     case, states = BY_NAME[method], []

@@ -6,6 +6,7 @@ The statistical test fails by chance for one seed in ten thousand.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -100,6 +101,7 @@ def test_the_parts_are_short() -> None:
 # ---------------------------------------------------------------------- what the parts compute
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("draws", ["without", "weighted"])
 def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,9 +200,15 @@ def test_stationary_law() -> None:
 # --------------------------------------------------------------------------- however they run
 
 
+@functools.cache
+def with_own_minibatches() -> sgmcmc.Samples:
+    """Return a chain of which every part is the user's."""
+    return run(minibatches=Runs())
+
+
 def test_the_settings_tell_the_parts() -> None:
     """The settings name the user's parts and their constants."""
-    settings = run(n_iters=3).settings
+    settings = with_own_minibatches().settings
     assert settings["dynamics"] == {"name": "LeimkuhlerMatthews"}
     assert settings["gradient"] == {"name": "AveragedCenter", "every": 7}
     assert settings["method"] == "leimkuhlermatthews"
@@ -218,7 +226,7 @@ def test_any_parts_beside_the_users(short_blocks: None) -> None:
 def test_step_by_step_is_one_call(tmp_path: Path, short_blocks: None) -> None:
     """Sessions with the user's parts, each gone on with from a file, give the draws of one call."""
     expected, saved = run(burn_in=0), tmp_path / "session.npz"
-    for steps, at in ((5, 4), (3, 7), (60, 67), (82, 149)):
+    for steps, at in ((7, 6), (143, 149)):
         sampler = sgmcmc.setup(
             OWN.log_lik,
             DATA,
@@ -349,9 +357,19 @@ class HalfDraws:
         return np.sort(rng.choice(len(self._p), (count, self.size), p=self._p), 1)
 
 
-@pytest.mark.parametrize("minibatches", [Runs(), Runs(step=2), TwoHalves()], ids=repr)
-@pytest.mark.some(2)
-@pytest.mark.parametrize("gradient", ["minibatch", "saga"])
+@pytest.mark.parametrize(
+    ("minibatches", "gradient"),
+    [
+        (TwoHalves(), "saga"),
+        *(
+            pytest.param(minibatches, gradient, marks=pytest.mark.slow)
+            for minibatches in (Runs(), Runs(step=2), TwoHalves())
+            for gradient in ("minibatch", "saga")
+            if (minibatches, gradient) != (TwoHalves(), "saga")
+        ),
+    ],
+    ids=str,
+)
 def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain sees the rows that the user's minibatches draw, in each block again, with the user's
     weights."""
@@ -385,9 +403,8 @@ def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.Mo
 def test_own_minibatches_and_all_parts_with_a_store(tmp_path: Path) -> None:
     """The user's dynamics, gradient and minibatches together go on from a store, which is refused
     for other minibatches."""
-    expected = run(minibatches=Runs())
-    same(run(minibatches=Runs(), store=tmp_path / "chain"), expected)
-    same(run(minibatches=Runs(), store=tmp_path / "chain"), expected)
+    for _ in range(2):
+        same(run(minibatches=Runs(), store=tmp_path / "chain"), with_own_minibatches())
     with pytest.raises(ValueError, match="minibatches"):
         run(minibatches=Runs(step=2), store=tmp_path / "chain")
     with pytest.raises(ValueError, match="do not go into 200"):

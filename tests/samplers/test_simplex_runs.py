@@ -119,6 +119,7 @@ def test_on_disk_and_resumed(
     np.testing.assert_array_equal(loaded.unnormalized["omega"], kept.unnormalized["omega"])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_sessions_are_restored_bit_for_bit(method: str, tmp_path: Path) -> None:
     sampler = BY_NAME[method].setup(**arguments())

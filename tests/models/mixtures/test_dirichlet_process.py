@@ -78,6 +78,7 @@ def test_rows_without_a_component_get_one_of_those_held() -> None:
     assert stats.chisquare(np.bincount(after, minlength=3), copies * p).pvalue > 1e-4
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("size", [500, 20_000])
 @pytest.mark.parametrize("held", [128, 512])
 def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -> None:
@@ -96,6 +97,7 @@ def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -
         assert len(np.unique(drawn["component"])) > 50
 
 
+@pytest.mark.slow
 def test_a_chain_on_rows_of_20_000_counts() -> None:
     rng = np.random.default_rng(1)
     kinds = rng.dirichlet(np.full(30, 0.5), size=8)
@@ -131,6 +133,7 @@ def test_a_slice_that_needs_more_components_is_noticed() -> None:
         assert bool(enough) == expected
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [1.0, 33.5])
 def test_the_number_for_the_concentration_has_the_gamma_law(shape: float) -> None:
     seeds = tf.constant(np.random.default_rng(3).integers(2**31, size=(4000, 2)), tf.int32)
@@ -180,6 +183,7 @@ def clusters(chain: sgmcmc.Samples, model: DPMixture) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 def test_the_chain_on_all_data_has_the_exact_posterior() -> None:
     """Number of clusters, who is with whom and α, at a stepsize that is not small."""
     model = dp_mixture(TABLE, BASE, PRIOR, max_components=32)

@@ -91,7 +91,7 @@ def quadrature(c: Case, n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("c", CASES, ids=["0.5, 3", "1, 40", "2.5, 40", "0.5, 60"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_sweeps_have_the_exact_posterior(c: Case) -> None:
     """Many copies of one document: from a far start, and one sweep on from exact draws."""
     theta, prior = quadrature(c)
@@ -122,7 +122,7 @@ def model_of(c: Case, n_sweeps: int = 4) -> SphericalTopicModel:
     return sam(both, 3, c.kappa, alpha=c.alpha, n_sweeps=n_sweeps, weighting="unit")
 
 
-@pytest.mark.parametrize("n_temperatures", [1, 10])
+@pytest.mark.parametrize("n_temperatures", [pytest.param(1, marks=pytest.mark.slow), 10])
 def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> None:
     for c in CASES[1:3]:
         theta, prior = quadrature(c)
