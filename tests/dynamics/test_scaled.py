@@ -26,7 +26,8 @@ def log_lik(params: Any, dataset: Any) -> tf.Tensor:
 
 def run(stepsize: Any, function: Any = sgmcmc.sgld, **keywords: Any) -> sgmcmc.Samples:
     given: dict[str, Any] = {
-        "minibatch_size": 50, "n_iters": 10, "seed": 1, "verbose": False, **keywords
+        "minibatch_size": 50, "n_iters": 10, "seed": 1, "verbose": False, "jit_compile": False,
+        **keywords,
     }  # fmt: skip
     return function(log_lik, DATA, START, stepsize, **given)
 
@@ -81,8 +82,9 @@ def test_the_law_of_frozen_scales_is_exact() -> None:
     """SGLD on a Gaussian of precision λ has the variance 1 / (λ(1 − ελ/4)), ε = h / √S."""
     chains, h = 200, {"a": 0.1, "b": 0.03}
     draws = run(
-        sgmcmc.gradient_scaled(h), n_chains=chains, burn_in=100, n_iters=600, dtype=tf.float64
-    )
+        sgmcmc.gradient_scaled(h), n_chains=chains, burn_in=100, n_iters=600, dtype=tf.float64,
+        jit_compile=True,
+    )  # fmt: skip
     precision = 50 * SCALES[[0, 2]]
     facts = draws.origin.facts  # type: ignore[union-attr]
     for name, lam in zip(SHAPES, precision, strict=True):

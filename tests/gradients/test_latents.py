@@ -106,6 +106,7 @@ def linear(case: Case, **given: Any) -> sgmcmc.Samples:
         "seed": 3,
         "dtype": tf.float64,
         "store_gradients": True,
+        "jit_compile": False,
         "gibbs": lambda params, minibatch, seed: {
             "u": tf.random.stateless_uniform([3], seed, dtype=tf.float64)
         },
@@ -277,6 +278,7 @@ def test_the_log_posterior_shown_is_that_of_its_iteration(
         verbose=False,
         seed=1,
         dtype=tf.float64,
+        jit_compile=False,
     )
     iterations, values = samples.log_post
     assert iterations.tolist() == list(range(1, 151))

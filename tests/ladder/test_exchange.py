@@ -145,7 +145,8 @@ def proportion(theta: Array) -> tuple[float, float]:
     return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
 
 
-@pytest.mark.parametrize("inner", [SGLD(), pytest.param(Underdamped(), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("inner", [SGLD(), Underdamped()])
 def test_both_modes_in_proportion_from_one_start(inner: Any) -> None:
     samples = _run(ReplicaExchange((1.0, 4.0, 16.0, 64.0), inner, every=5))
     part, error = proportion(samples["t"])
@@ -158,6 +159,7 @@ def test_both_modes_in_proportion_from_one_start(inner: Any) -> None:
     assert all(0.3 < rate < 0.9 for rate in rates.values())
 
 
+@pytest.mark.slow
 def test_without_it_the_chain_stays_where_it_began() -> None:
     assert proportion(_run("sgld", n_iters=2000)["t"])[0] == 0.0
 

@@ -136,7 +136,7 @@ def call(**given: Any) -> dict[str, Any]:
 
 
 def test_steps_resume_bit_for_bit(tmp_path: Any) -> None:
-    given = call(stepsize=1e-3, opt_stepsize=1e-3, n_iters_opt=20)
+    given = call(stepsize=1e-3, opt_stepsize=1e-3, n_iters_opt=20, jit_compile=False)
     sampler = sgmcmc.sgldcv_setup(**given)
     session = sgmcmc.init_sess(sampler, verbose=False)
     sgmcmc.sgmcmc_step(sampler, session, 7)

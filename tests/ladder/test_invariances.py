@@ -45,7 +45,7 @@ FEW = every(
 
 def run(case: Case, **keywords: Any) -> Samples:
     """Run a short chain with mode-finding where there is any."""
-    keywords = {"n_iters": ITERATIONS, "n_iters_opt": 30, **keywords}
+    keywords = {"n_iters": ITERATIONS, "n_iters_opt": 30, "jit_compile": False, **keywords}
     return case.run(PROBLEM, STEPSIZE, SMALL, **keywords)
 
 
@@ -138,6 +138,7 @@ def test_starts_given_one_by_one(case: Case) -> None:
         n_chains=2,
         seed=1,
         verbose=False,
+        jit_compile=False,
         **case.tuning,
         **case.estimator.arguments(keywords),
     )
@@ -148,8 +149,8 @@ def test_starts_given_one_by_one(case: Case) -> None:
 @every(LADDER, slow=lambda case: case.name not in ("sgld", "sghmccv"))
 def test_compiled_or_not(case: Case) -> None:
     # Exact dynamics draw within the graph, where XLA has random numbers of its own.
-    same(run(case, jit_compile=False), plain(case))
-    same(run(case, jit_compile=True), plain(case))
+    for compiled in (None, True):
+        same(run(case, jit_compile=compiled), plain(case))
 
 
 @WALK
@@ -167,6 +168,7 @@ def test_gradients_are_those_at_their_own_draws(case: Case, burn_in: int, thin: 
         n_chains=2,
         store_gradients=True,
         dtype=tf.float64,
+        jit_compile=False,
     )
     draws, gradients = flat(samples, 2), flat(samples.gradients, 2)
     assert draws.shape == gradients.shape == (2, ITERATIONS // thin, 3)

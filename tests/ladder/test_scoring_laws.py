@@ -52,7 +52,7 @@ def test_the_chain_is_the_transcription(form: dict[str, Any]) -> None:
         problem.log_lik, problem.dataset, problem.split(problem.start), problem.log_prior,
         dynamics=SGFS(**form, until=5), gradient="full", minibatches="uniform",
         preconditioner="none", stepsize=epsilon, n_chains=None, n_iters=8, burn_in=0,
-        dtype=tf.float64, seed=seed, verbose=False,
+        dtype=tf.float64, seed=seed, verbose=False, jit_compile=False,
     )  # fmt: skip
     noise = Noise.remade(seed, 8, 1, 3).noise
     theta, F, expected = problem.start, np.zeros((3, 3)), []

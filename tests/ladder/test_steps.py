@@ -22,6 +22,7 @@ from tests.ladder import (
     LADDER,
     LINEAR,
     PLANE,
+    QUICK,
     SHAPES,
     Array,
     Case,
@@ -46,7 +47,8 @@ STEPSIZES: dict[str, float | Array] = {
 VECTOR = np.linspace(0.05, 0.9, SIZE)
 PER_PARAMETER = {"beta": 0.3, "bias": 0.02, "scale": 0.7}
 VARIANTS = (
-    "sghmccv-euler", "underdampedcv", "sghmc-euler-corrected", "psgld-adaptive", "barker",
+    "sghmc-euler", "sghmccv", "sghmccv-euler", "sgnhtcv", "underdampedcv", "sghmc-corrected",
+    "sghmc-euler-corrected", "psgld-adaptive", "barker",
 )  # fmt: skip
 """Of the public calls those that add nothing to the calls of others and to their own equation."""
 BY_HAND = (*firsts(LADDER, lambda case: case.transcription), *FIELD, *PLANE)
@@ -212,15 +214,19 @@ def expected_chain(
     "d", [pytest.param(d, marks=() if d == 3 else pytest.mark.slow) for d in SHAPES]
 )
 def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
-    """With n = N the only randomness is the noise, which is made again from its stream."""
+    """With n = N the only randomness is the noise, which is made again from its stream.
+
+    Compiled as it is by default for one row of each dynamics and each estimator.
+    """
     problem, iterations, seed = logistic(d, 12), 8, 5
     stepsize: Any = dict(zip(problem.shapes, (0.02, 0.05), strict=False))
     tuning = dict(case.tuning)
     if d == 3 and case.friction is not None:
         tuning[case.friction] = {"beta": 0.5, "bias": 0.1}
     samples = case.run(
-        problem, stepsize, 12, n_iters=iterations, seed=seed, dtype=tf.float64, **tuning
-    )
+        problem, stepsize, 12, n_iters=iterations, seed=seed, dtype=tf.float64,
+        jit_compile=None if case in QUICK else False, **tuning,
+    )  # fmt: skip
     expected = expected_chain(case, problem, problem.spread(stepsize), tuning, seed, iterations)
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
@@ -256,7 +262,9 @@ def test_two_starts_approach_each_other_as_the_equation_says(case: Case) -> None
     assert case.transcription is not None
     problem = gaussian(3, 20)
     gap = np.array([0.3, -1.0, 0.5])
-    keywords = {"n_iters": 10, "dtype": tf.float64, "seed": 2, "n_chains": None}
+    keywords = {
+        "n_iters": 10, "dtype": tf.float64, "seed": 2, "n_chains": None, "jit_compile": False
+    }  # fmt: skip
     other = replace(problem, start=problem.start + gap)
     draws = [flat(case.run(p, 0.01, 5, **keywords), 1) for p in (problem, other)]
     expected = case.transcription.chain(

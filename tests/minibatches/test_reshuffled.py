@@ -76,6 +76,7 @@ def log_lik(params: dict[str, Any], dataset: dict[str, Any]) -> tf.Tensor:
 
 def _run(**keywords: Any) -> sgmcmc.Samples:
     given = {"minibatch_size": 7, "n_iters": 60, "verbose": False, "seed": 1, **keywords}
+    given.setdefault("jit_compile", False)
     function = given.pop("function", sgmcmc.sgld)
     return function(log_lik, DATA, {"theta": 0.0}, 1e-3, **given)
 
@@ -115,7 +116,7 @@ def test_every_gradient_takes_them() -> None:
         found = sgmcmc.sample(
             log_lik, DATA, {"theta": 0.0}, dynamics="sgld", gradient=gradient, stepsize=1e-3,
             minibatches=Reshuffled(block=3), minibatch_size=7, preconditioner="none", n_iters=20,
-            n_chains=1, burn_in=0, verbose=False, seed=1,
+            n_chains=1, burn_in=0, verbose=False, seed=1, jit_compile=False,
         )  # fmt: skip
         assert np.isfinite(found["theta"]).all()
         assert found.settings["minibatches"] == {

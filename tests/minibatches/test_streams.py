@@ -88,6 +88,7 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     np.testing.assert_allclose(draw(dataset), on_host, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", (*EACH_ESTIMATOR, "sgrld"))
 def test_rows_gathered_in_place_are_those_gathered_before(
     method: str, request: pytest.FixtureRequest

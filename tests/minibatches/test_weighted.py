@@ -209,6 +209,7 @@ def test_other_probabilities_are_another_run_to_a_store(tmp_path: Any) -> None:
     """A store is refused for other probabilities and gone on with for the same."""
     model = logistic(1, 6)
     given: dict[str, Any] = {"minibatch_size": 2, "store": tmp_path / "chain", "n_iters": 10}
+    given["jit_compile"] = False
     first = model.chain(minibatches=Weighted(PROBABILITIES), **given)
     again = model.chain(minibatches=Weighted(4 * PROBABILITIES), **given)
     np.testing.assert_array_equal(flat(first), flat(again))
@@ -273,7 +274,7 @@ NOT_SUMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", list(NOT_SUMS))
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_what_is_no_sum_over_rows_is_refused(kind: str, gradient: str) -> None:
@@ -390,7 +391,7 @@ def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: An
     model, p = logistic(3, 24), np.linspace(1.0, 4.0, 24)
     given: dict[str, Any] = {
         **{"minibatches": Weighted(p), "minibatch_size": 4, "gradient": gradient},
-        **{"n_iters": 60},
+        **{"n_iters": 60, "jit_compile": False},
     }
     expected = flat(model.chain(**given))
     same = {"rtol": 1e-9, "atol": 1e-9}

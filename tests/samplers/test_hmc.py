@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from pathlib import Path
 from typing import Any
@@ -67,24 +68,28 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (NUTS(frequency=0.7), 0.9),
         (MALA(), 1.3),
         (NUTS(max_tree_depth=2), 1.2),
-        (NUTS(), 0.6),
+        ("nuts", 0.6),
     ],
     ids=str,
 )
 def test_stationary_mean_and_covariance_are_those_of_the_posterior(
     dynamics: Any, stepsize: float, d: int
 ) -> None:
-    """With large steps, of which many are refused."""
+    """With large steps, of which many are refused; NUTS by its own function."""
     problem = gaussian(d, 50)
-    samples = by_parts(
-        problem,
-        dynamics=dynamics,
-        stepsize=stepsize,
-        preconditioner=np.atleast_2d(problem.covariance) * 1.2,
-        n_chains=CHAINS,
-        n_iters=600,
-        burn_in=50,
-    )
+    given: dict[str, Any] = {
+        "stepsize": stepsize,
+        "preconditioner": np.atleast_2d(problem.covariance) * 1.2,
+        "n_chains": CHAINS,
+        "n_iters": 600,
+        "burn_in": 50,
+    }
+    if dynamics == "nuts":
+        model = problem.log_lik, problem.dataset, problem.split(problem.start), problem.log_prior
+        samples = sgmcmc.nuts(*model, seed=1, verbose=False, **given)
+        assert samples.report["method"] == "nuts"
+    else:
+        samples = by_parts(problem, dynamics=dynamics, **given)
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
@@ -117,8 +122,9 @@ def test_a_normal_posterior_is_moved_through_exactly() -> None:
 def test_lengths_of_trajectories_spread_evenly() -> None:
     """As many gradients as ``length`` requires on average, the same in all chains."""
     samples = by_parts(
-        PROBLEM, dynamics=HMC(length=4.0, spread=0.5), stepsize=0.1, n_iters=50, n_chains=2
-    )
+        PROBLEM, dynamics=HMC(length=4.0, spread=0.5), stepsize=0.1, n_iters=50, n_chains=2,
+        jit_compile=False,
+    )  # fmt: skip
     shares = np.arange(1, 51) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
     steps = np.ceil(40 * (0.5 + shares) - 1e-4).mean()
     assert steps == pytest.approx(40.5, abs=1.0)
@@ -129,7 +135,7 @@ def test_lengths_of_trajectories_spread_evenly() -> None:
 def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:
     """Bit for bit; and its moves that were accepted are Langevin steps by its own formula."""
     problem = gaussian(3, 50)
-    given: dict[str, Any] = {"stepsize": 0.15, "n_iters": 200, "n_chains": 2}
+    given: dict[str, Any] = {"stepsize": 0.15, "n_iters": 200, "n_chains": 2, "jit_compile": False}
     one = by_parts(problem, dynamics="mala", **given)
     other = by_parts(problem, dynamics=HMC(n_leapfrog=1, jitter=0.0), **given)
     np.testing.assert_array_equal(flat(one, 2), flat(other, 2))
@@ -308,7 +314,7 @@ def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces(
 @every(EXACT)
 def test_step_by_step_is_one_call(case: Case) -> None:
     problem = logistic(3, 30)
-    arguments: dict[str, Any] = {"n_chains": 2, "seed": 1, **case.tuning}
+    arguments: dict[str, Any] = {"n_chains": 2, "seed": 1, "jit_compile": False, **case.tuning}
     model = problem.log_lik, problem.dataset, problem.split(problem.start), 0.2
     whole = case.function(*model, n_iters=30, verbose=False, **arguments)
     sampler = case.setup(*model, **arguments)
@@ -329,7 +335,10 @@ def test_a_stopped_run_goes_on_to_the_bit(
     problem = logistic(3, 30)
 
     def run(**given: Any) -> sgmcmc.Samples:
-        return case.run(problem, 0.2, 30, n_iters=60, n_chains=2, store_gradients=True, **given)
+        return case.run(
+            problem, 0.2, 30, n_iters=60, n_chains=2, store_gradients=True, jit_compile=False,
+            **given,
+        )  # fmt: skip
 
     expected = run()
     undo = stop_after(5, monkeypatch)
@@ -342,7 +351,8 @@ def test_a_stopped_run_goes_on_to_the_bit(
 def test_log_posterior_estimates_of_exact_dynamics() -> None:
     """They are the log posterior itself."""
     problem = gaussian(1, 20)
-    samples = by_parts(problem, dynamics="hmc", stepsize=0.1, n_iters=300, n_chains=None)
+    samples = by_parts(problem, dynamics="hmc", stepsize=0.1, n_iters=300, n_chains=None,
+                       jit_compile=False)  # fmt: skip
     assert samples.log_post.iterations.tolist() == list(range(2, 301, 2))
     for iteration, value in zip(*samples.log_post, strict=True):
         params = {"theta": tf.constant(samples["theta"][iteration - 1])}
@@ -379,26 +389,26 @@ def moments(samples: sgmcmc.Samples) -> tuple[Array, Array]:
     return draws.mean(0), draws.std(0)
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, sgmcmc.Samples]:
-    """Return the draws of both functions on raw scales."""
-    return {f.__name__: posterior_of(f) for f in (sgmcmc.hmc, sgmcmc.nuts, sgmcmc.mala)}
+@functools.cache
+def on_raw_scales(name: str) -> sgmcmc.Samples:
+    """Return the draws of a function without constants; only trees are worth compiling."""
+    function = getattr(sgmcmc, name)
+    return posterior_of(function, jit_compile=None if name == "nuts" else False)
 
 
 @pytest.mark.slow
-def test_both_agree_on_raw_scales(found: dict[str, sgmcmc.Samples]) -> None:
-    mean, sd = moments(found["hmc"])
+def test_all_agree_on_raw_scales() -> None:
+    mean, sd = moments(on_raw_scales("hmc"))
     for name in ("nuts", "mala"):
-        other, another = moments(found[name])
+        other, another = moments(on_raw_scales(name))
         assert (np.abs(mean - other) < 5 * sd * np.sqrt(2 / 400)).all()
         assert (np.abs(sd / another - 1) < 5 * np.sqrt(1 / 400)).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["hmc", "mala", "nuts"])
-def test_the_report_says_what_was_chosen_and_reached(
-    name: str, found: dict[str, sgmcmc.Samples]
-) -> None:
-    report = found[name].report
+def test_the_report_says_what_was_chosen_and_reached(name: str) -> None:
+    report = on_raw_scales(name).report
     assert report is not None and report.warnings == []
     assert report["method"] == name and report["Mode"]["found"]
     # Beyond the 50 iterations of the warm-up the stepsize is not adapted.
@@ -408,23 +418,24 @@ def test_the_report_says_what_was_chosen_and_reached(
     assert 1 <= report["Chain"]["gradients per trajectory"] < 20
     assert min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
     assert "acceptance rate" in str(report)
-    assert found[name]["beta"].dtype == np.float64
+    assert on_raw_scales(name)["beta"].dtype == np.float64
 
 
-def test_same_bits_twice(found: dict[str, sgmcmc.Samples]) -> None:
-    np.testing.assert_array_equal(posterior_of(sgmcmc.hmc)["beta"], found["hmc"]["beta"])
+def test_same_bits_twice() -> None:
+    again = posterior_of(sgmcmc.hmc, jit_compile=False)
+    np.testing.assert_array_equal(again["beta"], on_raw_scales("hmc")["beta"])
 
 
 @pytest.mark.slow
-def test_sample_takes_them_by_name_with_constants(found: dict[str, sgmcmc.Samples]) -> None:
+def test_sample_takes_them_by_name_with_constants() -> None:
     """The constants that were chosen give a chain of the same law."""
-    settings = found["hmc"].settings
+    settings = on_raw_scales("hmc").settings
     again = posterior_of(
         sgmcmc.sample, dynamics=HMC(length=settings["length"]), gradient="full",
         minibatches="uniform", preconditioner=np.array(settings["preconditioner"]),
         stepsize=settings["stepsize"], n_iters=500, burn_in=100, dtype=tf.float64,
     )  # fmt: skip
-    mean, sd = moments(found["hmc"])
+    mean, sd = moments(on_raw_scales("hmc"))
     assert (np.abs(moments(again)[0] - mean) < 5 * sd * np.sqrt(2 / 400)).all()
 
 
@@ -456,9 +467,9 @@ def test_a_store_with_chosen_constants_goes_on(
         posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4)
 
 
-# What is not given is chosen by the same code for both, so most are tried with one of them.
+# What is not given is chosen by the same code for all, so most are tried with one of them.
 GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"preconditioner": "diagonal"}, "hmc"),
+    ({"preconditioner": "diagonal"}, "mala"),
     ({"preconditioner": "none", "stepsize": 0.2}, "nuts"),
     ({"preconditioner": "none"}, ""),
     ({"stepsize": 0.5}, "hmc"),
@@ -479,7 +490,8 @@ GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
             marks=() if function.__name__ == usual else pytest.mark.slow,
         )
         for given, usual in GIVEN
-        for function in (sgmcmc.hmc, sgmcmc.nuts)
+        for function in (sgmcmc.hmc, sgmcmc.nuts, sgmcmc.mala)
+        if function is not sgmcmc.mala or usual == "mala"
     ],
 )
 def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> None:
@@ -488,7 +500,7 @@ def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> No
     start = given.pop("params", problem.split(problem.start))
     samples = function(
         problem.log_lik, problem.dataset, start, problem.log_prior, n_iters=300, ess=100, seed=1,
-        verbose=False, **given,
+        verbose=False, jit_compile=None if function is sgmcmc.nuts else False, **given,
     )  # fmt: skip
     assert samples["beta"].shape == (4, 300, 2)
     assert max(samples.report["Draws"]["R-hat"]) < 1.05
