@@ -73,6 +73,7 @@ def test_burn_in_and_thin_are_dropping_and_slicing(case: Case, burn_in: int, thi
     same(samples, plain(case), kept)
 
 
+@pytest.mark.some(1)
 @WALK
 def test_what_is_stored_does_not_change_the_draws(case: Case) -> None:
     functions = {
@@ -98,6 +99,7 @@ def test_what_is_left_out_does_not_change_the_draws(case: Case) -> None:
     np.testing.assert_allclose(values, expected["bias"][1::2], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.some(1)
 @FEW
 def test_same_seed_same_bits_shown_or_not(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     shown = run(case, verbose=True)
@@ -106,6 +108,7 @@ def test_same_seed_same_bits_shown_or_not(case: Case, capsys: pytest.CaptureFixt
         np.testing.assert_array_equal(shown[name], values)
 
 
+@pytest.mark.some(1)
 @FEW
 def test_another_seed_gives_another_chain(case: Case) -> None:
     other = run(case, seed=2)
@@ -122,6 +125,7 @@ def test_a_chain_does_not_depend_on_how_many_there_are(case: Case) -> None:
         assert (three[name][2] != three[name][1]).all()
 
 
+@pytest.mark.some(1)
 @FEW
 def test_starts_given_one_by_one(case: Case) -> None:
     """Equal starts in a list are the same as one start for all."""
@@ -146,7 +150,7 @@ def test_starts_given_one_by_one(case: Case) -> None:
         np.testing.assert_allclose(listed[name][0], values, rtol=1e-5, atol=1e-5)
 
 
-@every(LADDER, slow=lambda case: case.name not in ("sgld", "sghmccv"))
+@every(LADDER, slow=lambda case: case.name != "sgld")
 def test_compiled_or_not(case: Case) -> None:
     # Exact dynamics draw within the graph, where XLA has random numbers of its own.
     for compiled in (None, True):

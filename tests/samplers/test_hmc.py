@@ -529,7 +529,7 @@ def groups(number: int = 30, apart: float = 0.5) -> tuple[Any, ...]:
 
 
 def test_the_neck_of_a_funnel_is_no_mode() -> None:
-    log_lik, data, params, log_prior = groups(number=8, apart=0.0)
+    log_lik, data, params, log_prior = groups(number=3, apart=0.0)
     keywords = {"bijectors": {"t": tfb.Exp()}, "dtype": tf.float64, "n_chains": 4}
     request = Request(
         "nuts", "nuts", log_lik, data, params, log_prior, NUTS(), None, None, None, 1, keywords

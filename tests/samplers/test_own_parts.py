@@ -203,11 +203,11 @@ def test_stationary_law() -> None:
 
 @functools.cache
 def with_own_minibatches() -> sgmcmc.Samples:
-    """Return a chain of which every part is the user's."""
+    """Return a chain of which every part is the user's; asked for where blocks are short."""
     return run(minibatches=Runs())
 
 
-def test_the_settings_tell_the_parts() -> None:
+def test_the_settings_tell_the_parts(short_blocks: None) -> None:
     """The settings name the user's parts and their constants."""
     settings = with_own_minibatches().settings
     assert settings["dynamics"] == {"name": "LeimkuhlerMatthews"}
@@ -405,7 +405,7 @@ def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.Mo
     np.testing.assert_allclose(flat(chain), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_own_minibatches_and_all_parts_with_a_store(tmp_path: Path) -> None:
+def test_own_minibatches_and_all_parts_with_a_store(tmp_path: Path, short_blocks: None) -> None:
     """The user's dynamics, gradient and minibatches together go on from a store, which is refused
     for other minibatches."""
     for _ in range(2):
