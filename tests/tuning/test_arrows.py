@@ -45,7 +45,13 @@ def objective(names: Sequence[str]) -> tuple[Objective, Any]:
     return Objective(Target(log_lik, log_prior, space, tf.float64), data), data
 
 
-@pytest.mark.parametrize("names", [list(SHAPES), list(SHAPES)[::-1]], ids=["last", "first"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(list(SHAPES), id="last"),
+        pytest.param(list(SHAPES)[::-1], id="first", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("most", [50, 5], ids=["averaged", "at the mean"])
 def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
     names: list[str], most: int, monkeypatch: pytest.MonkeyPatch

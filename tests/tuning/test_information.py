@@ -35,6 +35,7 @@ HESSIAN = (X * weights(X, BETA)[:, np.newaxis]).T @ X
 SHAPES = {"beta": (4,)}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("log_lik", [logistic_terms, logistic_sum])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_hessian_of_a_logistic_regression(log_lik: object, dtype: tf.DType) -> None:
@@ -74,6 +75,7 @@ def test_without_a_prior() -> None:
     np.testing.assert_allclose(found.matrix, HESSIAN, rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("rows_a_piece", [1, 7, 299, 300])
 def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece: int) -> None:
     monkeypatch.setattr(sgmcmc.tuning.objective, "_PIECE_NUMBERS", 5 * rows_a_piece)

@@ -53,6 +53,7 @@ def found(log_lik: Callable[..., tf.Tensor], data: dict[str, Array], **given: An
     return leverage(target, rows, exact(X, BETA)[1], seed=1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("log_lik", [logistic_terms, logistic_sum])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_leverage_of_a_logistic_regression(
@@ -131,6 +132,7 @@ class TestNoise:
         # Σ h = d where the data say all: about d/n a coordinate.
         assert by_leverage < 3 * 3 / self.n
 
+    @pytest.mark.some(1)
     @pytest.mark.parametrize("kind", ["leverage", "uniform", "with replacement"])
     def test_agrees_with_the_formula(self, kind: str) -> None:
         """(1/n)(Σ δδ'/p − ΔΔ') with replacement, less by strata; N(N − n)/n S without.

@@ -108,6 +108,7 @@ class TestLinearRegression:
         u = optimum(self.value, self.gradient, self.hessian, near)
         return u, -self.hessian(u)
 
+    @pytest.mark.some(1)
     @pytest.mark.parametrize("start", ["zero", "far"])
     def test_unknown_variance(self, start: str) -> None:
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -137,6 +138,7 @@ class TestLinearRegression:
             rtol=1e-3,
         )
 
+    @pytest.mark.some(1)
     @pytest.mark.parametrize("start", ["zero", "far"])
     def test_known_variance(self, start: str) -> None:
         """One Newton step would do; the answer is that of least squares."""
@@ -177,6 +179,7 @@ class TestLogisticRegression:
         u = optimum(self.value, self.gradient, self.hessian, np.zeros(5))
         return u, -self.hessian(u)
 
+    @pytest.mark.some(1)
     @pytest.mark.parametrize("start", ["zero", "far"])
     @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
     def test_raw_scales(self, start: str, dtype: tf.DType) -> None:
@@ -239,6 +242,7 @@ class TestLaplacePrior:
         )  # fmt: skip
         return found.x[:d] - found.x[d:]
 
+    @pytest.mark.some(2)
     @pytest.mark.parametrize("start", [0.0, 2.0])
     @pytest.mark.parametrize("b", [0.1, 0.3, 1.0, 3.0])
     def test_separated_features(self, b: float, start: float) -> None:
@@ -284,6 +288,7 @@ def product(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -0.5 * (dataset["y"] - params["u"] * params["v"]) ** 2
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("with_part", [False, True])
 def test_a_saddle_is_left(with_part: bool) -> None:
     """With u = v = 0 the gradient is zero, and the modes are at uv = ȳ − 1/(Nσ²), u = v."""
@@ -351,6 +356,7 @@ class TestManyRows:
             u = u + np.linalg.solve(information, score)
         return u, information
 
+    @pytest.mark.some(1)
     @pytest.mark.parametrize("log_lik", [logistic_terms, logistic_sum])
     def test_few_passes(self, log_lik: Callable[..., tf.Tensor]) -> None:
         given = self.data()

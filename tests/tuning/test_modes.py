@@ -88,6 +88,7 @@ def test_weights_that_go_with_the_means() -> None:
     np.testing.assert_allclose(found.modes[0].position, -found.modes[1].position, atol=0.3)
 
 
+@pytest.mark.slow
 def test_three_components_have_six_modes() -> None:
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.normal(m, 1.0, 150) for m in (-6.0, 0.0, 6.0)])
@@ -143,12 +144,14 @@ def heavy(p: Tensors) -> tf.Tensor:
     return -tf.math.log(1.0 + p["a"] ** 2) - 2 * tf.math.log(1.0 + p["b"] ** 2 / 3)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("log_density", [bent, heavy])
 def test_one_mode_that_is_not_normal(log_density: Callable[[Tensors], tf.Tensor]) -> None:
     found = surveyed(density(log_density), ONE, {"a": 2.0, "b": 1.0})
     assert not found.several and found.rising == ()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("N", "d", "prior", "log_lik"),
     [

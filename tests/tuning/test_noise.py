@@ -34,6 +34,7 @@ def along_the_first_axis(gradient: Gradient) -> np.ndarray:
     return meter.at(POSITIONS, np.zeros(D), 1)[:, 0]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", [SVRG(100), SAGA()])
 def test_a_center_that_follows_makes_twice_the_noise(gradient: Gradient) -> None:
     """Of a quadratic: the difference of two draws has twice the variance of one from the mode."""

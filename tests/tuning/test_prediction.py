@@ -125,6 +125,7 @@ def test_noise_in_the_direction_of_coordinates() -> None:
     np.testing.assert_allclose(found, np.diag(rows @ noise @ rows.T), rtol=EXACT)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("epsilon, size", [(0.05, 2.0), (0.1, 0.5)])
 def test_a_thermostat_at_rest(epsilon: float, size: float) -> None:
     """Simulated: with 20 coordinates a thermostat stays within a few per cent of its mean."""
