@@ -293,9 +293,9 @@ def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
     np.testing.assert_allclose(model.log_lik(params, part), found[some], rtol=1e-5)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "of", [poisson, regression, mixed_effects, item_response], ids=lambda of: of.__name__
+    "of", [mixed_effects, regression, item_response], ids=lambda of: of.__name__
 )
 def test_chains_run(of: Callable[[], Case]) -> None:
     model = made(of())

@@ -115,7 +115,7 @@ def test_other_parameters_are_no_fields(log_prior: Any) -> None:
     assert find_field(target, u, 1) is None
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "log_prior, log_lik",
     [(walk, normal), (second_order, normal), (of_one_scale, normal_of_unknown_sd)],

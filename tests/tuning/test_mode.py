@@ -372,6 +372,7 @@ class TestManyRows:
         # Three directions tell the error in the root mean square, to a factor of two or so.
         assert np.sqrt((off**2).sum() / 5) < max(2.5 * found.error, 0.01)
 
+    @pytest.mark.slow
     def test_who_asks_for_the_number_of_rows(self) -> None:
         """Such a function is traced for each number of rows."""
 

@@ -178,6 +178,7 @@ def linear(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -tf.math.log(params["sd"]) - 0.5 * (gap / params["sd"]) ** 2
 
 
+@pytest.mark.slow
 def test_an_unknown_sd() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(100, 3)) * [1.0, 10.0, 100.0]
