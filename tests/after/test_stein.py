@@ -112,7 +112,7 @@ def gaussian(
     )
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("noise", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("d", [2, 10])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from pathlib import Path
@@ -45,12 +46,18 @@ def gaussian(**given: Any) -> Samples:
     return sgmcmc.sgld(**{**arguments, **given})
 
 
+@functools.cache
+def one_chain() -> Samples:
+    """Return the chain as it is without changes, run once for all tests."""
+    return gaussian()
+
+
 MEAN = DATA.mean(axis=0)
 COVARIANCE = ROOT @ ROOT.T / N
 
 
 def test_degree_one_makes_the_mean_of_a_gaussian_exact() -> None:
-    corrected = zero_variance(gaussian(), 1)
+    corrected = zero_variance(one_chain(), 1)
     np.testing.assert_allclose(corrected["a"], MEAN[0], rtol=1e-9)
     np.testing.assert_allclose(corrected["b"][:, 0], MEAN[1], rtol=1e-9)
     np.testing.assert_allclose(corrected.mean["b"], MEAN[1:], rtol=1e-9)
@@ -64,10 +71,10 @@ def test_degree_two_makes_the_second_moments_of_a_gaussian_exact() -> None:
         "aa": lambda params: params["a"] ** 2,
         "ab": lambda params: params["a"] * params["b"][0],
     }
-    corrected = zero_variance(gaussian(), 2, moments)
+    corrected = zero_variance(one_chain(), 2, moments)
     np.testing.assert_allclose(corrected["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8)
     np.testing.assert_allclose(corrected["ab"], MEAN[0] * MEAN[1] + COVARIANCE[0, 1], rtol=1e-8)
-    first = zero_variance(gaussian(), 1, moments)
+    first = zero_variance(one_chain(), 1, moments)
     assert first.variance_ratio["aa"] < 1e6
 
 
@@ -139,7 +146,7 @@ def test_the_form_that_is_best_out_of_sample_is_chosen() -> None:
 
 
 def test_draws_are_taken_where_gradients_are_exact_and_degree_two_where_it_helps() -> None:
-    chain = gaussian()
+    chain = one_chain()
     first = zero_variance(chain)
     assert first.form.degree == 1 and first.gain["a"] > 1e9
     np.testing.assert_allclose(first["a"], MEAN[0], rtol=1e-9)
@@ -177,7 +184,7 @@ def test_after_a_call_without_constants() -> None:
 
 
 def test_batches_of_an_exact_fit_are_exact_too() -> None:
-    corrected = zero_variance(gaussian(), batches=39)  # 400 draws leave a remainder
+    corrected = zero_variance(one_chain(), batches=39)  # 400 draws leave a remainder
     np.testing.assert_allclose(corrected["a"], MEAN[0], rtol=1e-9)
 
 
@@ -189,7 +196,7 @@ def test_coefficients_from_all_own_and_other_chains() -> None:
         each = zero_variance(chains, fit=fit)
         assert each.coefficients["b"].shape == (3, 2, 1)
         np.testing.assert_allclose(pooled["a"], each["a"], rtol=1e-8)
-    halves = zero_variance(gaussian(), fit="others")
+    halves = zero_variance(one_chain(), fit="others")
     assert halves.coefficients["b"].shape == (2, 2, 1)
     np.testing.assert_allclose(halves["a"], MEAN[0], rtol=1e-8)
 
@@ -281,7 +288,7 @@ def test_more_control_variates_than_draws_are_shrunk_with_a_warning() -> None:
 def test_nothing_is_said_of_a_sound_fit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        zero_variance(gaussian(), 2)
+        zero_variance(one_chain(), 2)
 
 
 @pytest.mark.parametrize(

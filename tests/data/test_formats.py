@@ -441,6 +441,7 @@ def of_the_array() -> sgmcmc.Samples:
     return short_call(dataset={"x": X[:, 0]})
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("room", [True, False])
 @pytest.mark.parametrize("form", ["HDF5", "Zarr", "Arrow column"])
 def test_the_chain_is_that_of_the_array(

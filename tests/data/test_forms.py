@@ -19,6 +19,7 @@ from tests.conftest import any_shape, short_call
 Run = Callable[..., sgmcmc.Samples]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("read_only", [False, True])
 def test_inputs_are_never_modified(read_only: bool, run: Run) -> None:
     theta, data = np.array([1.0, 2.0], np.float32), np.arange(40.0, dtype=np.float32)
@@ -72,6 +73,7 @@ IN_MEMORY: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("minibatch_size", [5, 20])
 def test_forms_of_a_vector(minibatch_size: int, run: Run) -> None:
     """The gradient of a linear log-likelihood is the sum of the column, whatever its form."""
@@ -112,6 +114,7 @@ def from_vector_in_memory(minibatch_size: int, replace: bool) -> sgmcmc.Samples:
     return short_call(dataset={"x": VECTOR}, n_iters=5, **given)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("form", "minibatch_size", "replace"),
     [(form, 5, False) for form in ON_DISK] + [("HDF5", 5, True), ("memmap float64", 20, False)],
@@ -153,12 +156,14 @@ def from_matrix_in_memory() -> sgmcmc.Samples:
     return short_call(dataset={"x": MATRIX}, **MATRIX_CALL)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("form", MATRIX_FORMS)
 def test_forms_of_a_matrix(form: str, run: Run, tmp_path: Path) -> None:
     samples = run(dataset={"x": MATRIX_FORMS[form](MATRIX, tmp_path)}, **MATRIX_CALL)
     np.testing.assert_array_equal(samples["beta"], from_matrix_in_memory()["beta"])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("dtype", "minibatch_size", "jit_compile"),
     [(tf.int32, 5, True), (tf.int32, 20, True), (tf.int64, 5, False), (tf.uint8, 5, True)],

@@ -31,6 +31,7 @@ def by_sgld(X, **more):
     return sgmcmc.sgld(log_lik, data, START, 1e-4, minibatch_size=500, **keywords)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("storage", "n_chains"), [("float16", None), ("bfloat16", 4)])
 def test_the_draws_are_those_of_rounded_numbers(storage, n_chains):
     found = by_sgld(X, storage=storage, n_chains=n_chains)

@@ -52,6 +52,7 @@ def test_scattered_memory_is_left_to_numpy() -> None:
     assert not native.take(array, rows, np.empty(20)[::2])
 
 
+@pytest.mark.some(8)
 @pytest.mark.usefixtures("xla")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("row_shape", ROW_SHAPES[:-1])

@@ -109,6 +109,7 @@ def shapes() -> list[tuple[np.ndarray, str]]:
     return [*found, (heavy, "one long row"), (np.eye(5), "diagonal")]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("dense", [pytest.param(m, id=name) for m, name in shapes()])
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.bool_])
 def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> None:

@@ -84,6 +84,7 @@ def test_columns_of_a_regression_at_a_url(
     assert list(found) == ["c", "a"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("form", ["by name", "URL", "dataset"])
 def test_parquet_is_not_held_whole(form: str, tmp_path: Path) -> None:
     from pyarrow import dataset, parquet

@@ -15,13 +15,14 @@ def test_all_rows_and_some_agree_with_the_exact_ones() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_t(5, size=5000)
     samples, exact = exact_normal(x, 1.0, rng)
-    every = samples.loo({"x": x}, log_lik=normal(1.0), rows=5000)
+    given: dict[str, Any] = {"dataset": {"x": x}, "log_lik": normal(1.0)}
+    every = samples.loo(**given, rows=5000)
     assert every.subsampling_se == 0 and len(every.rows) == 5000
     assert abs(every.elpd - exact.sum()) < 2.0
     assert abs(every.p_loo - exact_terms(samples, x, exact)) < 2.0
     gaps = []
     for seed in range(20):
-        some = samples.loo({"x": x}, log_lik=normal(1.0), rows=200, seed=seed)
+        some = samples.loo(**given, rows=200, seed=seed)
         assert len(some.pareto_k) == len(np.unique(some.rows)) == 200
         gaps.append((some.elpd - every.elpd) / some.subsampling_se)
         assert some.se > some.subsampling_se > 0

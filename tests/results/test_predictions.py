@@ -63,6 +63,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(evaluation, "_DRAWS", 7)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("f", "values"), [(lines, FITTED), (pairs, BOTH)])
 def test_predictions_are_those_of_numpy(f: Any, values: np.ndarray, pieces: None) -> None:
     flat = values.reshape(-1, *values.shape[2:])
@@ -72,11 +73,13 @@ def test_predictions_are_those_of_numpy(f: Any, values: np.ndarray, pieces: None
     near(found, np.quantile(flat, [0.1, 0.9], axis=0))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("function", [densities, in_sum])
 def test_terms_are_those_of_numpy(function: Any, pieces: None) -> None:
     np.testing.assert_allclose(SAMPLES.log_lik(DATA, log_lik=function), TERMS, rtol=1e-12)
 
 
+@pytest.mark.some(1)
 def test_values_go_to_a_file(tmp_path: Path, pieces: None) -> None:
     path = tmp_path / "terms"
     for function, values in ((densities, TERMS), (lambda p, d: 2 * densities(p, d), 2 * TERMS)):

@@ -58,6 +58,7 @@ def test_predictions_are_those_of_samples(tmp_path: Path) -> None:
             wrong()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_draws_are_those_of_tensorflow_lite(tmp_path: Path) -> None:
     draws = {"b": rng.normal(size=(2, 40, 3)).astype(np.float32)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from typing import Any
 
@@ -21,10 +22,16 @@ KEEPS = {
 }
 
 
+@functools.cache
+def whole(n_chains: int | None = None) -> Samples:
+    """Return a chain of twenty draws with all that may be kept, run once for all tests."""
+    return short_call(n_chains=n_chains, **KEEPS)
+
+
 @pytest.mark.parametrize("n_chains", [None, 2])
 @pytest.mark.parametrize("place", [slice(5, None), slice(None, None, 3), slice(-4, -1)])
 def test_slices_are_those_of_the_arrays(n_chains: int | None, place: slice) -> None:
-    chain = short_call(n_chains=n_chains, **KEEPS)
+    chain = whole(n_chains)
     part = chain[place]
     index = place if n_chains is None else (slice(None), place)
     np.testing.assert_array_equal(part["theta"], chain["theta"][index])
@@ -39,24 +46,24 @@ def test_slices_are_those_of_the_arrays(n_chains: int | None, place: slice) -> N
 
 
 def test_copies_know_the_sampler_and_pickles_do_not() -> None:
-    chain = short_call()
+    chain = whole()
     assert copy.copy(chain).origin is chain.origin is not None
     assert chain.with_report(Report({"warnings": []})).origin is chain.origin
     assert pickle.loads(pickle.dumps(chain)).origin is None
 
 
 def test_slices_of_slices_tell_of_the_whole() -> None:
-    chain = short_call()
+    chain = whole()
     part = chain[4::2][1:5]
     np.testing.assert_array_equal(part["theta"], chain["theta"][6:14:2])
     assert part.settings["slice"] == [6, 14, 2]
 
 
 def test_unnormalized_and_modes() -> None:
-    whole = made_by_hand()
-    part = whole[1:3]
-    np.testing.assert_array_equal(part.mode["a/b"], whole.mode["a/b"])
-    np.testing.assert_array_equal(part["a/b"], whole["a/b"][:, 1:3])
+    chain = made_by_hand()
+    part = chain[1:3]
+    np.testing.assert_array_equal(part.mode["a/b"], chain.mode["a/b"])
+    np.testing.assert_array_equal(part["a/b"], chain["a/b"][:, 1:3])
     points = Samples({"w": np.ones((5, 2))}, unnormalized={"w": np.arange(10.0).reshape(5, 2)})
     assert points[3:].unnormalized["w"].tolist() == [[6.0, 7.0], [8.0, 9.0]]
 
@@ -73,8 +80,8 @@ def test_unnormalized_and_modes() -> None:
 )
 def test_what_is_refused(place: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        short_call()[place]
-    assert 3 not in short_call()
+        whole()[place]
+    assert 3 not in whole()
 
 
 def test_nothing_to_slice() -> None:
