@@ -80,9 +80,8 @@ class Anchor:
             start[...] = marginal.groups.start
             data = _with(data, {START: start})
         numbers_per_pack = data.row_bytes // 4 + 4 * slots * (q + 1) ** 2
-        modes, roots = self._pass.on(data).joined(
-            "normal", dict(params), most=max(1, _SETTINGS.max_numbers // numbers_per_pack)
-        )
+        packs_at_once = max(1, _SETTINGS.max_numbers // numbers_per_pack)
+        modes, roots = self._pass.on(data).joined("normal", dict(params), most=packs_at_once)
         self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
         return _with(free(data), {MODE: modes, ROOT: roots})
 
@@ -266,9 +265,8 @@ class Gauge:
     ) -> None:
         finer = max(_REFERENCE_NODES[marginal.groups.size], 2 * marginal.nodes + 1)
         terms = marginal.with_nodes(finer).row_terms
-        size = min(
-            data.size, _SETTINGS.max_packs, max(_SETTINGS.min_packs, _SETTINGS.max_terms // terms)
-        )
+        affordable = max(_SETTINGS.min_packs, _SETTINGS.max_terms // terms)
+        size = min(data.size, _SETTINGS.max_packs, affordable)
         rows = np.linspace(0, data.size - 1, size).astype(int)
         columns: dict[str, Column] = {
             name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()

@@ -133,9 +133,8 @@ def _draws_of_integrated(
     packs = model.packs.pack[numbers]
     slots = model.packs.slot[numbers]
     needed, pack_index = np.unique(packs, return_inverse=True)
-    data_of_packs = Data(
-        {name: _rows(column, needed) for name, column in data.columns.items()}, len(needed)
-    )
+    columns = {name: _rows(column, needed) for name, column in data.columns.items()}
+    data_of_packs = Data(columns, len(needed))
     keys = np.zeros((model.packs.filled.size, model.packs.most, 2), np.uint64)
     positions = packs.astype(np.int64) * model.packs.most + slots
     levels = model.factors[by].values
@@ -347,9 +346,8 @@ def _draw_packs(
                     graph = trace(_draw_at_all(marginal), params, chunk_random, packs)
                 values = np.asarray(graph(params, chunk_random, packs))
                 values = values.reshape(span.stop - span.start, length, slots, q + 1)
-                samples[chain, span.new : span.stop, rows.new : rows.stop] = values[
-                    span.new - span.start :, rows.new - rows.start :
-                ]
+                new_values = values[span.new - span.start :, rows.new - rows.start :]
+                samples[chain, span.new : span.stop, rows.new : rows.stop] = new_values
     return samples
 
 
@@ -401,9 +399,8 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     group_of_row = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[is_filled][order]
     if LARGE in data.columns:
         large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))[is_filled][order]
-        group_of_row = np.where(
-            large_code >= 0, model.large[np.maximum(large_code, 0)], group_of_row
-        )
+        large_group = model.large[np.maximum(large_code, 0)]
+        group_of_row = np.where(large_code >= 0, large_group, group_of_row)
     rows[model.integrated.by] = model.packs.labels[group_of_row]
     return rows
 

@@ -263,11 +263,11 @@ class Marginal:
                 data = tf.reshape(tf.reduce_sum(chosen, 1), [-1])
             else:
                 data = tf.math.unsorted_segment_sum(terms, row_slots, slots)
-            return data + self._law(params)(effects)
+            return data + self._log_density(params)(effects)
 
         return height
 
-    def _law(self, params: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+    def _log_density(self, params: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the function of effects, (m, q), that is log p(z_g | θ), (m,)."""
         return lambda effects: self.groups.log_prior(self.groups.named(effects), dict(params))
 
@@ -325,7 +325,7 @@ class Marginal:
         if MODE in dataset:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
             fixed_normal = move_if_narrow(
-                self._law(fixed), self._start(fixed, dataset), self._fixed_normal(dataset)
+                self._log_density(fixed), self._start(fixed, dataset), self._fixed_normal(dataset)
             )
             return refit_quadratic(partial(self.heights, params, dataset), fixed_normal)
         return fit_quadratic(self.joint(params, dataset), self._start(params, dataset))

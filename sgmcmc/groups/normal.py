@@ -193,10 +193,8 @@ def closed_form(heights: Height, normal: Normal) -> tf.Tensor:
         normal: Mode and information, nearly.
     """
     height_at_mode, gradient, root = _expand_around(heights, normal)
-    gain, log_roots = (
-        newton_step(gradient, root)[1],
-        normal.log_root + Normal(normal.mode, root).log_root,
-    )
+    gain = newton_step(gradient, root)[1]
+    log_roots = normal.log_root + Normal(normal.mode, root).log_root
     return height_at_mode + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
 
 
@@ -245,9 +243,8 @@ def _expand_around(
         [(2.0 * height_at_mode - above[i] - below[i]) / _SETTINGS.distance**2] * q for i in range(q)
     ]
     for (i, j), value_at_both in zip(pairs, tf.unstack(values[2 * q + 1 :]), strict=True):
-        information[i][j] = information[j][i] = (
-            above[i] + above[j] - height_at_mode - value_at_both
-        ) / _SETTINGS.distance**2
+        difference = above[i] + above[j] - height_at_mode - value_at_both
+        information[i][j] = information[j][i] = difference / _SETTINGS.distance**2
     zero = tf.zeros_like(height_at_mode)
     one = tf.ones_like(height_at_mode)
     information = [
@@ -294,9 +291,8 @@ def move_if_narrow(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
         tape.watch(mode)
         total = tf.reduce_sum(density(mode))
     mode = step_to_density(mode, tape.gradient(total, mode, unconnected_gradients="zero"))
-    ratio = tf.reduce_max(
-        tf.stack([curvatures[j][j] / fixed_information[j][j] for j in range(q)]), 0
-    )
+    ratios = [curvatures[j][j] / fixed_information[j][j] for j in range(q)]
+    ratio = tf.reduce_max(tf.stack(ratios), 0)
     narrow = ratio > np.finfo(dtype.as_numpy_dtype).eps ** _SETTINGS.narrow_power
     return Normal(
         tf.stop_gradient(tf.where(narrow[:, tf.newaxis], mode, fixed.mode)),

@@ -64,8 +64,8 @@ class _Derivatives(NamedTuple):
         slopes, phi_slopes: By predictor and by number φ, (c, n) and (r, n).
         eta_curvatures, cross_curvatures, phi_curvatures: Second derivatives, (c, c, n), (r, c, n)
             and (r, r, n).
-        of_law: Log density of the effects, (m,).
-        law_slopes, law_curvatures: By the numbers φ of the density, (l, m) and (l, l, m).
+        log_density: Log density of the effects, (m,).
+        density_slopes, density_curvatures: By the numbers φ of the density, (l, m) and (l, l, m).
     """
 
     terms: tf.Tensor
@@ -74,9 +74,9 @@ class _Derivatives(NamedTuple):
     eta_curvatures: tf.Tensor
     cross_curvatures: tf.Tensor
     phi_curvatures: tf.Tensor
-    of_law: tf.Tensor
-    law_slopes: tf.Tensor
-    law_curvatures: tf.Tensor
+    log_density: tf.Tensor
+    density_slopes: tf.Tensor
+    density_curvatures: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class GroupedPredictors(Predictors):
         row_slots = slots_of_rows(slot, self.likelihood.most)
         k = log_w.shape[0]
         n = tf.size(slot)
-        slots = tf.shape(derivatives.of_law)[1]
+        slots = tf.shape(derivatives.log_density)[1]
         real = tf.cast(tf.reshape(slot >= 0, [-1]), dtype)
         filled = tf.ones([slots], dtype)
         if self.likelihood.most > 1:
@@ -177,30 +177,25 @@ class GroupedPredictors(Predictors):
             sums = tf.math.unsorted_segment_sum(flat, row_slots, slots)
             return tf.reshape(tf.transpose(sums), tf.concat([shape, [slots]], 0))
 
-        weights = filled * tf.nn.softmax(
-            by_slot(derivatives.terms) + derivatives.of_law + log_w[:, tf.newaxis], 0
-        )
+        heights = by_slot(derivatives.terms) + derivatives.log_density + log_w[:, tf.newaxis]
+        weights = filled * tf.nn.softmax(heights, 0)
         row_weights = real * tf.gather(weights, row_slots, axis=1)
         slope = _mean(row_weights, derivatives.slopes)
         centered_slopes = tf.sqrt(row_weights)[:, tf.newaxis] * (derivatives.slopes - slope)
         r = derivatives.phi_slopes.shape[1]
-        density_size = derivatives.law_slopes.shape[1]
+        density_size = derivatives.density_slopes.shape[1]
         numbers = by_slot(tf.broadcast_to(derivatives.phi_slopes, [k, r, n]))
-        numbers = tf.concat(
-            [numbers, tf.broadcast_to(derivatives.law_slopes, [k, density_size, slots])], 1
-        )
+        of_density = tf.broadcast_to(derivatives.density_slopes, [k, density_size, slots])
+        numbers = tf.concat([numbers, of_density], 1)
         number = _mean(weights, numbers)
         centered_numbers = tf.sqrt(weights)[:, tf.newaxis] * (numbers - number)
         square = tf.einsum("krm,ksm->rs", centered_numbers, centered_numbers)
-        of_terms, of_law = (
-            _mean(row_weights, derivatives.phi_curvatures),
-            _mean(weights, derivatives.law_curvatures),
-        )
+        of_terms = _mean(row_weights, derivatives.phi_curvatures)
+        of_groups = _mean(weights, derivatives.density_curvatures)
         square += tf.pad(tf.reduce_sum(of_terms, -1), [[0, density_size], [0, density_size]])
-        square += tf.pad(tf.reduce_sum(of_law, -1), [[r, 0], [r, 0]])
-        crossed = tf.einsum(
-            "krn,kcn->rcn", tf.gather(centered_numbers, row_slots, axis=2), centered_slopes
-        )
+        square += tf.pad(tf.reduce_sum(of_groups, -1), [[r, 0], [r, 0]])
+        row_numbers = tf.gather(centered_numbers, row_slots, axis=2)
+        crossed = tf.einsum("krn,kcn->rcn", row_numbers, centered_slopes)
         if r:
             same_row = _mean(row_weights, derivatives.cross_curvatures)
             crossed += tf.pad(same_row, [[0, density_size], [0, 0], [0, 0]])

@@ -15,7 +15,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.levels import plain
 from sgmcmc.interrupts import pass_on
 
-Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
+LogDensity = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
 """Log density of the effects of each group, a function of effects and global parameters."""
 
 MOST_INTEGRATED = 3  # largest size of a group's effects that are integrated out
@@ -91,7 +91,7 @@ class Groups:
 
     by: str
     effects: Mapping[str, Any]
-    log_prior: Law
+    log_prior: LogDensity
     nodes: int | None = None
     normal: bool | None = None
     members: Sequence[Any] | None = field(default=None, repr=False)

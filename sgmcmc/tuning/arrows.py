@@ -58,11 +58,8 @@ class Products:
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
         shard_rows = min(data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].piece)
-        self.together = int(
-            np.clip(
-                _SETTINGS.max_numbers // (shard_rows * target.row_terms), 1, _SETTINGS.max_vectors
-            )
-        )
+        vectors_in_memory = _SETTINGS.max_numbers // (shard_rows * target.row_terms)
+        self.together = int(np.clip(vectors_in_memory, 1, _SETTINGS.max_vectors))
         self._compiles = not data.sparse
 
     def __call__(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -93,9 +90,8 @@ class Products:
             padded[: len(chunk)] = chunk
             (of_prior,) = self._pass.run("prior", point, padded)
             (of_rows,) = self._pass.sums("rows", point, padded, most=_SETTINGS.max_terms)
-            products[first : first + len(chunk)] = -(of_prior.numpy() + self._weight * of_rows)[
-                : len(chunk)
-            ]
+            total = of_prior.numpy() + self._weight * of_rows
+            products[first : first + len(chunk)] = -total[: len(chunk)]
         return products
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
@@ -263,9 +259,8 @@ def arrow_at(
         hessian_vectors[exact] = products(center, vectors[exact])
     blocks = np.stack([hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
     coupling = hessian_vectors[k:][:, leaves.ravel()]
-    coupling[np.abs(coupling) < _SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)] = (
-        0.0
-    )
+    rounding = _SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)
+    coupling[np.abs(coupling) < rounding] = 0.0
     core_block = hessian_vectors[k:][:, core]
     core_block[np.ix_(~few, few)] = core_block[np.ix_(few, ~few)].T
     symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2

@@ -68,10 +68,10 @@ def unusual_directions(
         gaps = np.diff(values, prepend=-np.inf, append=np.inf)
         limits = np.minimum(limits, _SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:]))
     exact = residuals <= limits
-    far = (values > _SETTINGS.usual_ratio * usual) | (
-        (values < usual / _SETTINGS.usual_ratio) & (values > _SETTINGS.min_ratio * usual)
-    )
-    chosen = np.flatnonzero(exact & far)
+    is_stiff = values > _SETTINGS.usual_ratio * usual
+    is_soft = values < usual / _SETTINGS.usual_ratio
+    is_unusual = is_stiff | (is_soft & (values > _SETTINGS.min_ratio * usual))
+    chosen = np.flatnonzero(exact & is_unusual)
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
     chosen = np.sort(chosen[order[:most]])
     unselected = np.delete(values, chosen)

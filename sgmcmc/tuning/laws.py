@@ -304,8 +304,8 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
     """
 
     def excess(friction: float) -> float:
-        law = LinearRecursion(Resting(dynamics, friction), stepsize, curvatures)
-        return law.mean_square(0, noise) / stepsize - 1.0 if law.stable else np.inf
+        recursion = LinearRecursion(Resting(dynamics, friction), stepsize, curvatures)
+        return recursion.mean_square(0, noise) / stepsize - 1.0 if recursion.stable else np.inf
 
     if excess(_MAX_FRICTION) > 0:
         return Resting(dynamics, _MAX_FRICTION)  # no friction is enough

@@ -59,8 +59,8 @@ def leverage(
     graphs = kept_graphs(target, data)
     passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
     points = points.astype(target.dtype.as_numpy_dtype)
-    (bends,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
-    bad = np.flatnonzero(~np.isfinite(bends))
+    (second_differences,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
+    bad = np.flatnonzero(~np.isfinite(second_differences))
     if bad.size:
         params = target.space.params(whitening.origin, target.dtype)
         where = ", ".join(
@@ -73,7 +73,7 @@ def leverage(
             "makes the log posterior -inf. Look at that row for a mistake, or use a density that "
             "is positive everywhere."
         )
-    return np.maximum(bends, 0.0) / _STEP**2
+    return np.maximum(second_differences, 0.0) / _STEP**2
 
 
 STRATA, STRATUM_ROWS = 5, 10_000

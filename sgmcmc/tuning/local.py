@@ -88,9 +88,8 @@ def look_around(
     prior = np.mean([prior_information(probe, target, u) for u in positions], 0)
     from_data = _likelihood_information(probe, positions, square, prior, data.size)
     information = from_data + prior
-    information = np.maximum(
-        information, _SETTINGS.information_floor * information.mean() if information.any() else 1.0
-    )
+    floor = _SETTINGS.information_floor * information.mean() if information.any() else 1.0
+    information = np.maximum(information, floor)
     root = 1.0 / np.sqrt(information)
     curvature, direction_of_largest = 0.0, np.zeros(0)
     for u in positions:
@@ -134,9 +133,8 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
         for _ in range(_SETTINGS.prior_probes):
             z = np.zeros(target.size)
             z[entries] = probe.signs()[entries]
-            diagonal[entries] += (z * probe.objective.times_prior_hessian(u, z))[
-                entries
-            ] / _SETTINGS.prior_probes
+            product = z * probe.objective.times_prior_hessian(u, z)
+            diagonal[entries] += product[entries] / _SETTINGS.prior_probes
         diagonal[entries] = np.where(
             diagonal[entries] > 0, diagonal[entries], (gradient[entries] ** 2).mean()
         )

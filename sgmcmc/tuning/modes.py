@@ -185,14 +185,14 @@ def survey(
         rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
     strata = None if rows is None else [(rows, data.size / PART_ROWS)]
     climber = Climber(whole.over(strata), mode)
-    home = climber.climb(np.zeros(target.size), [])
-    if home is None:
+    maximum = climber.climb(np.zeros(target.size), [])
+    if maximum is None:
         return Survey((mode,), np.zeros(1), np.ones(1), (), climber.objective.evaluations)
     away = climber.into(np.asarray(start, np.float64))
     all_rows = None if rows is None else whole
-    rising = _unbounded_parameters(climber, home, away, mode, target, all_rows)
-    summits = [home]
-    for zeta in _search_starts(climber, target, home, away, data.size, rng) if far else ():
+    rising = _unbounded_parameters(climber, maximum, away, mode, target, all_rows)
+    summits = [maximum]
+    for zeta in _search_starts(climber, target, maximum, away, data.size, rng) if far else ():
         end = climber.climb(zeta, summits)
         if end is None or not climber.arrived(end):
             continue
@@ -225,9 +225,8 @@ def _weighed(
     volumes = [0.5 * np.linalg.slogdet(mode.information.covariance)[1] for mode in modes]
     masses = heights + volumes
     weights = np.exp(masses - masses.max())
-    relevant = [
-        k for k in np.argsort(-weights, kind="stable") if weights[k] >= _SETTINGS.min_weight
-    ]
+    order = np.argsort(-weights, kind="stable")
+    relevant = [k for k in order if weights[k] >= _SETTINGS.min_weight]
     shares = weights[relevant] / weights[relevant].sum()
     return Survey(tuple(modes[k] for k in relevant), heights[relevant], shares, rising, evaluations)
 
@@ -235,20 +234,21 @@ def _weighed(
 def _search_starts(
     climber: Climber,
     target: Target,
-    home: np.ndarray,
+    maximum: np.ndarray,
     away: np.ndarray,
     N: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    images = [*_rearrangements(climber, target, home), 2 * away - home]
-    distant = [zeta for zeta in images if climber.distance(zeta, [home]) > _SETTINGS.min_distance]
+    images = [*_rearrangements(climber, target, maximum), 2 * away - maximum]
+    min_distance = _SETTINGS.min_distance
+    distant = [zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance]
     best = sorted(distant, key=climber.value, reverse=True)[: _SETTINGS.rearrangements]
     scales = [
         *_SETTINGS.random_distances,
         *(factor * np.sqrt(N) for factor in _SETTINGS.observation_distances),
     ]
-    scales *= _SETTINGS.low_dimension_factor if len(home) <= _SETTINGS.low_dimension else 1
-    return best + [home + scale * rng.standard_normal(len(home)) for scale in scales]
+    scales *= _SETTINGS.low_dimension_factor if len(maximum) <= _SETTINGS.low_dimension else 1
+    return best + [maximum + scale * rng.standard_normal(len(maximum)) for scale in scales]
 
 
 def _rearrangements(climber: Climber, target: Target, zeta: np.ndarray) -> list[np.ndarray]:
@@ -259,8 +259,8 @@ def _rearrangements(climber: Climber, target: Target, zeta: np.ndarray) -> list[
 @np.errstate(all="ignore")
 def has_images(objective: Objective, target: Target, mode: Mode) -> bool:
     """Return whether a rearrangement of a mode is as high, and far from it."""
-    home = np.zeros(target.size)
-    return bool(_equivalent_modes(Climber(objective, mode), target, home, [home]))
+    maximum = np.zeros(target.size)
+    return bool(_equivalent_modes(Climber(objective, mode), target, maximum, [maximum]))
 
 
 def _equivalent_modes(
@@ -283,10 +283,9 @@ def _is_new_mode(
         return False
     for mode, mode_height in zip(modes, heights, strict=True):
         difference = candidate.position - mode.position
-        distance = min(
-            difference @ end.information.matrix @ difference for end in (mode, candidate)
-        )
-        if distance < _SETTINGS.min_distance**2:
+        informations = (mode.information.matrix, candidate.information.matrix)
+        square_distance = min(difference @ matrix @ difference for matrix in informations)
+        if square_distance < _SETTINGS.min_distance**2:
             return False
         between = (objective.value_and_gradient(mode.position + t * difference)[0] for t in LINE)
         if not any(not value > min(height, mode_height) - DIP for value in between):
@@ -296,7 +295,7 @@ def _is_new_mode(
 
 def _unbounded_parameters(
     climber: Climber,
-    home: np.ndarray,
+    maximum: np.ndarray,
     away: np.ndarray,
     mode: Mode,
     target: Target,
@@ -306,11 +305,11 @@ def _unbounded_parameters(
 
     A part of the rows may lack those that make it fall, so all rows must agree.
     """
-    value, slope = climber.value_and_gradient(home)
-    origin, fall = 0 * home, _SETTINGS.required_fall
-    is_no_mode = not mode.converged and not climber.arrived(home)
+    value, slope = climber.value_and_gradient(maximum)
+    origin, fall = 0 * maximum, _SETTINGS.required_fall
+    is_no_mode = not mode.converged and not climber.arrived(maximum)
     if is_no_mode and value > climber.value(origin) + fall:
-        return _parameters(climber, home, home, target)
+        return _parameters(climber, maximum, maximum, target)
     rises_from_start = _is_at_pole(mode)
     if not rises_from_start and not mode.converged:
         rises_from_start = climber.value_and_gradient(origin)[1] @ -away > fall
@@ -320,15 +319,15 @@ def _unbounded_parameters(
     for level in mode.information.level[: _SETTINGS.max_level_directions]:
         if _is_level(climber.objective if whole is None else whole, mode.position, level.step):
             return _named(level.shares, _SETTINGS.min_share, target)
-    for direction in (home - away, slope):
+    for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
         if size < CLOSE:
             continue
         unit = direction / size
-        if not _stays_up(climber, home, unit):
+        if not _stays_up(climber, maximum, unit):
             continue
         if whole is None or _stays_up(Climber(whole, mode), origin, unit):
-            return _parameters(climber, home, unit, target)
+            return _parameters(climber, maximum, unit, target)
     return ()
 
 
@@ -358,13 +357,11 @@ def _stays_up(climber: Climber, start: np.ndarray, unit: np.ndarray) -> bool:
 
 
 def _parameters(
-    climber: Climber, home: np.ndarray, direction: np.ndarray, target: Target
+    climber: Climber, maximum: np.ndarray, direction: np.ndarray, target: Target
 ) -> tuple[str, ...]:
     """Return the parameters that a rise in a direction is due to, by their part of the slope."""
-    slope, step = (
-        climber.value_and_gradient(home)[1],
-        climber.out_of(home + direction) - climber.out_of(home),
-    )
+    slope = climber.value_and_gradient(maximum)[1]
+    step = climber.out_of(maximum + direction) - climber.out_of(maximum)
     gain = np.linalg.solve(climber.root.T, slope) * step
     sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
     if not max(sizes.values()) > 0:  # a slope of rounding alone

@@ -172,10 +172,9 @@ class NoiseMeter:
                     )
                     for k in (0, 1)
                 )
-                difference_of_estimates = estimate(position, first, center) - estimate(
-                    position, second, center
-                )
-                return difference_of_estimates / np.sqrt(2.0)
+                one = estimate(position, first, center)
+                two = estimate(position, second, center)
+                return (one - two) / np.sqrt(2.0)
 
             return tf.map_fn(
                 difference,

@@ -265,14 +265,10 @@ class Objective:
                     self._at_shapes("values", u + k * column) for k in (1, 0, -1)
                 )
                 bend += forward - 2 * middle + backward
-        dtype, predictor_moves = (
-            self.target.dtype.as_numpy_dtype,
-            self._at_shapes("jacobian", u) @ root,
-        )
-        square, chunk_rows = (
-            (predictor_moves @ predictor_moves.T).astype(dtype),
-            self._rows_of("curvature"),
-        )
+        dtype = self.target.dtype.as_numpy_dtype
+        predictor_moves = self._at_shapes("jacobian", u) @ root
+        square = (predictor_moves @ predictor_moves.T).astype(dtype)
+        chunk_rows = self._rows_of("curvature")
         (leverages,) = self._pass.joined(
             "curvature", u.astype(dtype), square, bend.astype(dtype), most=chunk_rows
         )

@@ -196,9 +196,8 @@ class Plan:
             settings: User's choices for it.
             growth: Factor by which the number of rows has grown.
         """
-        is_unimodal = self.surveyed is not None and not (
-            self.surveyed.several or self.surveyed.rising
-        )
+        surveyed = self.surveyed
+        is_unimodal = surveyed is not None and not (surveyed.several or surveyed.rising)
         same_size = settings.minibatch_size in (None, self.minibatch_size)
         if self.around.exact or not (is_unimodal and same_size and mode.converged):
             return False
@@ -277,9 +276,8 @@ def make_plan(
         if not settings.takes_all(data.size, target.row_terms):
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
-            minibatches = leverage_minibatches(
-                leverage(target, data, dense, seed, objective=objective.rough)
-            )
+            leverages = leverage(target, data, dense, seed, objective=objective.rough)
+            minibatches = leverage_minibatches(leverages)
             clock.done("leverage")
     stage("noise of the gradients")
     earlier_source = None if reused is None else earlier
@@ -392,9 +390,8 @@ def _choose(
     geometry = Surroundings(information, np.zeros_like(information), whitening.root)
     if settings.takes_all(data.size, target.row_terms):
         return _with_stepsize(mode, preconditioner, minibatches, data.size, settings, geometry)
-    candidates = (
-        _SETTINGS.sizes if target.row_terms == 1 else _SETTINGS.small_sizes + _SETTINGS.sizes
-    )
+    small_sizes = _SETTINGS.small_sizes if target.row_terms != 1 else ()
+    candidates = small_sizes + _SETTINGS.sizes
     sizes = [n for n in candidates if n <= data.size] or [data.size]
     if settings.minibatch_size is not None:
         sizes = [settings.minibatch_size]

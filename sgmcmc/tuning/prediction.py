@@ -189,7 +189,7 @@ class Surroundings:
         return Prediction(none, none, False)
 
     def _moment_of_coordinates(self, moment: np.ndarray) -> np.ndarray:
-        """Return the law of each unconstrained coordinate, (d,), by that of two directions.
+        """Return the moment of each unconstrained coordinate, (d,), from that of two directions.
 
         Where all curvatures are 1 it is a I + b V, with the same a and b for all directions.
         """
