@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,23 +87,19 @@ def test_mpi(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"])
 
 
-def test_joblib() -> None:
-    """A worker of loky's, of which joblib has its own besides; chains and predictions."""
+def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers, threads in place of loky's processes; chains and predictions."""
     joblib = pytest.importorskip("joblib")
-    few = {**CALL, "n_iters": 60}
-    parallel = joblib.Parallel(n_jobs=1, backend=_loky_of_one_worker())
-    found = sgmcmc.sgldcv(**few, executor=parallel)
-    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**few)["theta"])
-    again = found.predict(_first, {"x": ROWS}, executor=parallel)
+    loky = pytest.importorskip("joblib.externals.loky")
+    monkeypatch.setattr(loky, "ProcessPoolExecutor", lambda n, timeout: ThreadPoolExecutor(n))
+    monkeypatch.setattr(executors, "_pools", {})
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
+    assert list(executors._pools) == [2]
+    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
+    again = found.predict(_first, {"x": ROWS}, executor=joblib.Parallel(n_jobs=2))
     np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
-    executors._pools.pop(1).shutdown()
-
-
-def _loky_of_one_worker() -> Any:
-    """Return a backend of joblib's, which would take its own process for a single worker."""
-    from joblib.parallel import LokyBackend
-
-    return LokyBackend()
+    executors._pools.pop(2).shutdown()
 
 
 @pytest.mark.slow

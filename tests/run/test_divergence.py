@@ -71,7 +71,7 @@ def test_divergence_during_burn_in(run: Run) -> None:
     assert len(caught.value.samples["theta"]) == 0
 
 
-@pytest.mark.parametrize("store_params", [False, ["calm"]])
+@pytest.mark.parametrize("store_params", [pytest.param(False, marks=pytest.mark.slow), ["calm"]])
 def test_divergence_of_what_is_not_stored(store_params: Any, run: Run) -> None:
     functions = {"calm": lambda params: params["calm"]}
     with pytest.raises(sgmcmc.DivergenceError) as caught:
@@ -80,7 +80,7 @@ def test_divergence_of_what_is_not_stored(store_params: Any, run: Run) -> None:
     assert all(np.isfinite(array).all() for array in caught.value.samples.values())
 
 
-@pytest.mark.parametrize("n_chains", [None, 2])
+@pytest.mark.parametrize("n_chains", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_divergence_of_the_mode_finding(n_chains: int | None, run: Run) -> None:
     with pytest.raises(sgmcmc.DivergenceError, match="(?i)mode-finding") as caught:
         run(

@@ -147,8 +147,8 @@ def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.Monkey
     assert walk(short_setup("sgld"), [1, 10]) == expected
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.some(1)
+@pytest.mark.parametrize("method", METHODS[::-1])
 def test_restored_session_goes_on_bit_for_bit(
     method: str, tmp_path: Path, short_blocks: None
 ) -> None:

@@ -36,9 +36,9 @@ def contents(path: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in path.iterdir()}
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("n_chains", [None, 2])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("method", METHODS[::-1])
+@pytest.mark.parametrize("n_chains", [2, None])
 def test_on_disk_as_in_memory(
     method: str, n_chains: int | None, tmp_path: Path, short_blocks: None
 ) -> None:
@@ -61,7 +61,7 @@ def test_on_disk_as_in_memory(
     assert not any(name.endswith(".npy") for name in changed)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("blocks", [0, 1, 4])
 def test_resumed_run_is_that_never_stopped(

@@ -49,6 +49,12 @@ def few_draws_of_half() -> sgmcmc.Samples:
     return sampled({"x": X[:3000]}, n_iters=200)
 
 
+@functools.cache
+def updated() -> sgmcmc.Samples:
+    """Return few draws of the first half that are updated by the second."""
+    return few_draws_of_half().update({"x": X[3000:]}, seed=5, verbose=False)
+
+
 def test_the_posterior_with_new_rows_again_and_again() -> None:
     samples = half()
     before = samples["theta"].copy()
@@ -62,8 +68,7 @@ def test_the_posterior_with_new_rows_again_and_again() -> None:
 
 def test_the_mode_is_taken_along() -> None:
     fresh = sampled({"x": X}, n_iters=200)
-    larger = few_draws_of_half().update({"x": X[3000:]}, verbose=False)
-    modes = [origin_of(each).sampler.request.mode for each in (fresh, larger)]
+    modes = [origin_of(each).sampler.request.mode for each in (fresh, updated())]
     assert modes[0] is not None and modes[1] is not None
     assert modes[1].evaluations < modes[0].evaluations
 
@@ -97,10 +102,9 @@ def test_what_was_measured_without_a_preconditioner_grows_with_the_rows() -> Non
 
 
 def test_seeds() -> None:
-    rows = {"x": X[3000:]}
-    one, same = (few_draws_of_half().update(rows, seed=5, verbose=False) for _ in range(2))
-    np.testing.assert_array_equal(one["theta"], same["theta"])
-    assert one.settings["seed"] == 5
+    again = few_draws_of_half().update({"x": X[3000:]}, seed=5, verbose=False)
+    np.testing.assert_array_equal(again["theta"], updated()["theta"])
+    assert again.settings["seed"] == 5
 
 
 def test_draws_that_were_extended_or_sliced() -> None:
