@@ -36,7 +36,7 @@ _ERROR = 0.01
 """Largest accepted error of the log posterior by quadrature, its SD over the posterior. Means are
 off by at most as many posterior SDs."""
 
-_PLACES = 8
+_MEASURED_POSITIONS = 8
 """Places at which the error is measured."""
 
 _WIDE = 1.3
@@ -71,22 +71,26 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     if structure is None or not isinstance(marginal, Marginal):
         return None
     assert structure.integrated is not None
-    anywhere = bool(structure.integrated.normal)
-    few = len(structure.labels[structure.integrated.by]) < _FEW
-    if not anywhere and (marginal.nodes == 1 or few):
+    closed_form = bool(structure.integrated.normal)
+    few_groups = len(structure.labels[structure.integrated.by]) < _FEW
+    if not closed_form and (marginal.nodes == 1 or few_groups):
         return None
     target, data = model.target, model.data
     whole = Searching(target, data)
-    part = whole.part(seed)
-    mode = find_mode(whole, start, None if part is whole else part, known=request.known)
-    if not mode.converged or has_images(part, target, mode):
+    subset = whole.part(seed)
+    mode = find_mode(
+        whole, start, None if subset is whole else subset, known=request.previous_hessian
+    )
+    if not mode.converged or has_images(subset, target, mode):
         return None
-    if anywhere:
+    if closed_form:
         center = target.space.params(mode.position, target.dtype)
-        return Anchored(with_held(request, Held(1, center)), mode)
+        return Anchored(with_fixed_nodes(request, Held(1, center)), mode)
     root = np.linalg.cholesky(mode.information.covariance)
-    found = find_held(marginal, target, data, mode.position, lambda z: z @ root.T, seed)
-    return None if found is None else Anchored(with_held(request, found), mode)
+    fixed_nodes = find_fixed_nodes(
+        marginal, target, data, mode.position, lambda z: z @ root.T, seed
+    )
+    return None if fixed_nodes is None else Anchored(with_fixed_nodes(request, fixed_nodes), mode)
 
 
 def with_more_nodes(request: Request) -> Request | None:
@@ -94,54 +98,56 @@ def with_more_nodes(request: Request) -> Request | None:
 
     Returns ``None`` if nodes are not held, their number is the user's, or there is no larger one.
     """
-    held, marginal, model = request.held, request.log_lik, request.read
-    if held is None or not isinstance(marginal, Marginal):
+    fixed_nodes, marginal, model = request.held, request.log_lik, request.read
+    if fixed_nodes is None or not isinstance(marginal, Marginal):
         return None
-    if not held.near_only or marginal.groups.nodes_given:
+    if not fixed_nodes.near_only or marginal.groups.nodes_given:
         return None
-    nodes = next((n for n in _NODES[marginal.groups.size] if n > held.nodes), None)
+    nodes = next((n for n in _NODES[marginal.groups.size] if n > fixed_nodes.nodes), None)
     if nodes is None:
         return None
-    more = replace(held, nodes=nodes)
-    dtype = precise_dtype(marginal, model.data, held.center)
-    more = more.corrected(marginal, model.data, dtype)
-    return _around(request, more, model.data)
+    denser = replace(fixed_nodes, nodes=nodes)
+    dtype = precise_dtype(marginal, model.data, fixed_nodes.center)
+    denser = denser.corrected(marginal, model.data, dtype)
+    return _with_anchored_data(request, denser, model.data)
 
 
-def with_held(request: Request, held: Held) -> Request:
+def with_fixed_nodes(request: Request, fixed_nodes: Held) -> Request:
     """Return a request whose groups have nodes that are held.
 
     Args:
         request: Request, read.
-        held: Positions of the nodes.
+        fixed_nodes: Positions of the nodes.
     """
     assert isinstance(request.log_lik, Marginal)
-    return _around(request, held, held.hold(request.log_lik, request.read.data))
+    return _with_anchored_data(
+        request, fixed_nodes, fixed_nodes.hold(request.log_lik, request.read.data)
+    )
 
 
-def _around(request: Request, held: Held, data: Data) -> Request:
+def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Request:
     """Return a request for packs that hold their nodes."""
     structure, model, target = request.groups, request.read, request.read.target
     assert isinstance(request.log_lik, Marginal)
     assert structure is not None and structure.integrated is not None
-    marginal = request.log_lik.with_nodes(held.nodes)
-    data, log_prior = held.correct(data, target.log_prior)
+    marginal = request.log_lik.with_nodes(fixed_nodes.nodes)
+    data, log_prior = fixed_nodes.correct(data, target.log_prior)
     integrated = structure.integrated
-    if held.near_only:
-        integrated = replace(integrated, nodes=held.nodes)
+    if fixed_nodes.near_only:
+        integrated = replace(integrated, nodes=fixed_nodes.nodes)
     return replace(
         request,
         log_lik=marginal,
         log_prior=log_prior,
         groups=replace(structure, integrated=integrated),
-        held=held,
+        held=fixed_nodes,
         model=replace(
             model, target=Target(marginal, log_prior, target.space, target.dtype), data=data
         ),
     )
 
 
-def find_held(
+def find_fixed_nodes(
     marginal: Marginal,
     target: Target,
     data: Data,
@@ -165,24 +171,27 @@ def find_held(
     space, dtype = target.space, target.dtype
     center = space.params(position, dtype)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    places = position + _WIDE * spread(rng.standard_normal((_PLACES, target.size)))
-    points = [space.params(place, dtype) for place in places]
-    params = {name: np.stack([point[name] for point in points]) for name in points[0]}
+    positions = position + _WIDE * spread(rng.standard_normal((_MEASURED_POSITIONS, target.size)))
+    params_by_position = [space.params(position_, dtype) for position_ in positions]
+    params = {
+        name: np.stack([values[name] for values in params_by_position])
+        for name in params_by_position[0]
+    }
     groups = marginal.groups
     axes = spread(np.eye(target.size)) if target.size <= _COORDINATES else ()
-    sides = tuple(
-        (space.params(position + side, dtype), space.params(position - side, dtype))
-        for side in axes
+    side_points = tuple(
+        (space.params(position + step, dtype), space.params(position - step, dtype))
+        for step in axes
     )
-    held = Held(marginal.nodes, center, sides)
-    packs = held.hold(marginal, data)
+    fixed_nodes = Held(marginal.nodes, center, side_points)
+    packs = fixed_nodes.hold(marginal, data)
     gauge = Gauge(marginal, packs, params, center)
     groups = marginal.groups
-    tried = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
-    nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
+    candidates = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
+    nodes = next((nodes for nodes in candidates if gauge.error(nodes) < _ERROR), None)
     if nodes is None:
         return None
-    return replace(held, nodes=nodes).corrected(marginal, packs, gauge.dtype)
+    return replace(fixed_nodes, nodes=nodes).corrected(marginal, packs, gauge.dtype)
 
 
 class Searching(Objective):
@@ -199,13 +208,13 @@ class Searching(Objective):
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
         self._anchor, self._packs = Anchor(target.log_lik, data), data
-        self._space, self._kind, self._given = target.space, target.dtype, target
-        self._here: tuple[bytes, Data] | None = None
-        self._stands_for = weight
+        self._space, self._dtype, self._target = target.space, target.dtype, target
+        self._anchored: tuple[bytes, Data] | None = None
+        self._weight = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
         first = Data({name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1)
-        held = Anchor(target.log_lik, first).at(origin)
-        super().__init__(target, held, size=int(weight * data.size))
+        anchored_data = Anchor(target.log_lik, first).at(origin)
+        super().__init__(target, anchored_data, size=int(weight * data.size))
 
     @property
     def rough(self) -> Objective:
@@ -215,7 +224,7 @@ class Searching(Objective):
     @property
     def weight(self) -> float:
         """Number of packs that each of them represents."""
-        return self._stands_for
+        return self._weight
 
     def part(self, seed: int) -> Searching:
         """Return the same over some of the packs; this one if they are not many."""
@@ -225,15 +234,15 @@ class Searching(Objective):
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
         rows = np.sort(rng.choice(data.size, size, replace=False))
         columns = {name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()}
-        return Searching(self._given, Data(columns, size), data.size / size)
+        return Searching(self._target, Data(columns, size), data.size / size)
 
-    def held_at(self, u: np.ndarray) -> Data:
+    def anchored_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""
         key = u.tobytes()
-        if self._here is None or self._here[0] != key:
-            self._here = key, self._anchor.at(self._space.params(u, self._kind))
-        return self._here[1]
+        if self._anchored is None or self._anchored[0] != key:
+            self._anchored = key, self._anchor.at(self._space.params(u, self._dtype))
+        return self._anchored[1]
 
     def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:
-        self._pass = self._pass.on(self.held_at(u))
-        return [self._stands_for * part for part in super()._sum(name, u, *more)]
+        self._pass = self._pass.on(self.anchored_at(u))
+        return [self._weight * term for term in super()._sum(name, u, *more)]

@@ -20,7 +20,7 @@ from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
 
-class Crew(Protocol):
+class ChainExecutor(Protocol):
     """Runner of the chains of a phase: threads, a group, or workers."""
 
     @property
@@ -58,7 +58,7 @@ def make_runners(
     rows: Sequence[Mapping[str, Rows]],
     resume: Callable[[Sequence[Runner]], None],
     save: Save,
-    crew: Crew,
+    executor: ChainExecutor,
 ) -> list[Runner]:
     """Return the runners of a phase, one for each chain, compiled and ready.
 
@@ -71,7 +71,7 @@ def make_runners(
         rows: Arrays to which each chain writes its records.
         resume: Function that restores the runners to their state when an earlier run was stopped.
         save: Function called after each block of a chain.
-        crew: Crew that runs them.
+        executor: Crew that runs them.
     """
     while True:
         kernel = make_kernel(sampler, phase)
@@ -82,17 +82,17 @@ def make_runners(
             )
             for number in range(len(starts))
         ]
-        begun = [
+        chain_starts = [
             prefetcher.start(start, kernel.gradient.init(its_whole, start))
             for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
         ]
         if kernel.iteration.own_parts:
-            try_parts(kernel.iteration, begun[0])
-        carries = crew.begin(kernel, begun)
+            try_parts(kernel.iteration, chain_starts[0])
+        carries = executor.begin(kernel, chain_starts)
         runners = [
             Runner(
                 kernel, prefetcher, whole[number], carries[number], total, rows[number],
-                _bind(save, number), not crew.together,
+                _bind(save, number), not executor.together,
             )
             for number, prefetcher in enumerate(prefetchers)
         ]  # fmt: skip
@@ -100,9 +100,9 @@ def make_runners(
         # They all run the same kernel. If XLA cannot compile it, the next is a plain graph,
         # which may need another data stream.
         unfinished = [runner for runner in runners if not runner.finished]
-        if not unfinished or crew.compile(unfinished[0]):
+        if not unfinished or executor.compile(unfinished[0]):
             for runner in runners:  # which share no kernel after all if that did not compile
-                runner.stops = not crew.together
+                runner.stops = not executor.together
             return runners
 
 
@@ -144,12 +144,12 @@ def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> 
         phase: Phase.
         ahead: Whether blocks are prepared ahead in full; ``None`` for the best in this process.
     """
-    kept = sampler.latents is not None and bool(sampler.latents.starts)
+    has_kept_latents = sampler.latents is not None and bool(sampler.latents.starts)
     return make_stream(
         sampler.data,
         sampler.draws,
         sampler.target.dtype,
-        with_rows=kept or phase.gradient.needs_rows,
+        with_rows=has_kept_latents or phase.gradient.needs_rows,
         ahead=prepares_ahead(sampler) if ahead is None else ahead,
         xla=sampler.compiler.uses_xla,
     )

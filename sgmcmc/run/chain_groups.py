@@ -24,7 +24,7 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.engine.vectorized import Group, GroupBuffers, GroupKernel, begin_together, group_pool
 from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
-from sgmcmc.run.builder import Crew, chosen_stream
+from sgmcmc.run.builder import ChainExecutor, chosen_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
 FEWEST = 64
@@ -44,7 +44,7 @@ _CACHE = 2**18
 _BLOCK = 2**26
 """Largest number of bytes of the inputs of a group's block, and of its results."""
 
-_MOST_ROWS = 2**14
+_FULL_DATA_ROWS = 2**14
 """Largest number of rows of a dataset of which every iteration uses all."""
 
 _WIDE = 2**7
@@ -72,29 +72,29 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     fewest = 2 if exact else FEWEST
     if chains < fewest or libraries.no_groups() or not _can_share(sampler, phase):
         return 1
-    most = _most_of_exact(sampler.data) if exact else _most_in_cache(sampler, phase)
-    return -(-chains // -(-chains // most))
+    largest_group = _exact_chains(sampler.data) if exact else _chains_in_cache(sampler, phase)
+    return -(-chains // -(-chains // largest_group))
 
 
-def _most_of_exact(data: Data) -> int:
+def _exact_chains(data: Data) -> int:
     """Return the largest number of chains of exact dynamics that share a kernel."""
     large = data.row_bytes >= _WIDE and data.size * data.row_bytes >= _LARGE
     return LARGEST if large else 1
 
 
-def _most_in_cache(sampler: Sampler, phase: Phase) -> int:
+def _chains_in_cache(sampler: Sampler, phase: Phase) -> int:
     """Return the largest number of chains whose minibatches stay in the cache together."""
     stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
     rows = dynamics.steps * stream.size
     if sampler.draws.every_row:
-        if stream.size > _MOST_ROWS:
+        if stream.size > _FULL_DATA_ROWS:
             return 1
         rows = 0  # the same for all
-    an_iteration = 4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
-    a_block = block_length(stream, dynamics, target) * an_iteration
+    iteration_bytes = 4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
+    block_bytes = block_length(stream, dynamics, target) * iteration_bytes
     in_cache = _CACHE // max(1, rows * sampler.data.row_bytes)
-    most = min(LARGEST, in_cache, _BLOCK // a_block, len(sampler.starts) // 4)
-    return 1 if most < SMALLEST else most
+    chains = min(LARGEST, in_cache, _BLOCK // block_bytes, len(sampler.starts) // 4)
+    return 1 if chains < SMALLEST else chains
 
 
 def _can_share(sampler: Sampler, phase: Phase) -> bool:
@@ -124,7 +124,7 @@ def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream |
     )
 
 
-def begun_in_groups(
+def start_in_groups(
     sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[Start]
 ) -> list[Carry] | None:
     """Return the starts of chains that run in groups; ``None`` if they cannot.
@@ -146,18 +146,18 @@ def begun_in_groups(
         return None
 
 
-class Groups:
+class GroupedChains:
     """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
 
     Args:
-        alone: Crew that runs chains by themselves.
+        ungrouped: Crew that runs chains by themselves.
         sampler: Sampler.
         phase: Phase.
         size: Number of chains in a group.
     """
 
-    def __init__(self, alone: Crew, sampler: Sampler, phase: Phase, size: int) -> None:
-        self._alone, self._sampler, self._stepsizes = alone, sampler, phase.stepsizes
+    def __init__(self, ungrouped: ChainExecutor, sampler: Sampler, phase: Phase, size: int) -> None:
+        self._ungrouped, self._sampler, self._stepsizes = ungrouped, sampler, phase.stepsizes
         self._stream, self._size = shared_stream(sampler, phase, size), size
         self._kernel: GroupKernel | None = None
         self._pool: Pool[GroupBuffers] | None = None
@@ -170,9 +170,9 @@ class Groups:
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return the states from which the chains start."""
         self._kernel = self._pool = None
-        carries = begun_in_groups(self._sampler, kernel, self._stream, starts)
+        carries = start_in_groups(self._sampler, kernel, self._stream, starts)
         if carries is None:
-            return self._alone.begin(kernel, starts)
+            return self._ungrouped.begin(kernel, starts)
         assert self._stream is not None
         self._kernel = GroupKernel(kernel, self._stream)
         return carries
@@ -185,14 +185,14 @@ class Groups:
             if group.compile(self._sampler.compiler):
                 return True
             self._kernel = None
-        return self._alone.compile(runner)
+        return self._ungrouped.compile(runner)
 
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
     ) -> None:
         """Run each runner up to its goal, a number of iterations in all."""
         if self._kernel is None:
-            self._alone.advance_to(goals, runners, progress)
+            self._ungrouped.advance_to(goals, runners, progress)
             return
         groups = cast("list[Any]", self._groups(goals, runners))
         scheduler.advance_to([max(goals)] * len(groups), groups, progress)
@@ -220,7 +220,10 @@ def group_of(
     kernel: GroupKernel, pool: Pool[GroupBuffers], goals: Sequence[int], runners: Sequence[Runner]
 ) -> Group:
     """Return the group of some runners, each of which has its place by its number."""
-    places = [runner.chain % kernel.chains for runner in runners]
+    positions = [runner.chain % kernel.chains for runner in runners]
     return Group(
-        kernel, pool, dict(zip(places, runners, strict=True)), dict(zip(places, goals, strict=True))
+        kernel,
+        pool,
+        dict(zip(positions, runners, strict=True)),
+        dict(zip(positions, goals, strict=True)),
     )

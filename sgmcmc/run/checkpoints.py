@@ -57,12 +57,12 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     Functions cannot be compared, but what they return at the starting values can.
     """
     starts = sampler.target.space.layout.split(np.stack(sampler.starts))
-    kept = {} if sampler.latents is None else sampler.latents.starts
+    latents = {} if sampler.latents is None else sampler.latents.starts
     facts = {
         **{name: v for name, v in sampler.settings.items() if _compared(name, v)},
         "dataset": {name: column.digest() for name, column in sampler.data.columns.items()},
-        "params": {name: _brief(array) for name, array in starts.items()},
-        "latents": {name: _brief(array) for name, array in kept.items()},
+        "params": {name: _or_digest(array) for name, array in starts.items()},
+        "latents": {name: _or_digest(array) for name, array in latents.items()},
         "model": sampler.dry_run,
     }
     # In a group, chains are computed in another order, so that the last digits differ.
@@ -70,7 +70,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     if max(sizes) > 1:
         facts["chains_in_a_group"] = sizes
     if from_outside(sampler.draws):
-        facts["minibatches_drawn"] = _of_draws(sampler)
+        facts["minibatches_drawn"] = _digests_of_minibatches(sampler)
     for phase in sampler.phases:
         if not phase.stepsizes.constant:
             values = phase.stepsizes.at(1, 3).tolist()
@@ -78,32 +78,32 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     return json.loads(_ADDRESS.sub("", json.dumps(facts)))
 
 
-def _of_draws(sampler: Sampler) -> dict[str, str]:
+def _digests_of_minibatches(sampler: Sampler) -> dict[str, str]:
     """Return digests of a user's own minibatches: of their arrays, and of the rows they draw.
 
     What ``to_json`` says of labels or strata may be the same of others.
     """
     draws = sampler.draws
-    named = {
+    attributes = {
         **_attributes(sampler.options.minibatches),
         **_attributes(draws),
         "weights": draws.weights,
     }
-    found = {}
-    for name, value in named.items():
+    digests = {}
+    for name, value in attributes.items():
         array = None if value is None or callable(value) else _as_array(value)
         if array is not None and array.dtype.kind in "biufSU":
-            found[name] = digest(array)
+            digests[name] = digest(array)
     if not draws.every_row:
         rng = np.random.default_rng(0)
         rows = drawn(draws, sampler.data.size, rng, max(1, _DRAWN // draws.size))
-        found["rows"] = digest(rows.astype(np.int64))
-    return found
+        digests["rows"] = digest(rows.astype(np.int64))
+    return digests
 
 
-def _attributes(thing: object) -> dict[str, Any]:
+def _attributes(value: object) -> dict[str, Any]:
     """Return the attributes of an object, if it has such."""
-    return dict(getattr(thing, "__dict__", {}))
+    return dict(getattr(value, "__dict__", {}))
 
 
 def _as_array(value: Any) -> np.ndarray | None:
@@ -118,7 +118,7 @@ def _compared(name: str, value: Any) -> bool:
     return name not in _NOT_COMPARED and not (name == "groups" and value is None)
 
 
-def _brief(array: np.ndarray) -> Any:
+def _or_digest(array: np.ndarray) -> Any:
     """Return a small array as it is, and the digest of a large one."""
     return array.tolist() if array.size <= 64 else digest(array)
 
@@ -171,7 +171,7 @@ class Checkpoints:
             self._write(self._folder, number, runner)
 
     def _write(self, folder: Path, number: int, runner: Runner) -> None:
-        began = time.monotonic()
+        start = time.monotonic()
         results = Results(runner.reductions()).flat()
         state = runner.snapshot() | {REDUCTION + name: value for name, value in results.items()}
         # Results of reductions are read from the small file, by those who open the store.
@@ -191,8 +191,8 @@ class Checkpoints:
                 self._slots[number] = slot
             write_arrays(checkpoint(folder, self._kind, number), small)
         now = time.monotonic()
-        wait = (now - began) / _LARGE_SHARE if large else 0.0
-        self._next[number] = now + max(SAVE_EVERY, wait)
+        pause = (now - start) / _LARGE_SHARE if large else 0.0
+        self._next[number] = now + max(SAVE_EVERY, pause)
 
     def _large(self, folder: Path, number: int, slot: int) -> Path:
         return checkpoint(folder, self._kind, f"{number}-{_SLOT}-{slot}")
@@ -232,8 +232,8 @@ class Ending:
     def remind(self, whole: Sequence[WholeData]) -> None:
         """Keep the gradients over the whole dataset that were computed before."""
         if self.modes:
-            for each, mode in zip(whole, self.modes, strict=True):
-                each.remember(*mode)
+            for whole_of_chain, mode in zip(whole, self.modes, strict=True):
+                whole_of_chain.remember(*mode)
 
     def copy_to(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy the draws to larger arrays."""
@@ -250,9 +250,9 @@ class Ending:
         ):
             runner.restore(state)
             # Estimates at ends that a longer run would not have had.
-            kept = [row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))]
-            new[: len(kept)] = np.reshape(kept, (-1, 2))
-            runner.blocks = len(kept)
+            rows_kept = [row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))]
+            new[: len(rows_kept)] = np.reshape(rows_kept, (-1, 2))
+            runner.blocks = len(rows_kept)
 
 
 def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
@@ -261,14 +261,14 @@ def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
     The ``gradients`` are those with respect to the unconstrained parameters, the ``slopes`` what
     the gradient estimate adds to in the coordinates of the chain.
     """
-    found = [runner.mode for runner in runners if runner.mode is not None]
-    if not found:
+    chain_modes = [runner.mode for runner in runners if runner.mode is not None]
+    if not chain_modes:
         return {}
     space = runners[0].recorder.target.space
     return {
-        "modes": constrained(space, [position for position, _ in found]),
-        "gradients": np.stack([np.asarray(space.score(*pair)) for pair in found]),
-        "slopes": np.stack([np.asarray(gradient) for _, gradient in found]),
+        "modes": constrained(space, [position for position, _ in chain_modes]),
+        "gradients": np.stack([np.asarray(space.score(*pair)) for pair in chain_modes]),
+        "slopes": np.stack([np.asarray(gradient) for _, gradient in chain_modes]),
     }
 
 
@@ -331,22 +331,26 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
     Raises:
         MemoryError: They need more than the machine has.
     """
-    wanted = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values())
-    most = _physical()
+    bytes_needed = sum(
+        math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values()
+    )
+    bytes_available = _bytes_of_memory()
     try:
-        if most is not None and wanted > most:
+        if bytes_available is not None and bytes_needed > bytes_available:
             raise MemoryError
         return {name: np.empty(*record) for name, record in records.items()}
     except (MemoryError, ValueError):  # NumPy has no arrays beyond the address space
-        there = "" if most is None else f", and this machine has {most / 1e9:.3g}"
+        available = (
+            "" if bytes_available is None else f", and this machine has {bytes_available / 1e9:.3g}"
+        )
         raise MemoryError(
-            f"`n_iters`: the draws need {wanted / 1e9:.3g} GB of memory{there}. Keep fewer with "
-            "`thin`, write them to disk with `store`, or keep only `reductions` of them, with "
-            "`store_params=False`."
+            f"`n_iters`: the draws need {bytes_needed / 1e9:.3g} GB of memory{available}. "
+            "Keep fewer with `thin`, write them to disk with `store`, or keep only `reductions` of "
+            "them, with `store_params=False`."
         ) from None
 
 
-def _physical() -> int | None:
+def _bytes_of_memory() -> int | None:
     """Return the bytes of memory that the machine has, if that is known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

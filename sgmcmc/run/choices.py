@@ -25,7 +25,7 @@ from sgmcmc.inputs.support import find_support, finite_priors, need_precision, o
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored
-from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.kept_choices import tune_once
 from sgmcmc.run.request import (
     AUTO,
     MINIBATCHES,
@@ -99,8 +99,10 @@ class Chosen:
         ):
             gradient = FullGradient()
         elif center_is_open(gradient):
-            own = gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
-            gradient = replace(own, center_at=center)
+            control_variate = (
+                gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
+            )
+            gradient = replace(control_variate, center_at=center)
             params = center if params is None else params
         whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
         return request.tuned(
@@ -116,12 +118,12 @@ class Chosen:
         )
 
     def _minibatches(self, plan: Plan) -> Any:
-        wanted = self.request.keywords.get("minibatches")
-        return plan.minibatches if is_one_of(wanted, MINIBATCHES) else wanted
+        minibatches = self.request.keywords.get("minibatches")
+        return plan.minibatches if is_one_of(minibatches, MINIBATCHES) else minibatches
 
     def _preconditioner(self, plan: Plan) -> Any:
-        wanted = self.request.keywords.get("preconditioner")
-        return plan.preconditioner if is_one_of(wanted, PRECONDITIONERS) else wanted
+        preconditioner = self.request.keywords.get("preconditioner")
+        return plan.preconditioner if is_one_of(preconditioner, PRECONDITIONERS) else preconditioner
 
 
 @dataclass(frozen=True)
@@ -147,19 +149,19 @@ def read(request: Request) -> Reading:
     """
     request = prepared(request)
     model, options, target = request.read, request.read.options, request.read.target
-    wanted = Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics
-    dynamics = parts.read_dynamics(wanted).bind(target.space)
+    dynamics_or_name = Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics
+    dynamics = parts.read_dynamics(dynamics_or_name).bind(target.space)
     need_unmixed(options.updates, options.preconditioner, target.space)
-    turns = read_turns(options.updates, dynamics, target)
-    in_turn = None if turns is None else turns.slices
-    _refuse(request, options, dynamics, in_turn)
+    blocks = read_turns(options.updates, dynamics, target)
+    in_turn = None if blocks is None else blocks.slices
+    _check_can_choose(request, options, dynamics, in_turn)
     size = model.data.size
     # Leverage needs the terms of single observations.
     terms = is_one_of(options.minibatches, MINIBATCHES) and size > WHOLE_UP_TO
-    in_parts = size > WHOLE_UP_TO
-    values = None if request.near is None else request.near.values
+    in_chunks = size > WHOLE_UP_TO
+    values = None if request.previous is None else request.previous.values
     if values is None:
-        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
+        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_chunks)
     request = replace(request, model=replace(model, values=values))
     return Reading(request, dynamics, in_turn)
 
@@ -189,7 +191,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             f"{target.size} coordinates, more than {DENSE_UP_TO}. Only sample() without any "
             "constant goes beyond."
         )
-    given = _given(reading, tolerance)
+    constants = _constants(reading, tolerance)
     with Progress(request.method, 1, verbose) as progress:
         if request.groups is not None:
             progress.describe("finding the mode")
@@ -197,29 +199,29 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
                 request = uncentered(request, model.seed)
             model, target = request.read, request.read.target
         start = model.starts[0].astype(np.float64)
-        found = anchored(request, start, model.seed)
-        if found is not None:
-            around, place = found.request, found.mode
-            assert around.held is not None
+        with_nodes = anchored(request, start, model.seed)
+        if with_nodes is not None:
+            nodes, packs = with_nodes.request.held, with_nodes.request.read
+            assert nodes is not None
             plan = make_plan(
-                around.read.target, around.read.data, start, given, model.seed, progress.describe,
-                place, far=not around.held.near_only,
+                packs.target, packs.data, start, constants, model.seed, progress.describe,
+                with_nodes.mode, far=not nodes.near_only,
             )  # fmt: skip
-            _need_sound(around.read.target, around.read.data, plan)
+            _check_precision_and_support(packs.target, packs.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
-                return Chosen(found.request, plan)
-        near = request.near
+                return Chosen(with_nodes.request, plan)
+        previous = request.previous
         plan = make_plan(
-            target, model.data, start, given, model.seed, progress.describe, known=request.known,
-            earlier=None if near is None else near.plan,
+            target, model.data, start, constants, model.seed, progress.describe,
+            known=request.previous_hessian, earlier=None if previous is None else previous.plan,
         )  # fmt: skip
-        _need_sound(target, model.data, plan)
+        _check_precision_and_support(target, model.data, plan)
         progress.advance(1)
     return Chosen(request, plan)
 
 
-def _need_sound(target: Target, data: Data, plan: Plan) -> None:
+def _check_precision_and_support(target: Target, data: Data, plan: Plan) -> None:
     """Raise an error if chains around the mode would leave what functions or float32 can do."""
     mode = plan.mode
     if np.isfinite(mode.information.covariance).all():
@@ -242,32 +244,34 @@ def need_support(target: Target, plan: Plan) -> None:
     if log_prior is None or not plain or space.joint is not None:
         return
     root = root_of(mode.information.covariance)
-    moves = np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
-    points = np.concatenate([mode.position[np.newaxis], mode.position + moves])
+    steps = np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
+    points = np.concatenate([mode.position[np.newaxis], mode.position + steps])
     points = points.astype(target.dtype.as_numpy_dtype)
     if target.size <= _FEW_COORDINATES:
         # An end that leaves out enough of the draws leaves out the first or last of a coordinate.
-        ends = points[np.unique([points.argmin(0), points.argmax(0)])]
-        params = [space.constrain(tf.constant(point)) for point in ends]
+        extremes = points[np.unique([points.argmin(0), points.argmax(0)])]
+        params = [space.constrain(tf.constant(point)) for point in extremes]
         with contextlib.suppress(RuntimeError, TypeError, ValueError, tf.errors.OpError):
             # A prior may be one for graphs alone.
-            if all(np.isfinite(float(log_prior(dict(each)))) for each in params):
+            if all(np.isfinite(float(log_prior(dict(values)))) for values in params):
                 return
     constrain = trace(lambda u: vectorized_map(space.constrain, u), tf.constant(points))
-    draws = {name: part.numpy() for name, part in constrain(tf.constant(points)).items()}
-    fine = finite_priors(log_prior, draws)
-    outside = 1.0 - float(fine[1:].mean())
-    if outside <= _MOST_OUTSIDE or not fine.any():
+    draws = {name: values_.numpy() for name, values_ in constrain(tf.constant(points)).items()}
+    is_finite = finite_priors(log_prior, draws)
+    outside = 1.0 - float(is_finite[1:].mean())
+    if outside <= _MOST_OUTSIDE or not is_finite.any():
         return
-    inside, out = ({k: array[where][0] for k, array in draws.items()} for where in (fine, ~fine))
-    found = find_support(log_prior, inside, out)
-    if found is None or found.name not in plain or found.bijector is None:
+    inside, out = (
+        {k: array[where][0] for k, array in draws.items()} for where in (is_finite, ~is_finite)
+    )
+    support = find_support(log_prior, inside, out)
+    if support is None or support.name not in plain or support.bijector is None:
         return
-    if not overflows(log_prior, found, inside, out):
+    if not overflows(log_prior, support, inside, out):
         raise ValueError(
-            f"`log_prior` is not finite where {found.label} is {found.interval}, and {outside:.2g} "
-            "of the normal approximation to the posterior lies there. Gradients do not keep a "
-            f"chain from crossing the end. {found.advice}"
+            f"`log_prior` is not finite where {support.label} is {support.interval}, and "
+            f"{outside:.2g} of the normal approximation to the posterior lies there. Gradients do "
+            f"not keep a chain from crossing the end. {support.advice}"
         )
 
 
@@ -281,11 +285,11 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
         return choose(reading, tolerance, verbose).completed()
 
     if reading.request.read.options.store is not None:
-        return chosen_once(reading.request, tune)
+        return tune_once(reading.request, tune)
     return tune(reading.request)
 
 
-def _refuse(
+def _check_can_choose(
     request: Request, options: Options, dynamics: Dynamics, in_turn: tuple[slice, ...] | None
 ) -> None:
     """Raise an error if constants cannot be chosen."""
@@ -316,7 +320,7 @@ def _refuse(
             ) from None
 
 
-def _given(reading: Reading, tolerance: float) -> Given:
+def _constants(reading: Reading, tolerance: float) -> Given:
     """Return the user's choices, checked."""
     request, model = reading.request, reading.request.read
     options = model.options

@@ -26,14 +26,14 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.engine.vectorized import GroupBuffers, GroupKernel, group_pool
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.machines import HERE, Spread
-from sgmcmc.run.builder import Crew, make_kernel, prepares_ahead
+from sgmcmc.run.builder import ChainExecutor, make_kernel, prepares_ahead
 from sgmcmc.run.chain_groups import (
-    Groups,
-    begun_in_groups,
+    GroupedChains,
     by_group,
     group_of,
     group_size,
     shared_stream,
+    start_in_groups,
 )
 from sgmcmc.run.sampler import Phase, Sampler
 
@@ -41,21 +41,21 @@ _KEPT_BYTES = 2**25
 """Largest number of bytes that a stretch returns."""
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """Some iterations that a worker has run.
 
     Attributes:
         snapshots: State of each chain after its iterations.
-        kept: Draws that each has kept meanwhile, by record: the first row, and the rows.
+        draws: Draws that each has kept meanwhile, by record: the first row, and the rows.
         diverged: Iterations, parameter and advice, if one diverged.
     """
 
     snapshots: list[Snapshot]
-    kept: list[dict[str, tuple[int, np.ndarray]]]
+    draws: list[dict[str, tuple[int, np.ndarray]]]
     diverged: tuple[tuple[int, int], str, str | None] | None = None
 
 
-class Place(NamedTuple):
+class ChainTask(NamedTuple):
     """The present iteration of a chain, and its last one.
 
     Attributes:
@@ -109,7 +109,7 @@ class Chains:
         self._pool: Pool[Buffers] | None = None
         self._group: tuple[GroupKernel, Pool[GroupBuffers]] | None = None
         self._compiled: bool | None = None
-        self._runners: dict[int, tuple[Runner, dict[str, _Rows]]] = {}
+        self._runners: dict[int, tuple[Runner, dict[str, _RowBuffer]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("_sampler", "_total", "_names", "_structure", "_ahead", "_size")
@@ -119,49 +119,52 @@ class Chains:
         self.__dict__.update(state)
         self._begin()
 
-    def compiles(self, place: Place, total: int) -> tuple[bool, list[str]]:
+    def compiles(self, task: ChainTask, total: int) -> tuple[bool, list[str]]:
         """Return whether XLA can compile the chain, and the warning if it cannot."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            runner, _ = self._runner(place, total)
-            works = self._compiles(runner)
-        return works, [str(w.message) for w in caught if "XLA" in str(w.message)]
+            runner, _ = self._runner(task, total)
+            compiled = self._compiles(runner)
+        return compiled, [str(w.message) for w in caught if "XLA" in str(w.message)]
 
-    def advance(self, places: Sequence[Place], total: int, seconds: float) -> Stretch:
+    def advance(self, tasks: Sequence[ChainTask], total: int, seconds: float) -> Segment:
         """Run a chain, or the chains of a group.
 
         Args:
-            places: State of each.
+            tasks: State of each.
             total: Last iteration of a chain.
             seconds: Time limit in seconds, after which to stop before the goal.
         """
-        found = [self._runner(place, total) for place in places]
-        runners, rows = [runner for runner, _ in found], [record for _, record in found]
+        records_by_chain = [self._runner(task, total) for task in tasks]
+        runners, rows = (
+            [runner for runner, _ in records_by_chain],
+            [record for _, record in records_by_chain],
+        )
         assert self._compiles(runners[0]), "compiled elsewhere"
-        goals = [place.goal for place in places]
-        until, diverged = time.monotonic() + seconds, None
-        together = None if self._group is None else group_of(*self._group, goals, runners)
-        if together is None:
+        goals = [task.goal for task in tasks]
+        deadline, diverged = time.monotonic() + seconds, None
+        group = None if self._group is None else group_of(*self._group, goals, runners)
+        if group is None:
             runners[0].prepare_ahead(core_to_spare(len(self._sampler.starts)))
         try:
             while _behind(runners, goals):
-                if together is not None:
-                    together.advance()
+                if group is not None:
+                    group.advance()
                 else:
                     runners[0].advance(goals[0] - runners[0].iteration)
-                held = sum(r.nbytes for record in rows for r in record.values())
-                if held > _KEPT_BYTES or time.monotonic() > until:
+                bytes_held = sum(r.nbytes for record in rows for r in record.values())
+                if bytes_held > _KEPT_BYTES or time.monotonic() > deadline:
                     break
         except Diverged as event:
             diverged = event.iterations, event.parameter, event.advice
         finally:
             runners[0].prepare_ahead(False)
         snapshots = [runner.snapshot() for runner in runners]
-        return Stretch(snapshots, [_taken(record) for record in rows], diverged)
+        return Segment(snapshots, [_pop_rows(record) for record in rows], diverged)
 
-    def _runner(self, place: Place, total: int) -> tuple[Runner, dict[str, _Rows]]:
+    def _runner(self, task: ChainTask, total: int) -> tuple[Runner, dict[str, _RowBuffer]]:
         """Return the runner of a chain at its present place, and its records."""
-        sampler, phase, number = self._sampler, self._sampler.chain, place.number
+        sampler, phase, number = self._sampler, self._sampler.chain, task.number
         with self._lock:
             if self._kernel is None:
                 for column in sampler.data.columns.values():
@@ -171,7 +174,7 @@ class Chains:
             if number not in self._runners:
                 assert self._pool is not None
                 source = Source(sampler.seed, number, phase.kind, phase.stepsizes, self._total)
-                rows = {name: _Rows() for name in self._names}
+                rows = {name: _RowBuffer() for name in self._names}
                 runner = Runner(
                     self._kernel, Prefetcher(self._kernel, self._pool, source),
                     self._whole.of_chain(number), self._structure, total, rows,
@@ -180,7 +183,7 @@ class Chains:
                 self._runners[number] = runner, rows
         runner, rows = self._runners[number]
         runner.total = total
-        runner.restore(place.state)
+        runner.restore(task.state)
         return runner, rows
 
     def _compiles(self, runner: Runner) -> bool:
@@ -205,38 +208,38 @@ def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
     return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
 
 
-def _taken(record: dict[str, _Rows]) -> dict[str, tuple[int, np.ndarray]]:
+def _pop_rows(record: dict[str, _RowBuffer]) -> dict[str, tuple[int, np.ndarray]]:
     """Return the rows that a chain has written, and drop them."""
-    taken = {name: rows.taken() for name, rows in record.items()}
-    return {name: rows for name, rows in taken.items() if rows}
+    popped = {name: rows.pop() for name, rows in record.items()}
+    return {name: rows for name, rows in popped.items() if rows}
 
 
-class _Rows:
+class _RowBuffer:
     """Holds rows until they are taken away."""
 
     def __init__(self) -> None:
-        self._first, self._parts = 0, []  # type: int, list[np.ndarray]
+        self._first, self._chunks = 0, []  # type: int, list[np.ndarray]
 
     @property
     def nbytes(self) -> int:
         """Bytes that are held."""
-        return sum(part.nbytes for part in self._parts)
+        return sum(chunk.nbytes for chunk in self._chunks)
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
-        if not self._parts:
+        if not self._chunks:
             self._first = rows.start
-        self._parts.append(np.array(values))
+        self._chunks.append(np.array(values))
 
-    def taken(self) -> tuple[int, np.ndarray] | None:
+    def pop(self) -> tuple[int, np.ndarray] | None:
         """Return the first row and the rows, and drop them; ``None`` if there are none."""
-        parts, self._parts = self._parts, []
-        return (self._first, np.concatenate(parts)) if parts else None
+        chunks, self._chunks = self._chunks, []
+        return (self._first, np.concatenate(chunks)) if chunks else None
 
 
 _STRETCH = 1.0
 """Seconds of a chain that a worker runs in one go."""
 
-_MOVED = 2e6
+_BYTES_A_SECOND = 2e6
 """Bytes of a chain's state that make a stretch a second longer: tables with a row for each
 observation would otherwise be sent most of the time."""
 
@@ -244,7 +247,7 @@ _LAST = 10.0
 """Seconds after Ctrl-C that workers have to finish their stretches."""
 
 
-def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
+def executor_of(sampler: Sampler, phase: Phase, total: int) -> ChainExecutor:
     """Return the crew that runs the chains of a phase.
 
     Args:
@@ -255,8 +258,8 @@ def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
     machines, size = sampler.options.executor, group_size(sampler, phase)
     if isinstance(machines, Spread):
         return Workers(machines, sampler, phase, total, size)
-    alone = Threads(sampler.compiler)
-    return alone if size == 1 else Groups(alone, sampler, phase, size)
+    threads = Threads(sampler.compiler)
+    return threads if size == 1 else GroupedChains(threads, sampler, phase, size)
 
 
 class Threads:
@@ -304,7 +307,7 @@ class Workers:
         self, machines: Spread, sampler: Sampler, phase: Phase, total: int, size: int
     ) -> None:
         self._machines, self._sampler, self._phase, self._total = machines, sampler, phase, total
-        self._wanted = self._size = size
+        self._group_size = self._size = size
         self._chains: Chains | None = None
 
     @property
@@ -314,16 +317,16 @@ class Workers:
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return the states from which the chains start."""
-        self._size, carries = self._wanted, None
+        self._size, carries = self._group_size, None
         if self._size > 1:
             stream = shared_stream(self._sampler, self._phase, self._size)
-            carries = begun_in_groups(self._sampler, kernel, stream, starts)
+            carries = start_in_groups(self._sampler, kernel, stream, starts)
         if carries is None:
             self._size = 1
             return [kernel.init(start) for start in starts]
         return carries
 
-    def _of(self, runner: Runner) -> Chains:
+    def _chains_of(self, runner: Runner) -> Chains:
         """Return the object that workers need to run the chains, of which this is one."""
         if self._chains is None:
             structure = tf.nest.map_structure(lambda _: 0, runner.carry)
@@ -338,16 +341,16 @@ class Workers:
         compiler = self._sampler.compiler
         if not compiler.uses_xla:
             return True
-        call = Place(runner.chain, runner.snapshot(), runner.total), runner.total
-        ((works, said),) = self._machines.map(self._of(runner), "compiles", [call])
-        if not works and self._size > 1:
+        call = ChainTask(runner.chain, runner.snapshot(), runner.total), runner.total
+        ((compiled, messages),) = self._machines.map(self._chains_of(runner), "compiles", [call])
+        if not compiled and self._size > 1:
             self._size, self._chains = 1, None
             return self.compile(runner)
-        for text in said:
+        for text in messages:
             warnings.warn(text, stacklevel=2)
-        if not works:
+        if not compiled:
             compiler.uses_xla, self._chains = False, None
-        return works
+        return compiled
 
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
@@ -359,40 +362,40 @@ class Workers:
         Raises:
             Diverged: A chain is not finite any more.
         """
-        turns = dict(enumerate(by_group(goals, runners, self._size)))
-        with self._machines, self._machines.calls(self._of(runners[0])) as calls:
+        groups = dict(enumerate(by_group(goals, runners, self._size)))
+        with self._machines, self._machines.calls(self._chains_of(runners[0])) as calls:
 
             def send(number: int) -> None:
-                places = [Place(r.chain, r.snapshot(), goal) for goal, r in turns[number]]
-                size = sum(array.nbytes for place in places for array in place.state.values())
-                total = turns[number][0][1].total
-                calls.submit(number, "advance", (places, total, _STRETCH + size / _MOVED))
+                tasks = [ChainTask(r.chain, r.snapshot(), goal) for goal, r in groups[number]]
+                size = sum(array.nbytes for task in tasks for array in task.state.values())
+                total = groups[number][0][1].total
+                calls.submit(number, "advance", (tasks, total, _STRETCH + size / _BYTES_A_SECOND))
 
-            def take(number: int, stretch: Stretch) -> None:
-                members = turns[number]
-                found = zip(members, stretch.snapshots, stretch.kept, strict=True)
-                for (_, runner), snapshot, kept in found:
+            def receive(number: int, segment: Segment) -> None:
+                members = groups[number]
+                results = zip(members, segment.snapshots, segment.draws, strict=True)
+                for (_, runner), snapshot, draws in results:
                     before = runner.iteration
-                    runner.take_over(snapshot, kept)
-                    if stretch.diverged is None:
+                    runner.take_over(snapshot, draws)
+                    if segment.diverged is None:
                         runner.save()
                         progress.advance(runner.iteration - before, runner.estimate)
-                if stretch.diverged is not None:
-                    raise Diverged(*stretch.diverged)
-                turns[number] = [(goal, r) for goal, r in members if r.iteration < goal]
-                if not turns[number]:
-                    del turns[number]
+                if segment.diverged is not None:
+                    raise Diverged(*segment.diverged)
+                groups[number] = [(goal, r) for goal, r in members if r.iteration < goal]
+                if not groups[number]:
+                    del groups[number]
 
-            for number in turns:
+            for number in groups:
                 send(number)
             try:
-                while turns:
+                while groups:
                     answer = calls.next()
                     if answer is not None:
-                        take(*answer)
-                        if answer[0] in turns:
+                        receive(*answer)
+                        if answer[0] in groups:
                             send(answer[0])
             except KeyboardInterrupt:
                 for answer in calls.last(_LAST):
-                    take(*answer)
+                    receive(*answer)
                 raise

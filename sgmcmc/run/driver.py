@@ -33,10 +33,10 @@ from sgmcmc.run.checkpoints import (
     schema_of,
 )
 from sgmcmc.run.choices import complete
-from sgmcmc.run.crews import crew_of
+from sgmcmc.run.crews import executor_of
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import GoOn, SamplerOrigin
-from sgmcmc.run.reports.misgivings import of_infinite_values
+from sgmcmc.run.reports.warnings import infinite_value_warnings
 from sgmcmc.run.request import Request, brief, on_machines
 from sgmcmc.run.sampler import Sampler, make_sampler
 
@@ -110,7 +110,7 @@ class _Run:
         self.store = store
         self.ending = ending
         self.total = sampler.options.burn_in + n_iters
-        self.crew = crew_of(sampler, sampler.chain, self.total)
+        self.executor = executor_of(sampler, sampler.chain, self.total)
         self.schema = schema_of(sampler)
         arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total, stops)
         chains = range(len(sampler.starts))
@@ -142,7 +142,7 @@ class _Run:
         """Run to the end and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         samples = self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
-        for text in of_infinite_values(samples, self.sampler):
+        for text in infinite_value_warnings(samples, self.sampler):
             warnings.warn(text, stacklevel=outside())
         return samples
 
@@ -157,13 +157,15 @@ class _Run:
     def _runners(self, checkpoints: Checkpoints, verbose: bool) -> list[Runner]:
         """Run the phases before the chain, and return the chain's runners."""
         sampler, phase = self.sampler, self.sampler.chain
-        found = None if self.store is None else self.store.handover()
-        whole = whole_by_chain(sampler, found)
+        handover = None if self.store is None else self.store.handover()
+        whole = whole_by_chain(sampler, handover)
         if self.ending is not None:
             self.ending.remind(whole)
             starts = self.ending.starts
         else:
-            starts = list(found["positions"]) if found else search(sampler, verbose, self.store)
+            starts = (
+                list(handover["positions"]) if handover else search(sampler, verbose, self.store)
+            )
 
         def resume(runners: Sequence[Runner]) -> None:
             if self.ending is not None:
@@ -175,10 +177,10 @@ class _Run:
 
         runners = make_runners(
             sampler, phase, starts, whole, self.total, self.rows, resume, checkpoints.save,
-            self.crew,
+            self.executor,
         )  # fmt: skip
         self.starts = starts
-        if self.store is not None and found is None and len(sampler.phases) > 1:
+        if self.store is not None and handover is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
             self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
         return runners
@@ -194,12 +196,14 @@ class _Run:
         phase = self.sampler.chain
         in_time = True
         try:
-            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to, announce)
+            finished = advance_all(
+                runners, phase.label, verbose, self.executor.advance_to, announce
+            )
         except TimeUpError:
             finished = in_time = False
         except Diverged as diverged:
-            kept = self._collect(runners, checkpoints, at_end=False)
-            raise divergence(diverged, phase.argument, kept) from None
+            samples = self._collect(runners, checkpoints, at_end=False)
+            raise divergence(diverged, phase.argument, samples) from None
         if not finished:
             draws = min(runner.draws for runner in runners)
             if in_time and draws == 0:
@@ -224,12 +228,12 @@ class _Run:
         if self.store is not None:
             checkpoints.save_now(runners)
             return Samples(**read_store(self.store.path)).made_by(origin)
-        found = modes(runners)
+        mode_arrays = modes(runners)
         fields = self.schema.fields(
             self.arrays,
             min(runner.draws for runner in runners),
             min(runner.blocks for runner in runners),
-            (found["modes"], found["gradients"]) if found else None,
+            (mode_arrays["modes"], mode_arrays["gradients"]) if mode_arrays else None,
             [runner.reductions() for runner in runners],
         )
         return Samples(**fields).made_by(origin)
@@ -243,32 +247,34 @@ class _Run:
         def go_on(n_iters: int, verbose: bool) -> Samples:
             total = max(first + n_iters, last)
             with sampler.options.executor.again as machines:
-                again = replace(sampler, options=replace(sampler.options, executor=machines))
+                same_sampler = replace(sampler, options=replace(sampler.options, executor=machines))
                 if ending is not None:
-                    return _Run(again, total - burn_in, None, ending=ending).finish(verbose)
+                    return _Run(same_sampler, total - burn_in, None, ending=ending).finish(verbose)
                 assert sampler.options.store is not None
                 with Store(sampler.options.store) as store:
                     longest = max(total - burn_in, store.n_iters or 0)
-                    return _Run(again, longest, store).finish_at(total, verbose)
+                    return _Run(same_sampler, longest, store).finish_at(total, verbose)
 
         return go_on
 
 
-def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:
+def whole_by_chain(
+    sampler: Sampler, handover: dict[str, np.ndarray] | None = None
+) -> list[WholeData]:
     """Return the target with the whole dataset, for each chain.
 
     Args:
         sampler: Sampler.
-        found: Results of the phases before the chain in an earlier run; gradients over the whole
+        handover: Results of the phases before the chain in an earlier run; gradients over the whole
             dataset that were computed then are not computed again.
     """
     shared = sampler.whole()
     whole = [shared.of_chain(number) for number in range(len(sampler.starts))]
-    if found is not None and "slopes" in found:
-        for each, position, gradient in zip(
-            whole, found["positions"], found["slopes"], strict=True
+    if handover is not None and "slopes" in handover:
+        for data_of_chain, position, gradient in zip(
+            whole, handover["positions"], handover["slopes"], strict=True
         ):
-            each.remember(position, gradient)
+            data_of_chain.remember(position, gradient)
     return whole
 
 
@@ -285,14 +291,14 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
         if phase.n_iters == 0:
             continue
         checkpoints = Checkpoints(store, phase.kind)
-        nothing: list[dict[str, Any]] = [{} for _ in positions]
-        crew = crew_of(sampler, phase, phase.n_iters)
+        no_records: list[dict[str, Any]] = [{} for _ in positions]
+        executor = executor_of(sampler, phase, phase.n_iters)
         runners = make_runners(
-            sampler, phase, positions, whole_by_chain(sampler), phase.n_iters, nothing,
-            checkpoints.resume, checkpoints.save, crew,
+            sampler, phase, positions, whole_by_chain(sampler), phase.n_iters, no_records,
+            checkpoints.resume, checkpoints.save, executor,
         )  # fmt: skip
         try:
-            if not advance_all(runners, phase.label, verbose, crew.advance_to):
+            if not advance_all(runners, phase.label, verbose, executor.advance_to):
                 checkpoints.save_now(runners)
                 raise KeyboardInterrupt
         except TimeUpError:
@@ -310,10 +316,12 @@ def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> Di
     advice = diverged.advice or (
         f"Try a smaller `{argument}` for it, or start nearer to the posterior."
     )
-    kept = "" if samples is None else " The finite draws before that are in `.samples`."
+    advice_on_samples = (
+        "" if samples is None else " The finite draws before that are in `.samples`."
+    )
     return DivergenceError(
         f"{where} became NaN or infinite between iterations {first} and {last}, first in the "
-        f"parameter {diverged.parameter!r}. {advice}{kept}",
+        f"parameter {diverged.parameter!r}. {advice}{advice_on_samples}",
         iterations=diverged.iterations,
         parameter=diverged.parameter,
         samples=samples,

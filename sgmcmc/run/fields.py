@@ -9,8 +9,8 @@ import scipy
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.run.joint_mode import JointMode, moved_in
-from sgmcmc.run.request import Around, Request
+from sgmcmc.run.joint_mode import JointMode, with_joint_coordinates
+from sgmcmc.run.request import LaplaceApproximation, Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
 from sgmcmc.tuning.objective import Objective, is_of_predictors
@@ -18,7 +18,7 @@ from sgmcmc.tuning.objective import Objective, is_of_predictors
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""
 
-_NEAR = 0.05
+_SMALL_GAIN = 0.05
 """Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
 
 _QUICK = 1e8
@@ -36,18 +36,18 @@ _SHORT = 0.01
 _MISFIT = 0.5
 """Largest part of a gradient, by its square, that a normal approximation may leave."""
 
-_ALIKE = 0.02
+_MULTIPLE_TOLERANCE = 0.02
 """Largest relative difference of informations that are multiples of each other, and the least
 logarithm of a multiple that counts."""
 
 _TOGETHER = 64
 """Gradients of the prior that are computed together."""
 
-_OTHER = 0.5
+_SCALE_SHIFT = 0.5
 """Distance of another value of the scale, unconstrained."""
 
 
-def field_of(request: Request) -> Field | None:
+def find_latent_field(request: Request) -> Field | None:
     """Return the latent field of a model without groups; ``None`` if it has none of use.
 
     Args:
@@ -65,7 +65,7 @@ def field_of(request: Request) -> Field | None:
     return field if quick else None
 
 
-def in_field(request: Request, field: Field, verbose: bool) -> Request:
+def with_field_coordinates(request: Request, field: Field, verbose: bool) -> Request:
     """Return a request whose chains move a latent field in its coordinates.
 
     It is the same request if the information about the field is not positive, or the posterior is
@@ -79,10 +79,10 @@ def in_field(request: Request, field: Field, verbose: bool) -> Request:
     model = request.read
     with Progress(f"coordinates of {field.name}", 1, verbose) as progress:
         search = _Search(model.target, model.data, field, model.seed)
-        found = search.coordinates(model.starts[0].astype(np.float64))
-        if found is not None:
-            joint, around = found
-            request = replace(moved_in(request, joint), around=around)
+        coordinates = search.coordinates(model.starts[0].astype(np.float64))
+        if coordinates is not None:
+            joint, laplace = coordinates
+            request = replace(with_joint_coordinates(request, joint), laplace=laplace)
         progress.advance(1)
     return request
 
@@ -99,23 +99,27 @@ class _Search(JointMode):
 
     def __init__(self, target: Target, data: Data, field: Field, seed: int) -> None:
         super().__init__(Objective(target, data), target.space, [field.name], seed)
-        place = target.space.layout.slices[field.name]
-        self._field, self._own = field, np.arange(place.start, place.stop)
+        entries = target.space.layout.slices[field.name]
+        self._field, self._entries = field, np.arange(entries.start, entries.stop)
 
-    def coordinates(self, u: np.ndarray) -> tuple[FieldCoordinates, Around] | None:
+    def coordinates(self, u: np.ndarray) -> tuple[FieldCoordinates, LaplaceApproximation] | None:
         """Return coordinates, and the normal approximation in them; ``None`` if none suit.
 
         Args:
             u: Position to begin at, flat.
         """
         try:
-            found = self.run(u)
-            if found is None:
+            position_and_mode = self.run(u)
+            if position_and_mode is None:
                 return None
-            around = self.around(*found)
+            laplace = self.around(*position_and_mode)
         except np.linalg.LinAlgError:  # an information that is not positive
             return None
-        return (found[0], around) if self.misfit(found[0], around) < _MISFIT else None
+        return (
+            (position_and_mode[0], laplace)
+            if self.misfit(position_and_mode[0], laplace) < _MISFIT
+            else None
+        )
 
     def run(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates with the information at the mode, and the mode.
@@ -125,43 +129,43 @@ class _Search(JointMode):
         """
         scale = self.scale(u)
         for _ in range(_ROUNDS):
-            found = self._seen(u)
-            if found is None:
+            coordinates = self._at_conditional_mode(u)
+            if coordinates is None:
                 return None
-            joint, u = found
-            u, gain = self.climbed(u, joint, scale)
-            if not np.isfinite(gain) or gain < _NEAR * len(u):
+            joint, u = coordinates
+            u, gain = self.climb(u, joint, scale)
+            if not np.isfinite(gain) or gain < _SMALL_GAIN * len(u):
                 break
-        return self._seen(u)
+        return self._at_conditional_mode(u)
 
-    def _seen(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
+    def _at_conditional_mode(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates at the mode of the field given the other parameters, and the mode.
 
         Returns ``None`` if the information about the field is not positive there.
         """
-        field, own = self._field, self._own
-        there = u.copy()
-        there[field.scale] += _OTHER
-        first, other = self._precision(u), self._precision(there)
-        u = self._climbed_given_others(u, first)
-        information = -self._block(self.objective.likelihood_hessian(u))
-        slope = self.objective.likelihood_gradient(u)[own]
-        found = common_axes(information + first, other - first)
-        if found is None:
+        field, entries = self._field, self._entries
+        shifted = u.copy()
+        shifted[field.scale] += _SCALE_SHIFT
+        precision, shifted_precision = self._precision(u), self._precision(shifted)
+        u = self._climb_field(u, precision)
+        information = -self._field_block(self.objective.likelihood_hessian(u))
+        gradient = self.objective.likelihood_gradient(u)[entries]
+        joint_axes = common_axes(information + precision, shifted_precision - precision)
+        if joint_axes is None:
             return None
-        V, lengths = found
+        V, lengths = joint_axes
         probe = field.probe.reshape(-1)
         log_prior = self.objective.target.log_prior
         assert log_prior is not None
-        score, pull = slope + information @ u[own], np.zeros(len(own))
+        score, prior_gradient = gradient + information @ u[entries], np.zeros(len(entries))
         if not field.mean_moves:
-            pull = self.objective.prior_gradient(u)[own] + first @ u[own]
-        shares = np.sum(V * (information @ V), 0)
-        sds = 1.0 / np.sqrt(np.diag(information + first))
-        ends = np.array([probe @ first @ probe, probe @ other @ probe])
+            prior_gradient = self.objective.prior_gradient(u)[entries] + precision @ u[entries]
+        information_shares = np.sum(V * (information @ V), 0)
+        sds = 1.0 / np.sqrt(np.diag(information + precision))
+        probe_precisions = np.array([probe @ precision @ probe, probe @ shifted_precision @ probe])
         joint = FieldCoordinates(
-            field.name, log_prior, V, lengths, score, pull, shares, field.probe, ends,
-            field.mean_moves, self._slopes(u, information, sds),
+            field.name, log_prior, V, lengths, score, prior_gradient, information_shares,
+            field.probe, probe_precisions, field.mean_moves, self._slopes(u, information, sds),
         )  # fmt: skip
         return joint, u
 
@@ -177,26 +181,34 @@ class _Search(JointMode):
             information: Information of the data there.
             sds: Conditional SDs of the field's entries, of which differences are made.
         """
-        found, layout = {}, self.space.layout
+        slopes, layout = {}, self.space.layout
         probe = np.zeros((len(u), 1))
-        probe[self._own, 0] = self.rng.standard_normal(len(self._own)) * sds
-        here = information @ probe[self._own, 0]
+        probe[self._entries, 0] = self.rng.standard_normal(len(self._entries)) * sds
+        product = information @ probe[self._entries, 0]
         values = self._values(u)
-        for name, place in layout.slices.items():
-            if place.stop - place.start != 1 or name == self._field.name:
+        for name, entries in layout.slices.items():
+            if entries.stop - entries.start != 1 or name == self._field.name:
                 continue
-            moved = u.copy()
-            moved[place] += _OTHER
-            there = -self.objective.times_hessians(moved, probe)[self._own, 0]
-            ratio = float(here @ there) / max(float(here @ here), 1e-300)
-            alike = np.linalg.norm(there - ratio * here) < _ALIKE * np.linalg.norm(there)
-            if not (alike and ratio > 0 and abs(np.log(ratio)) > _ALIKE):
+            shifted = u.copy()
+            shifted[entries] += _SCALE_SHIFT
+            shifted_product = -self.objective.times_hessians(shifted, probe)[self._entries, 0]
+            ratio = float(product @ shifted_product) / max(float(product @ product), 1e-300)
+            is_multiple = np.linalg.norm(
+                shifted_product - ratio * product
+            ) < _MULTIPLE_TOLERANCE * np.linalg.norm(shifted_product)
+            if not (is_multiple and ratio > 0 and abs(np.log(ratio)) > _MULTIPLE_TOLERANCE):
                 continue
-            value, beyond = (float(np.reshape(p[name], ())) for p in (values, self._values(moved)))
-            positive = not self.space.geometries[name].in_place and min(value, beyond) > 0
-            at, to = (np.log(v) if positive else v for v in (value, beyond))
-            found[name] = np.array([np.log(ratio) / (to - at), at, positive])
-        return found
+            value, shifted_value = (
+                float(np.reshape(p[name], ())) for p in (values, self._values(shifted))
+            )
+            positive = not self.space.geometries[name].in_place and min(value, shifted_value) > 0
+            log_value, shifted_log_value = (
+                np.log(v) if positive else v for v in (value, shifted_value)
+            )
+            slopes[name] = np.array(
+                [np.log(ratio) / (shifted_log_value - log_value), log_value, positive]
+            )
+        return slopes
 
     def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:
         return self.space.params(u, self.objective.target.dtype)
@@ -204,21 +216,21 @@ class _Search(JointMode):
     def _precision(self, u: np.ndarray) -> np.ndarray:
         """Return the precision Q of the field's prior, from gradients of it, which are linear."""
         base = u.copy()
-        base[self._own] = 0.0
-        middle, n = self.objective.prior_gradient(base)[self._own], len(self._own)
-        found = np.empty((n, n))
+        base[self._entries] = 0.0
+        gradient_at_zero, n = self.objective.prior_gradient(base)[self._entries], len(self._entries)
+        precision = np.empty((n, n))
         for first in range(0, n, _TOGETHER):
             points = np.tile(base, (_TOGETHER, 1))
             rows = np.arange(first, min(first + _TOGETHER, n))
-            points[np.arange(len(rows)), self._own[rows]] = 1.0
-            slopes = self.objective.prior_gradients(points)[: len(rows), self._own]
-            found[rows] = middle - slopes
-        return (found + found.T) / 2
+            points[np.arange(len(rows)), self._entries[rows]] = 1.0
+            slopes = self.objective.prior_gradients(points)[: len(rows), self._entries]
+            precision[rows] = gradient_at_zero - slopes
+        return (precision + precision.T) / 2
 
-    def _block(self, matrix: np.ndarray) -> np.ndarray:
-        return matrix[np.ix_(self._own, self._own)]
+    def _field_block(self, matrix: np.ndarray) -> np.ndarray:
+        return matrix[np.ix_(self._entries, self._entries)]
 
-    def _climbed_given_others(self, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    def _climb_field(self, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
         """Return the end of Newton steps of the field alone.
 
         Args:
@@ -227,28 +239,28 @@ class _Search(JointMode):
         """
         value, gradient = self.objective.value_and_gradient(u)
         for _ in range(_STEPS):
-            information = precision - self._block(self.objective.likelihood_hessian(u))
-            step = _solved(information, gradient[self._own])
+            information = precision - self._field_block(self.objective.likelihood_hessian(u))
+            step = _solved(information, gradient[self._entries])
             if step is None:
                 return u
-            length = np.sqrt(step @ gradient[self._own] / len(step))
-            for number in range(_HALVINGS):
-                there = u.copy()
-                there[self._own] += 0.5**number * step
-                risen, slope = self.objective.value_and_gradient(there)
-                if risen > value:
+            length = np.sqrt(step @ gradient[self._entries] / len(step))
+            for halving in range(_HALVINGS):
+                candidate = u.copy()
+                candidate[self._entries] += 0.5**halving * step
+                candidate_value, candidate_gradient = self.objective.value_and_gradient(candidate)
+                if candidate_value > value:
                     break
             else:
                 return u
-            u, value, gradient = there, risen, slope
+            u, value, gradient = candidate, candidate_value, candidate_gradient
             if length < _SHORT:
                 return u
         return u
 
 
-def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+def _solved(matrix: np.ndarray, right_side: np.ndarray) -> np.ndarray | None:
     """Return the solution of linear equations; ``None`` unless the matrix is positive."""
     try:
-        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix, lower=True), right)
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix, lower=True), right_side)
     except (np.linalg.LinAlgError, ValueError):  # not positive, or not finite
         return None

@@ -12,7 +12,7 @@ import scipy
 import tensorflow as tf
 
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.run.request import Around, Request
+from sgmcmc.run.request import LaplaceApproximation, Request
 from sgmcmc.target.geometry import Preconditioner, Space, arrow_of_coupled
 from sgmcmc.target.geometry.space import Joint
 from sgmcmc.target.target import Target
@@ -50,12 +50,14 @@ _STEPS = 25
 """Steps of a search at the most."""
 
 
-def moved_in(request: Request, joint: Joint) -> Request:
+def with_joint_coordinates(request: Request, joint: Joint) -> Request:
     """Return a request whose chains move in these coordinates."""
     model, target = request.read, request.read.target
-    there = Target(target.log_lik, target.log_prior, target.space.joined_by(joint), target.dtype)
+    moved_target = Target(
+        target.log_lik, target.log_prior, target.space.joined_by(joint), target.dtype
+    )
     # A Hessian of before is one in other coordinates.
-    return replace(request, model=replace(model, target=there), near=None)
+    return replace(request, model=replace(model, target=moved_target), previous=None)
 
 
 class JointMode:
@@ -64,43 +66,45 @@ class JointMode:
     Args:
         objective: Log posterior in the user's parameters.
         space: Space of the parameters, without these coordinates.
-        moved: Names of the parameters that have them.
+        names: Names of the parameters that have them.
         seed: Seed of random signs and directions.
     """
 
-    def __init__(self, objective: Objective, space: Space, moved: Sequence[str], seed: int) -> None:
-        self.objective, self.space, self.moved = objective, space, frozenset(moved)
+    def __init__(self, objective: Objective, space: Space, names: Sequence[str], seed: int) -> None:
+        self.objective, self.space, self.joint_names = objective, space, frozenset(names)
         self.rng = np.random.default_rng([seed, space.layout.size])
         self._graphs: tuple[Joint, Any, Any] | None = None
-        slices = [space.layout.slices[name] for name in moved]
-        taken = np.concatenate([np.arange(each.start, each.stop) for each in slices])
-        self.others = np.setdiff1d(np.arange(space.layout.size), taken)
+        slices = [space.layout.slices[name] for name in names]
+        entries = np.concatenate(
+            [np.arange(entry_slice.start, entry_slice.stop) for entry_slice in slices]
+        )
+        self.global_indices = np.setdiff1d(np.arange(space.layout.size), entries)
 
     def scale(self, u: np.ndarray) -> np.ndarray:
         """Return the scales that a search is in: those of global parameters, one at a time."""
         scale = np.ones(len(u))
-        for place in self.others:
+        for index in self.global_indices:
             unit = np.zeros((len(u), 1))
-            unit[place] = 0.1
-            bend = -self.objective.times_hessians(u, unit)[place, 0] / 0.1
-            scale[place] = 1.0 / np.sqrt(max(float(bend), 1.0))
+            unit[index] = 0.1
+            curvature = -self.objective.times_hessians(u, unit)[index, 0] / 0.1
+            scale[index] = 1.0 / np.sqrt(max(float(curvature), 1.0))
         return scale
 
-    def climbed(self, u: np.ndarray, joint: Joint, scale: np.ndarray) -> tuple[np.ndarray, float]:
+    def climb(self, u: np.ndarray, joint: Joint, scale: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the end of steps in some coordinates, in the user's, and the gain."""
         best = u, -np.inf
 
-        def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+        def negative_value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best
-            value, gradient, place = self.look(joint, scale * x)
+            value, gradient, position = self.look(joint, scale * x)
             if value > best[1]:
-                best = place, value
+                best = position, value
             return -value, -scale * gradient
 
-        first = self.into(joint, u) / scale
-        before = -both(first)[0]
+        start = self.into(joint, u) / scale
+        before = -negative_value_and_gradient(start)[0]
         scipy.optimize.minimize(
-            both, first, jac=True, method="L-BFGS-B",
+            negative_value_and_gradient, start, jac=True, method="L-BFGS-B",
             options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
         )  # fmt: skip
         return best[0], best[1] - before
@@ -115,17 +119,17 @@ class JointMode:
         """Return log posterior and gradient at a position, and the position in the user's."""
         dtype = self.objective.target.dtype
         position = tf.constant(x, dtype)
-        there, back = self._graphs_of(joint, position)
-        place, raised = there(position)
-        u = place.numpy().astype(np.float64)
-        value, slope = self.objective.value_and_gradient(u)
-        value += float(raised)
-        gradient = back(position, tf.constant(slope, dtype)).numpy().astype(np.float64)
+        user_position, pullback = self._graphs_of(joint, position)
+        user_x, log_jacobian = user_position(position)
+        u = user_x.numpy().astype(np.float64)
+        value, user_gradient = self.objective.value_and_gradient(u)
+        value += float(log_jacobian)
+        gradient = pullback(position, tf.constant(user_gradient, dtype)).numpy().astype(np.float64)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return -np.inf, np.zeros_like(x), u
         return value, gradient, u
 
-    def around(self, joint: Joint, u: np.ndarray) -> Around:
+    def around(self, joint: Joint, u: np.ndarray) -> LaplaceApproximation:
         """Return the normal approximation in some coordinates, after the last steps to the mode.
 
         In them the information has the shape of an arrow, nearly: that about moved parameters is
@@ -137,88 +141,109 @@ class JointMode:
             u: Position near the mode, in the user's coordinates.
         """
         x = self.into(joint, u)
-        moved = np.setdiff1d(np.arange(len(x)), self.others)
-        steps = np.minimum(_STEP * self.scale(u)[self.others], _FARTHEST)
+        joint_entries = np.setdiff1d(np.arange(len(x)), self.global_indices)
+        steps = np.minimum(_STEP * self.scale(u)[self.global_indices], _FARTHEST)
         products = np.zeros((len(steps), len(x)))
-        for row, (place, step) in enumerate(zip(self.others, steps, strict=True)):
-            products[row] = self._product(joint, x, np.eye(1, len(x), place)[0], step)
+        for row, (index, step) in enumerate(zip(self.global_indices, steps, strict=True)):
+            products[row] = self._product(joint, x, np.eye(1, len(x), index)[0], step)
 
-        def among_moved(vector: np.ndarray) -> np.ndarray:
-            move = np.zeros(len(x))
-            move[moved] = vector
+        def among_joint(vector: np.ndarray) -> np.ndarray:
+            direction = np.zeros(len(x))
+            direction[joint_entries] = vector
             step = _FAR / max(float(np.linalg.norm(vector)), 1e-30)
-            return self._product(joint, x, move, step)[moved]
+            return self._product(joint, x, direction, step)[joint_entries]
 
-        found = unusual_directions(among_moved, len(moved), _PRODUCTS, _DIRECTIONS, self.rng)
-        own, coupling = products[:, self.others], products[:, moved]
-        solved = np.stack([_solved(among_moved, row, found) for row in coupling])
+        directions = unusual_directions(
+            among_joint, len(joint_entries), _PRODUCTS, _DIRECTIONS, self.rng
+        )
+        global_products, coupling = products[:, self.global_indices], products[:, joint_entries]
+        solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
         whitening: Preconditioner = arrow_of_coupled(
-            x, moved, found.vectors, found.values, coupling, solved, (own + own.T) / 2
+            x,
+            joint_entries,
+            directions.vectors,
+            directions.values,
+            coupling,
+            solved,
+            (global_products + global_products.T) / 2,
         )
         value, gradient, _ = self.look(joint, x)
         for _ in range(_POLISHING):
             if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _CLOSE:
                 break
-            there = x + whitening.times(whitening.transposed_times(gradient))
-            risen, slope, _ = self.look(joint, there)
-            if not risen > value:
+            candidate = x + whitening.times(whitening.transposed_times(gradient))
+            candidate_value, candidate_gradient, _ = self.look(joint, candidate)
+            if not candidate_value > value:
                 break
-            x, value, gradient = there, risen, slope
-        return Around(whitening.centered_at(x), self.others)
+            x, value, gradient = candidate, candidate_value, candidate_gradient
+        return LaplaceApproximation(whitening.centered_at(x), self.global_indices)
 
-    def misfit(self, joint: Joint, around: Around) -> float:
+    def misfit(self, joint: Joint, laplace: LaplaceApproximation) -> float:
         """Return the part of whitened gradients, by their squares, that is not as of N(0, I)."""
-        whitening, left = around.whitening, []
+        whitening, misfits = laplace.whitening, []
         for _ in range(_DRAWS):
             standard = self.rng.standard_normal(len(whitening.origin))
             _, gradient, _ = self.look(joint, whitening.origin + whitening.times(standard))
-            gap = whitening.transposed_times(gradient) + standard
-            left.append(float(gap @ gap) / float(standard @ standard))
-        return float(np.mean(left))
+            deviation = whitening.transposed_times(gradient) + standard
+            misfits.append(float(deviation @ deviation) / float(standard @ standard))
+        return float(np.mean(misfits))
 
     def _product(self, joint: Joint, x: np.ndarray, vector: np.ndarray, step: float) -> np.ndarray:
         """Return the information times a vector, by a difference of gradients."""
-        back, there = (self.look(joint, x + way * step * vector)[1] for way in (-1.0, 1.0))
-        return (back - there) / (2 * step)
+        backward, forward = (self.look(joint, x + sign * step * vector)[1] for sign in (-1.0, 1.0))
+        return (backward - forward) / (2 * step)
 
     def _graphs_of(self, joint: Joint, position: tf.Tensor) -> tuple[Any, Any]:
         """Return graphs of the user's position, and of gradients with respect to this one."""
         if self._graphs is not None and self._graphs[0] is joint:
             return self._graphs[1:]
 
-        def back(position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+        def pullback(position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(position)
-                place, raised = self._users(joint, position)
+                position_, log_jacobian = self._user_position(joint, position)
             weights = slope, tf.ones([], slope.dtype)
-            return tf.convert_to_tensor(tape.gradient((place, raised), position, weights))
+            return tf.convert_to_tensor(tape.gradient((position_, log_jacobian), position, weights))
 
-        graphs = trace(partial(self._users, joint), position), trace(back, position, position)
+        graphs = (
+            trace(partial(self._user_position, joint), position),
+            trace(pullback, position, position),
+        )
         self._graphs = (joint, *graphs)
         return graphs
 
-    def _users(self, joint: Joint, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _user_position(self, joint: Joint, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the position in the user's coordinates, and the log-determinant."""
-        there = self.space.joined_by(joint)
-        u = there.coordinates(position)
-        own = {name: there.geometries[name].constrain(value) for name, value in u.items()}
-        user = joint.user(own)
-        parts = [user[name] if name in self.moved else u[name] for name in u]
-        return tf.concat([tf.reshape(part, [-1]) for part in parts], 0), joint.log_jacobian(own)
+        joint_space = self.space.joined_by(joint)
+        u = joint_space.coordinates(position)
+        constrained = {
+            name: joint_space.geometries[name].constrain(value) for name, value in u.items()
+        }
+        user = joint.user(constrained)
+        values = [user[name] if name in self.joint_names else u[name] for name in u]
+        return tf.concat([tf.reshape(part, [-1]) for part in values], 0), joint.log_jacobian(
+            constrained
+        )
 
 
-def _solved(product: Product, right: np.ndarray, directions: Directions) -> np.ndarray:
+def _solved(product: Product, right_side: np.ndarray, directions: Directions) -> np.ndarray:
     """Return the solution of linear equations by conjugate gradients.
 
     Args:
         product: Product of the matrix, which is near the identity, with a vector.
-        right: Right side.
+        right_side: Right side.
         directions: Directions in which the matrix is not near the identity.
     """
-    shape, axes, factors = (len(right), len(right)), directions.vectors, 1.0 / directions.values
-    matrix = scipy.sparse.linalg.LinearOperator(shape, product)
-    nearby = scipy.sparse.linalg.LinearOperator(
-        shape, lambda vector: vector + axes @ ((factors - 1.0) * (axes.T @ vector))
+    shape, vectors, factors = (
+        (len(right_side), len(right_side)),
+        directions.vectors,
+        1.0 / directions.values,
     )
-    found, _ = scipy.sparse.linalg.cg(matrix, right, rtol=_SOLVED, maxiter=_PRODUCTS, M=nearby)
-    return found if np.isfinite(found).all() else right
+    matrix = scipy.sparse.linalg.LinearOperator(shape, product)
+    preconditioner = scipy.sparse.linalg.LinearOperator(
+        shape, lambda vector: vector + vectors @ ((factors - 1.0) * (vectors.T @ vector))
+    )
+    solution, _ = scipy.sparse.linalg.cg(
+        matrix, right_side, rtol=_SOLVED, maxiter=_PRODUCTS, M=preconditioner
+    )
+    return solution if np.isfinite(solution).all() else right_side

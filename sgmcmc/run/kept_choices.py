@@ -18,8 +18,8 @@ from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
-from sgmcmc.run.anchored import with_held
-from sgmcmc.run.joint_mode import moved_in
+from sgmcmc.run.anchored import with_fixed_nodes
+from sgmcmc.run.joint_mode import with_joint_coordinates
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.uncentered import globals_of
 from sgmcmc.target.geometry import Arrow, Preconditioner
@@ -28,13 +28,13 @@ from sgmcmc.tuning.fields import FieldCoordinates
 _CENTER = "centre/"
 """Prefix in stores of the center of control variates."""
 
-_HELD = "held/"
+_FIXED_NODES = "held/"
 """Prefix of the center that the nodes of groups are held at."""
 
 _SLOPE = "held slope/"
 """Prefix of the error of the gradient there."""
 
-_SIDE = "held side/"
+_SLOPE_END = "held side/"
 """Prefix of the sides of that error by which nodes follow the parameters."""
 
 _LEVELS = "levels/"
@@ -47,7 +47,7 @@ _WHITENING = "whitening/"
 """Prefix in stores of the arrays of the coordinates."""
 
 
-def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
+def tune_once(request: Request, choose: Callable[[Request], Request]) -> Request:
     """Return the request with everything given, as it was chosen when its store was begun.
 
     Args:
@@ -57,32 +57,32 @@ def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Reque
     Raises:
         ValueError: The store holds another chain.
     """
-    asked, path = _asked(request), request.read.options.store
+    requested, path = _requested_facts(request), request.read.options.store
     assert path is not None
     with Store(path) as store:
-        known = store.warm_up()
-        if known is None and store.about is not None:
+        stored = store.warm_up()
+        if stored is None and store.about is not None:
             raise ValueError(
                 f"`store`: {str(path)!r} holds a chain whose constants were given, not chosen. Use "
                 "another path. Nothing was changed."
             )
-    if known is None:
-        known = _packed(request, choose(request), asked)
+    if stored is None:
+        stored = _to_arrays(request, choose(request), requested)
         with Store(path) as store:
-            store.save_warm_up(known)
-    about = json.loads(str(known["about"]))
+            store.save_warm_up(stored)
+    about = json.loads(str(stored["about"]))
     if request.seed is None:
-        asked["seed"] = about["asked"]["seed"]
-    found = difference(about["asked"], asked)
-    if found is not None:
+        requested["seed"] = about["asked"]["seed"]
+    mismatch = difference(about["asked"], requested)
+    if mismatch is not None:
         raise ValueError(
-            f"`store`: {str(path)!r} holds another chain: {found}. Use another path, or the "
+            f"`store`: {str(path)!r} holds another chain: {mismatch}. Use another path, or the "
             "arguments it was made with. Nothing was changed."
         )
-    return _unpacked(request, known, about)
+    return _from_arrays(request, stored, about)
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _requested_facts(request: Request) -> dict[str, Any]:
     """Return the facts that must be the same if the choices are used again."""
     model = request.read
     preconditioner = request.keywords.get("preconditioner")
@@ -107,15 +107,15 @@ def _asked(request: Request) -> dict[str, Any]:
     return json.loads(json.dumps(facts))
 
 
-def _described(part: Any) -> Any:
-    return part if part is None or isinstance(part, str) else parts.described(part)
+def _described(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else parts.described(value)
 
 
-def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str, Any]:
+def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> dict[str, Any]:
     """Return the choices, as arrays."""
     model, gradient = tuned.read, tuned.gradient
     about: dict[str, Any] = {
-        "asked": asked,
+        "asked": requested,
         "chains": len(model.params),
         "stepsize": tuned.stepsize if isinstance(tuned.stepsize, float) else None,
         "burn_in": model.options.burn_in,
@@ -137,23 +137,23 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
         arrays |= {f"{_CENTER}{name}": value for name, value in center.items()}
     joint = model.target.space.joint
     if isinstance(joint, EffectCoordinates):
-        about["levels"] = [known.groups.by for known in joint.known]
+        about["levels"] = [effects.groups.by for effects in joint.known]
         arrays |= joint.arrays(_LEVELS)
     elif isinstance(joint, FieldCoordinates):
         about["field"] = joint.name
         arrays |= joint.arrays(_FIELD)
     if tuned.held is not None:
         about["held"] = {"nodes": tuned.held.nodes, "sides": len(tuned.held.sides)}
-        arrays |= _packed_held(tuned.held)
+        arrays |= _nodes_to_arrays(tuned.held)
     for number, params in enumerate(model.params):
         arrays |= {f"{number}/{name}": value for name, value in params.items()}
     return {**arrays, "about": np.array(json.dumps(about))}
 
 
-def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
+def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
     """Return the request with the choices."""
     changes: dict[str, Any] = {"preconditioner": "none"}
-    whitening = _starting(known, _WHITENING)
+    whitening = _with_prefix(stored, _WHITENING)
     if whitening:
         of_arrays = Arrow.of_arrays if "leaves" in whitening else Preconditioner.of_arrays
         changes["preconditioner"] = of_arrays(whitening)
@@ -163,53 +163,60 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
         changes["stepsize"] = about["stepsize"]
     if "burn_in" in about:
         changes |= {name: about[name] for name in ("burn_in", "minibatch_size")}
-    if "p" in known:
-        changes["minibatches"] = Weighted(known["p"])
+    if "p" in stored:
+        changes["minibatches"] = Weighted(stored["p"])
     elif about.get("minibatches") == "uniform":
         changes["minibatches"] = Uniform()
     if about.get("gradient") == "full":
         changes["gradient"] = FullGradient()
     elif about.get("gradient") == "control_variate":
         stepsize, n_iters = about["ascent"]
-        center = _starting(known, _CENTER) or None
+        center = _with_prefix(stored, _CENTER) or None
         changes["gradient"] = ControlVariate(stepsize, n_iters, center_at=center)
     if is_open(request.dynamics):
         changes["dynamics"] = Underdamped()
-    starts = [_starting(known, f"{number}/") for number in range(about["chains"])]
+    starts = [_with_prefix(stored, f"{number}/") for number in range(about["chains"])]
     if "levels" in about:
         assert request.groups is not None
         factors = {factor.by: factor for factor in request.groups.coordinates}
-        moved = [factors[by] for by in about["levels"]]
-        numbers = _starting(known, _LEVELS)
-        joint = EffectCoordinates.of_arrays(moved, numbers, globals_of(request))
-        request = moved_in(request, joint)
+        factors_moved = [factors[by] for by in about["levels"]]
+        numbers = _with_prefix(stored, _LEVELS)
+        joint = EffectCoordinates.of_arrays(factors_moved, numbers, globals_of(request))
+        request = with_joint_coordinates(request, joint)
     if "field" in about:
         log_prior = request.read.target.log_prior
         assert log_prior is not None
-        field = FieldCoordinates.of_arrays(about["field"], log_prior, _starting(known, _FIELD))
-        request = moved_in(request, field)
+        field = FieldCoordinates.of_arrays(about["field"], log_prior, _with_prefix(stored, _FIELD))
+        request = with_joint_coordinates(request, field)
     if "held" in about:
-        request = with_held(request, _unpacked_held(known, **about["held"]))
+        request = with_fixed_nodes(request, _nodes_from_arrays(stored, **about["held"]))
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)
 
 
-def _packed_held(held: Held) -> dict[str, np.ndarray]:
-    parts = {_HELD: held.center, _SLOPE: held.slope}
-    for number, pair in enumerate(held.sides):
-        parts |= {f"{_SIDE}{number}/{side}/": point for side, point in enumerate(pair)}
+def _nodes_to_arrays(fixed_nodes: Held) -> dict[str, np.ndarray]:
+    by_prefix = {_FIXED_NODES: fixed_nodes.center, _SLOPE: fixed_nodes.slope}
+    for number, ends in enumerate(fixed_nodes.sides):
+        by_prefix |= {f"{_SLOPE_END}{number}/{end}/": params for end, params in enumerate(ends)}
     return {
-        f"{prefix}{name}": array for prefix, point in parts.items() for name, array in point.items()
+        f"{prefix}{name}": array
+        for prefix, params in by_prefix.items()
+        for name, array in params.items()
     }
 
 
-def _unpacked_held(known: dict[str, np.ndarray], nodes: int, sides: int) -> Held:
-    pairs = [
-        (_starting(known, f"{_SIDE}{number}/0/"), _starting(known, f"{_SIDE}{number}/1/"))
+def _nodes_from_arrays(stored: dict[str, np.ndarray], nodes: int, sides: int) -> Held:
+    ends = [
+        (
+            _with_prefix(stored, f"{_SLOPE_END}{number}/0/"),
+            _with_prefix(stored, f"{_SLOPE_END}{number}/1/"),
+        )
         for number in range(sides)
     ]
-    return Held(nodes, _starting(known, _HELD), tuple(pairs), _starting(known, _SLOPE))
+    return Held(
+        nodes, _with_prefix(stored, _FIXED_NODES), tuple(ends), _with_prefix(stored, _SLOPE)
+    )
 
 
-def _starting(known: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """Return the arrays whose names begin with a prefix, without it."""
-    return {name[len(prefix) :]: a for name, a in known.items() if name.startswith(prefix)}
+    return {name[len(prefix) :]: a for name, a in stored.items() if name.startswith(prefix)}

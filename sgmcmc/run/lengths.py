@@ -40,7 +40,7 @@ many coordinates is smaller than the prediction."""
 _MARGIN = 1.2
 """Factor by which chains are longer than they seem to need."""
 
-_SAID = 60.0
+_WARN_SECONDS = 60.0
 """Predicted seconds above which there is a warning."""
 
 _TRIES = 4
@@ -80,7 +80,7 @@ class Lengths(ABC):
 
     Args:
         required: Requested precision and length of the draws.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
         burn_in: Number of iterations dropped first.
@@ -93,13 +93,13 @@ class Lengths(ABC):
     cap: int
     doubt = ""
 
-    def __init__(self, required: Requirements, began: float) -> None:
-        self._required, self._began, self._said = required, began, False
+    def __init__(self, required: Requirements, start_time: float) -> None:
+        self._required, self._start_time, self._warned = required, start_time, False
 
     @property
     def until(self) -> float:
         """Time at which the chains should end, by the monotonic clock."""
-        return self._began + self._required.seconds
+        return self._start_time + self._required.seconds
 
     @property
     def least_seconds(self) -> float:
@@ -118,9 +118,9 @@ class Lengths(ABC):
             seconds: Predicted seconds.
             reached: What has been reached so far.
         """
-        if seconds <= _SAID or self._required.max_seconds is not None or self._said:
+        if seconds <= _WARN_SECONDS or self._required.max_seconds is not None or self._warned:
             return
-        self._said = True
+        self._warned = True
         warnings.warn(
             f"The chains will take about {seconds / 60:.0f} more minutes{reached}. Ctrl-C returns "
             f"the draws there are; `max_seconds` bounds the time. {self.doubt}".rstrip(),
@@ -202,7 +202,7 @@ class UntilEffective(Lengths):
         plan: Plan that was chosen.
         d: Number of coordinates.
         thin: Number of iterations between kept draws.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
         trial: Number of iterations after which a chain with a time limit is first examined.
         pace: Iterations that gave an effective draw of chains like these; ``None`` to predict it.
 
@@ -219,23 +219,23 @@ class UntilEffective(Lengths):
         plan: Timed,
         d: int,
         thin: int,
-        began: float,
+        start_time: float,
         trial: int = _TRIAL,
         pace: float | None = None,
     ) -> None:
         need_draws(required, thin)
-        super().__init__(required, began)
-        time_of = plan.autocorrelation
+        super().__init__(required, start_time)
+        autocorrelation = plan.autocorrelation
         self.burn_in = required.burn_in
         if self.burn_in is None:
-            self.burn_in = int(max(100, 20 * time_of))
+            self.burn_in = int(max(100, 20 * autocorrelation))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        draws = _FIRST * required.ess * max(time_of, thin) / required.n_chains
+        iterations = _FIRST * required.ess * max(autocorrelation, thin) / required.n_chains
         if pace is not None:
-            draws = _MARGIN * required.ess * pace
-        first = int(np.ceil(max(250, FEWEST * thin, draws)))
-        most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * required.n_chains)))
-        self.cap = required.n_iters or min(most, 200 * first)
+            iterations = _MARGIN * required.ess * pace
+        first = int(np.ceil(max(250, FEWEST * thin, iterations)))
+        max_iterations = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * required.n_chains)))
+        self.cap = required.n_iters or min(max_iterations, 200 * first)
         self._trial = max(trial, FEWEST * thin)
         self.first = min(required.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
@@ -260,16 +260,16 @@ class UntilEffective(Lengths):
             if self.reached or self.left <= 0 or goal >= self.cap:
                 return
             assert self.diagnostics is not None
-            short = self._required.ess / max(1.0, self.diagnostics.smallest)
+            shortfall = self._required.ess / max(1.0, self.diagnostics.smallest)
             self.announce(
-                (time.monotonic() - started) * (_MARGIN * short - 1.0),
+                (time.monotonic() - started) * (_MARGIN * shortfall - 1.0),
                 f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
                 f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
             )
             # The smallest of many noisy estimates is too small, the more so for few draws.
-            more = goal * (min(4.0, max(1.3, np.sqrt(_MARGIN * short))) - 1.0)
+            extra = goal * (min(4.0, max(1.3, np.sqrt(_MARGIN * shortfall))) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
-            goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
+            goal = min(self.cap, goal + int(np.ceil(min(extra, max(self._trial, in_time)))))
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
@@ -304,11 +304,11 @@ class RowsWatched:
         chains, count = next(iter(draws.values())).shape[:2]
         if self._values is None or self._values.shape[1] > count:
             self._values = np.zeros((chains, 0, 2))
-        known = self._values.shape[1]
-        if known < count:
-            new = self._computed({name: array[:, known:] for name, array in draws.items()})
-            both = np.stack([new[..., :-1].sum(-1), new[..., -1]], -1)
-            self._values = np.concatenate([self._values, both], 1)
+        n_known = self._values.shape[1]
+        if n_known < count:
+            new = self._computed({name: array[:, n_known:] for name, array in draws.items()})
+            sums = np.stack([new[..., :-1].sum(-1), new[..., -1]], -1)
+            self._values = np.concatenate([self._values, sums], 1)
         return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
 
     def diagnosed(self, draws: Mapping[str, np.ndarray]) -> Diagnostics:
@@ -319,16 +319,16 @@ class RowsWatched:
         count = next(iter(draws.values())).shape[1]
         every = -(-count // _MOST_WATCHED)
         values = self._computed({name: array[:, ::every] for name, array in draws.items()})
-        found = diagnose({self.name: values[..., :-1]})
-        if len(found.names) == 1:
-            return replace(found, names=[self.name])
-        return replace(found, names=[f"log-likelihood of row {row}" for row in self._rows])
+        diagnostics = diagnose({self.name: values[..., :-1]})
+        if len(diagnostics.names) == 1:
+            return replace(diagnostics, names=[self.name])
+        return replace(diagnostics, names=[f"log-likelihood of row {row}" for row in self._rows])
 
-    def again(self) -> RowsWatched:
+    def for_other_draws(self) -> RowsWatched:
         """Return the same for other draws."""
-        other = object.__new__(RowsWatched)
-        other.__dict__ = {**self.__dict__, "_values": None}
-        return other
+        copy = object.__new__(RowsWatched)
+        copy.__dict__ = {**self.__dict__, "_values": None}
+        return copy
 
     def _computed(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return terms of the log-likelihood and the log-prior, (chains, draws, terms + 1)."""
@@ -348,15 +348,15 @@ class RowsWatched:
         point = {name: tf.constant(value) for name, value in params.items()}
 
         def value(params: Tensors, columns: Tensors) -> tf.Tensor:
-            found = tf.reshape(self._target.log_lik(dict(params), dict(columns)), [-1])
+            terms = tf.reshape(self._target.log_lik(dict(params), dict(columns)), [-1])
             prior = self._target.log_prior
-            rest = tf.zeros((), found.dtype) if prior is None else prior(dict(params))
-            return tf.concat([found, tf.cast(tf.reshape(rest, [1]), found.dtype)], 0)
+            log_prior = tf.zeros((), terms.dtype) if prior is None else prior(dict(params))
+            return tf.concat([terms, tf.cast(tf.reshape(log_prior, [1]), terms.dtype)], 0)
 
         if self._graph is None:
             self._graph = trace(value, point, self._columns)
-        found: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
-        return found
+        terms: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
+        return terms
 
 
 class UntilPredictive(UntilEffective):
@@ -366,11 +366,11 @@ class UntilPredictive(UntilEffective):
 
     Args:
         rows: Rows whose log-likelihood is watched.
-        given: Arguments of :class:`UntilEffective`.
+        arguments: Arguments of :class:`UntilEffective`.
     """
 
-    def __init__(self, rows: RowsWatched, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, rows: RowsWatched, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._rows = rows
 
     def see(self, samples: Samples) -> None:

@@ -102,8 +102,8 @@ class SamplerOrigin:
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
-        found = labeled(by, values)
-        return found.levels.values, found.codes
+        labels = labeled(by, values)
+        return labels.levels.values, labels.codes
 
     def effects_of_labels(
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
@@ -181,20 +181,20 @@ class SamplerOrigin:
                 reductions={},
                 executor=machines,
             )
-            found = self.again(request, 2 * draws * options.thin, verbose)
-        return found, error_factor(dynamics)
+            halved_samples = self.again(request, 2 * draws * options.thin, verbose)
+        return halved_samples, error_factor(dynamics)
 
 
 def error_factor(dynamics: Dynamics) -> float:
     """Return ε's error over its difference to that of ε/2: 2 of errors in proportion to ε."""
-    around = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
+    geometry = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
     try:
-        at, at_half = (
-            float(around.predict(dynamics, size).error[0]) for size in (_SMALL, _SMALL / 2)
+        error, error_at_half = (
+            float(geometry.predict(dynamics, size).error[0]) for size in (_SMALL, _SMALL / 2)
         )
     except ValueError:  # there is no closed form
         return 2.0
-    return at / (at - at_half)
+    return error / (error - error_at_half)
 
 
 def origin_of(samples: Samples) -> SamplerOrigin:

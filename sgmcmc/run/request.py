@@ -42,7 +42,14 @@ PRECONDITIONERS = (AUTO, "dense", "diagonal")
 MINIBATCHES = (AUTO, "leverage")
 """The user's values for minibatches whose weights should be chosen."""
 
-_PARTS = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
+_SAMPLER_ARGUMENTS = {
+    "dynamics",
+    "gradient",
+    "minibatches",
+    "minibatch_size",
+    "preconditioner",
+    "stepsize",
+}
 
 
 def is_open(value: Any) -> bool:
@@ -85,19 +92,19 @@ class Model:
         return Target(old.log_lik, old.log_prior, space, old.dtype), starts
 
 
-class Around(NamedTuple):
+class LaplaceApproximation(NamedTuple):
     """The normal approximation of a posterior whose coordinates are mostly effects of groups.
 
     Attributes:
         whitening: û, near the mode, and C.
-        others: Places of the coordinates that are no effects.
+        others: Indices of the coordinates that are no effects.
     """
 
     whitening: Preconditioner
     others: np.ndarray
 
 
-class Near(NamedTuple):
+class PreviousFit(NamedTuple):
     """An earlier posterior, at whose mode chains of this one begin.
 
     Attributes:
@@ -137,8 +144,8 @@ class Request:
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
         held: Positions at which the nodes of groups are held; ``None`` if they are searched for.
-        around: Coordinates of effects if there are very many; otherwise ``None``.
-        near: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
+        laplace: Normal approximation, if coordinates are mostly effects; otherwise ``None``.
+        previous: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
         plan: Plan by which it was chosen; ``None`` if nothing was.
     """
@@ -159,8 +166,8 @@ class Request:
     model: Model | None = None
     groups: Structure | None = None
     held: Held | None = None
-    around: Around | None = None
-    near: Near | None = None
+    laplace: LaplaceApproximation | None = None
+    previous: PreviousFit | None = None
     mode: Mode | None = None
     plan: Plan | None = None
 
@@ -171,13 +178,11 @@ class Request:
         return self.model
 
     @property
-    def known(self) -> np.ndarray | None:
-        """Hessian :attr:`near` the mode, of as many rows as there are here, if it is known."""
-        return (
-            None
-            if self.near is None
-            else self.near.hessian * (self.read.data.size / self.near.rows)
-        )
+    def previous_hessian(self) -> np.ndarray | None:
+        """Hessian at the mode of :attr:`previous`, scaled to the rows here, or ``None``."""
+        if self.previous is None:
+            return None
+        return self.previous.hessian * (self.read.data.size / self.previous.rows)
 
     def tuned(self, params: Any = None, *, seed: int | None = None, **changes: Any) -> Request:
         """Return the request with choices; the model is not read again.
@@ -188,7 +193,7 @@ class Request:
             seed: Another seed.
             changes: Other parts, by the name of the attribute, and other keyword arguments.
         """
-        own = {name: changes.pop(name) for name in _CHOSEN if name in changes}
+        attributes = {name: changes.pop(name) for name in _CHOSEN if name in changes}
         model = self.read
         starts = model.params
         if params is not None:
@@ -199,7 +204,7 @@ class Request:
             options=replace(model.options, **changes),
             seed=model.seed if seed is None else seed,
         )
-        return replace(self, **own, keywords={**self.keywords, **changes}, model=model)
+        return replace(self, **attributes, keywords={**self.keywords, **changes}, model=model)
 
 
 _CHOSEN = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode", "plan")
@@ -221,7 +226,7 @@ def center_is_open(gradient: Any) -> bool:
 
 def open_arguments(request: Request) -> list[str]:
     """Return the names of the arguments to choose."""
-    found = {
+    open_by_name = {
         "stepsize": is_one_of(request.stepsize, (AUTO,)),
         "dynamics": is_one_of(request.dynamics, (AUTO,)),
         "opt_stepsize": isinstance(request.gradient, Gradient) and center_is_open(request.gradient),
@@ -230,12 +235,12 @@ def open_arguments(request: Request) -> list[str]:
         "minibatches": is_one_of(request.keywords.get("minibatches"), MINIBATCHES),
         "preconditioner": is_one_of(request.keywords.get("preconditioner"), PRECONDITIONERS),
     }
-    return [name for name, is_open in found.items() if is_open]
+    return [name for name, is_open in open_by_name.items() if is_open]
 
 
 def all_parts_open(request: Request) -> bool:
     """Return whether the user leaves the whole sampler open."""
-    return set(open_arguments(request)) >= _PARTS
+    return set(open_arguments(request)) >= _SAMPLER_ARGUMENTS
 
 
 def prepared(request: Request) -> Request:
@@ -255,13 +260,13 @@ def prepared(request: Request) -> Request:
     dtype = options.dtype
     params = read_params(request.params, options.n_chains, dtype)
     check_names(options, list(params[0]))
-    moves = parts.read_dynamics(Underdamped() if is_open(request.dynamics) else request.dynamics)
-    parts.need_no_latents(moves, options.gibbs)
-    parts.need_geodesics(moves, options.manifolds)
+    dynamics = parts.read_dynamics(Underdamped() if is_open(request.dynamics) else request.dynamics)
+    parts.need_no_latents(dynamics, options.gibbs)
+    parts.need_geodesics(dynamics, options.manifolds)
     seed = checks.seed_number("seed", request.seed)
     temperature = options.temperature
     geometries = read_geometries(
-        options.bijectors, options.manifolds, moves, params, dtype, temperature
+        options.bijectors, options.manifolds, dynamics, params, dtype, temperature
     )
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
     log_lik, log_prior = (tempered(f, temperature) for f in (request.log_lik, request.log_prior))
@@ -279,8 +284,8 @@ def _may_use_all_rows(request: Request) -> bool:
 
 def _with_groups(request: Request) -> Request:
     """Return a request whose ``groups`` have become log-likelihood, dataset and parameters."""
-    wanted = request.keywords.get("groups")
-    if wanted is None:
+    groups = request.keywords.get("groups")
+    if groups is None:
         return request
     if request.keywords.get("temperature", 1.0) != 1.0:
         raise ValueError(
@@ -291,7 +296,7 @@ def _with_groups(request: Request) -> Request:
         raise ValueError("`storage` is for models without `groups`, whose data are packed again.")
     keywords = {**request.keywords, "groups": None}
     model = read_groups(
-        wanted,
+        groups,
         request.log_lik,
         request.dataset,
         request.params,

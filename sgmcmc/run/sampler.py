@@ -203,8 +203,8 @@ def make_sampler(request: Request) -> Sampler:
     if values is None or options.store is not None:  # a store identifies a chain by these values
         terms = used.need_terms(draws)
         exact = isinstance(dynamics, ExactDynamics)
-        in_parts = is_in_pieces(data) if exact else None
-        values = dry_run(target, data, draws.size, starts, latents, terms, in_parts, exact)
+        in_chunks = is_in_pieces(data) if exact else None
+        values = dry_run(target, data, draws.size, starts, latents, terms, in_chunks, exact)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)
@@ -244,7 +244,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         "weights": sampler.chain.stepsizes.to_json(),
         **_options(sampler.options),
         "groups": None if groups is None else groups.to_json(),
-        "levels": {name: own.to_json() for name, own in levels.items()},
+        "levels": {name: levels_of_column.to_json() for name, levels_of_column in levels.items()},
         "labels": {} if groups is None else groups.labels_to_json(),
         "indices": _indices(sampler.data),
         "paths": _paths(),

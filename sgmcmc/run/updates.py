@@ -17,7 +17,7 @@ from sgmcmc.groups.model import Structure
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.origin import SamplerOrigin, origin_of
-from sgmcmc.run.request import Near, Request, brief
+from sgmcmc.run.request import PreviousFit, Request, brief
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.plan import Earlier
 
@@ -36,23 +36,25 @@ def updatable(samples: Samples, request: Request, call: Call) -> Samples:
     origin = origin_of(samples)
 
     def update(old: Samples, rows: Any, seed: int | None, verbose: bool) -> Samples:
-        asked = replace(
+        extended = replace(
             request,
             dataset=_with_rows(request, origin, rows),
             seed=origin.sampler.seed + 1 if seed is None else seed,
-            near=None,
+            previous=None,
         )
-        asked = begun_at(asked, old)
-        if asked.near is not None:
-            asked = replace(asked, near=_known_of(asked.near, origin.sampler, old))
-        return updatable(call(asked, verbose), asked, call)
+        extended = begun_at(extended, old)
+        if extended.previous is not None:
+            extended = replace(
+                extended, previous=_with_chain_facts(extended.previous, origin.sampler, old)
+            )
+        return updatable(call(extended, verbose), extended, call)
 
     def go_on(n_iters: int, verbose: bool) -> Samples:
         assert origin.go_on is not None
         return updatable(origin.go_on(n_iters, verbose), request, call)
 
-    further = None if origin.go_on is None else go_on
-    return samples.made_by(replace(origin, update=update, go_on=further))
+    go_on_if_possible = None if origin.go_on is None else go_on
+    return samples.made_by(replace(origin, update=update, go_on=go_on_if_possible))
 
 
 @brief
@@ -72,21 +74,21 @@ def begun_at(request: Request, start: Any) -> Request:
     first = params if isinstance(params, Mapping) else params[0]
     shapes = {name: np.shape(value) for name, value in first.items()}
     draws = by_chain(start.settings, start)
-    found = {name: array.shape[2:] for name, array in draws.items()}
-    with_effects = request.keywords.get("groups") is not None and set(found) > set(shapes)
+    draw_shapes = {name: array.shape[2:] for name, array in draws.items()}
+    with_effects = request.keywords.get("groups") is not None and set(draw_shapes) > set(shapes)
     if with_effects:
         draws = {name: draws[name] for name in shapes}
-        found = {name: found[name] for name in shapes}
-    if shapes != found:
-        raise ValueError(f"`start` must be of the parameters {shapes}; it is of {found}.")
+        draw_shapes = {name: draw_shapes[name] for name in shapes}
+    if shapes != draw_shapes:
+        raise ValueError(f"`start` must be of the parameters {shapes}; it is of {draw_shapes}.")
     origin = start.origin
     mode = origin.sampler.request.mode if isinstance(origin, SamplerOrigin) else None
     if mode is not None and mode.converged:
         assert isinstance(origin, SamplerOrigin)
         old = origin.sampler.request.read.target
         params = old.space.params(mode.position, old.dtype)
-        near = None if with_effects else Near(mode.hessian, origin.data.size)
-        return replace(request, params={name: params[name] for name in shapes}, near=near)
+        previous = None if with_effects else PreviousFit(mode.hessian, origin.data.size)
+        return replace(request, params={name: params[name] for name in shapes}, previous=previous)
     chains, length = next(iter(draws.values())).shape[:2]
     if length == 0:
         raise ValueError("`start` holds no draws.")
@@ -94,11 +96,11 @@ def begun_at(request: Request, start: Any) -> Request:
     return replace(request, params=last if n_chains == chains else last[0])
 
 
-def _known_of(near: Near, sampler: Sampler, samples: Samples) -> Near:
+def _with_chain_facts(previous: PreviousFit, sampler: Sampler, samples: Samples) -> PreviousFit:
     """Return an earlier posterior of the same rows, with facts about its chains.
 
     Args:
-        near: Earlier posterior.
+        previous: Earlier posterior.
         sampler: Sampler of its chains.
         samples: Draws.
     """
@@ -109,15 +111,15 @@ def _known_of(near: Near, sampler: Sampler, samples: Samples) -> Near:
         smallest = float(np.nanmin([*draws["ESS, bulk"], *draws["ESS, tail"]]))
         pace = count * samples.settings["thin"] / max(1.0, smallest)
     plan = request.plan
-    source = None if plan is None else plan.earlier or Earlier(plan, near.rows)
-    return near._replace(plan=source, values=request.read.values, pace=pace)
+    source = None if plan is None else plan.earlier or Earlier(plan, previous.rows)
+    return previous._replace(plan=source, values=request.read.values, pace=pace)
 
 
-def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
+def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
     """Return the dataset of a request with more rows."""
     options = origin.sampler.options
     if origin.groups is not None:
-        return _as_dict(asked.dataset, rows, origin.groups)
+        return _as_dict(request.dataset, rows, origin.groups)
     try:
         levels = origin.data.levels
         new = read_dataset(rows, options.dtype, options.integers, options.storage, levels)
@@ -148,6 +150,6 @@ def _concatenated(name: str, old: Any, new: Any, groups: Structure) -> Any:
             levels = extended(levels, after.levels.values)
         added = after.coded_by(levels, label)
         return Categories(np.concatenate([before.codes, added]), levels)
-    parts = np.asarray(old), np.asarray(new)
-    need_like_rows(name, *(part.shape[1:] for part in parts))
-    return np.concatenate(parts)
+    columns = np.asarray(old), np.asarray(new)
+    need_like_rows(name, *(column.shape[1:] for column in columns))
+    return np.concatenate(columns)

@@ -19,8 +19,8 @@ from sgmcmc.run.automatic.methods import (
 from sgmcmc.run.lengths import FEWEST, Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import judge, unconstrained
-from sgmcmc.run.reports.misgivings import is_right
-from sgmcmc.run.reports.reporting import WIDE, of_rising
+from sgmcmc.run.reports.reporting import WIDE, no_mode_warnings
+from sgmcmc.run.reports.warnings import is_within_tolerance
 from sgmcmc.run.request import Request, all_parts_open
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
@@ -28,20 +28,12 @@ from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan
 
-_PATIENCE = 6
-"""Multiple of the predicted length after which we switch to NUTS."""
-
-_GRADIENTS = 25
-"""Gradients of a move of NUTS if the posterior is far from normal."""
-
-_PILOT = 5
-"""Divisor of the length of the first run: the noise along the chains is measured after that."""
-
-_SURELY = 10**6
-"""Observations times coordinates of a full gradient that takes about a millisecond at most."""
-
+_SURELY = 10**6  # observations × coordinates of a full gradient of about a millisecond at most
+# observations × coordinates above which a full gradient is not timed before chains ran
 _PERHAPS = 2 * 10**7
-"""Observations times coordinates above which a full gradient is not timed before chains ran."""
+_PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
+_GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
+_PILOT = 5  # divisor of the first length: the noise along the chains is measured after that
 
 
 def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
@@ -86,7 +78,7 @@ class UntilFar(UntilEffective):
         plan: Plan that was chosen.
         target: Target, without a preconditioner.
         thin: Number of iterations between kept draws.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
         may_stop: Whether there is another way, so that chains stop as soon as the posterior is
             found far from normal.
         pace: Same as in :class:`UntilEffective`.
@@ -95,9 +87,9 @@ class UntilFar(UntilEffective):
     Attributes:
         spread: Covariance of the draws in whitened coordinates, at the last look.
         variances: Eigenvalues of the spread, ascending.
-        against: Evidence in the draws that their posterior is far from normal; empty if there is
+        reason: Evidence in the draws that their posterior is far from normal; empty if there is
             none.
-        quieter: Plan with a stepsize for the noise along the chains; ``None`` if the plan's own
+        revised: Plan with a stepsize for the noise along the chains; ``None`` if the plan's own
             will do.
     """
 
@@ -107,19 +99,19 @@ class UntilFar(UntilEffective):
         plan: Plan,
         target: Target,
         thin: int,
-        began: float,
+        start_time: float,
         may_stop: bool,
         pace: float | None = None,
         may_lower: bool = True,
     ) -> None:
-        super().__init__(required, plan, target.size, thin, began, pace=pace)
+        super().__init__(required, plan, target.size, thin, start_time, pace=pace)
         self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
         if may_stop and required.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
         self.spread = np.eye(target.size)
         self.variances: np.ndarray = np.ones(target.size)
-        self.against = ""
-        self.quieter: Plan | None = None
+        self.reason = ""
+        self.revised: Plan | None = None
         is_open = plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
         self._unmeasured = may_lower and is_open
 
@@ -134,25 +126,25 @@ class UntilFar(UntilEffective):
         if self._unmeasured and pilot < self.first_goal:
             self.started = time.monotonic()
             yield pilot
-            if self.quieter is not None:
+            if self.revised is not None:
                 return
         for goal in super().goals():
             yield goal
-            if self.against and self._may_stop:
+            if self.reason and self._may_stop:
                 return
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
         if self._unmeasured:
             self._unmeasured = False
-            self.quieter = _quieter(samples, self._plan, self._required.tolerance)
+            self.revised = _with_suitable_stepsize(samples, self._plan, self._required.tolerance)
         super().see(samples)
         assert self.diagnostics is not None
         self.spread = _spread(samples, self._plan, self._space)
         self.variances = np.linalg.eigvalsh(self.spread)
         draws = self.diagnostics.draws
         if not self.normal:
-            self.against = (
+            self.reason = (
                 "the posterior is far from normal: in coordinates whitened at its mode, the "
                 f"eigenvalues of the draws' covariance range from {self.variances[0]:.2g} to "
                 f"{self.variances[-1]:.2g}"
@@ -161,7 +153,7 @@ class UntilFar(UntilEffective):
             not self.reached and self._required.n_iters is None and draws >= self.cap // self._thin
         ):
             short = self.diagnostics.smallest < self._required.ess
-            self.against = f"after {draws} draws of each chain " + (
+            self.reason = f"after {draws} draws of each chain " + (
                 f"the smallest effective sample size was {self.diagnostics.smallest:.0f}, far from "
                 "what a normal posterior would give"
                 if short
@@ -169,13 +161,17 @@ class UntilFar(UntilEffective):
             )
 
 
-def _quieter(samples: Samples, plan: Plan, tolerance: float) -> Plan | None:
+def _with_suitable_stepsize(samples: Samples, plan: Plan, tolerance: float) -> Plan | None:
     """Return the plan with a stepsize for the noise along the chains, if that is too large."""
-    found = judge(origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter)
-    if is_right(found, tolerance) or not found.largest:
+    judgement = judge(origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter)
+    if is_within_tolerance(judgement, tolerance) or not judgement.largest:
         return None
-    prediction = found.around.predict(plan.given.dynamics, found.largest, plan.given.in_turn)
-    return replace(plan, stepsize=found.largest, around=found.around, prediction=prediction)
+    prediction = judgement.geometry.predict(
+        plan.given.dynamics, judgement.largest, plan.given.in_turn
+    )
+    return replace(
+        plan, stepsize=judgement.largest, around=judgement.geometry, prediction=prediction
+    )
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
@@ -190,7 +186,7 @@ def run_by_nuts(
     plan: Plan,
     required: Requirements,
     verbose: bool,
-    began: float,
+    start_time: float,
     reason: str,
     mode: Mode | None = None,
 ) -> Samples:
@@ -198,5 +194,7 @@ def run_by_nuts(
 
     It begins around the mode, if that is given; otherwise it looks for one.
     """
-    doubts = of_rising(plan.surveyed)
-    return run_exact(request, NUTS(), required, verbose, began, reason, doubts, mode=mode)
+    extra_warnings = no_mode_warnings(plan.surveyed)
+    return run_exact(
+        request, NUTS(), required, verbose, start_time, reason, extra_warnings, mode=mode
+    )

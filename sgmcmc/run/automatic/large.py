@@ -46,29 +46,20 @@ from sgmcmc.tuning.local import (
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.objective import Objective
 
-_TO_ASCEND = 0.25
-"""Part of ``max_seconds`` at whose end the ascent stops where it is."""
 
-_TO_CHOOSE = 0.5
-"""The same of the warm-up; the chain's constants are chosen by then."""
+@dataclass(frozen=True)
+class _Settings:
+    share_to_ascend: float = 0.25  # of `max_seconds`, after which the ascent stops where it is
+    share_to_choose: float = 0.5  # the same for the warm-up, which ends the choice of constants
+    halvings: int = 3  # of a stepsize, for its error
+    longest_measurement: float = 4.0  # of the error, in seconds of the first chains and all before
+    names_shown: int = 3  # watched quantities that a warning names
+    share_of_chains: float = 0.6  # of the user's seconds, before the chains' error is measured
+    few_numbers: int = 10  # coordinates for each number of a row from which rows have few numbers
+    curvature_growth: float = 2.0  # largest, until the chain's end
 
-_HALVINGS = 3
-"""Largest number of halvings of a stepsize for its error."""
 
-_MOST_TIME = 4.0
-"""Largest multiple of the seconds until then that these may need."""
-
-_NAMED = 3
-"""Watched quantities that a warning names."""
-
-_FIRST = 0.6
-"""Part of the user's seconds that the chains may use before their error is measured."""
-
-_TIMES = 10
-"""Coordinates for each number of a row from which rows have few numbers."""
-
-_CHANGED = 2.0
-"""Factor by which the largest curvature may grow until the chain's end."""
+_SETTINGS = _Settings()
 
 
 def run_large(
@@ -76,7 +67,7 @@ def run_large(
     dynamics: Dynamics,
     required: Requirements,
     verbose: bool,
-    began: float,
+    start_time: float,
     cost: Cost | None = None,
 ) -> Samples:
     """Choose constants from measurements around the chains' starts, run them, and report.
@@ -90,7 +81,7 @@ def run_large(
         dynamics: Dynamics, bound.
         required: Requested precision and length of the draws.
         verbose: Whether to show progress.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
         cost: Predicted cost of HMC, if it is known.
 
     Raises:
@@ -99,54 +90,57 @@ def run_large(
     model = request.read
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
-    _need_linear(dynamics)
+    _check_linear(dynamics)
     need_draws(required, thin)
     cost = cost or cost_of_hmc(request, required)
     if cost is not None and cost.affordable:
         cost.warn(request.function)
-        return _by_hmc(request, cost, required, verbose, began)
-    clock = Clock(began)
-    first = request.tuned(dynamics=dynamics, seed=_derived(seed))
+        return _by_hmc(request, cost, required, verbose, start_time)
+    clock = Clock(start_time)
+    first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
     try:
-        with limited(began + _TO_CHOOSE * required.seconds):
-            around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
-            positions = spread_out(target.space, starts, required.n_chains, around, seed)
+        with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
+            geometry = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
+            positions = spread_out(target.space, starts, required.n_chains, geometry, seed)
             clock.done("scales, curvature and noise")
     except TimeUpError:
-        raise out_of_time("scales, curvature and noise were known", began) from None
-    with limited(began + _TO_ASCEND * required.seconds):
-        positions = ascend(first, positions, around, verbose)
+        raise out_of_time("scales, curvature and noise were known", start_time) from None
+    with limited(start_time + _SETTINGS.share_to_ascend * required.seconds):
+        positions = ascend(first, positions, geometry, verbose)
     clock.done("ascent")
-    with limited(began + _TO_CHOOSE * required.seconds):
-        plan, positions = _settled(first, positions, around, dynamics, required, verbose, clock)
+    with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
+        plan, positions = _warmed_up(first, positions, geometry, dynamics, required, verbose, clock)
     rows = RowsWatched(target, data, seed)
-    measures, mine = required.n_iters is None, required
-    if measures and required.max_seconds is not None:
-        mine = replace(required, max_seconds=_FIRST * required.max_seconds)
+    measures_error, chain_requirements = required.n_iters is None, required
+    if measures_error and required.max_seconds is not None:
+        seconds = _SETTINGS.share_of_chains * required.max_seconds
+        chain_requirements = replace(required, max_seconds=seconds)
 
-    def chains(factor: float) -> _Ran:
+    def run_chains(factor: float) -> _SampledPlan:
         lowered = _lowered(plan, factor)
-        lengths = Watched(mine, lowered, target, rows.again(), thin, began)
-        asked = planned(request, lowered, positions).tuned(thin=lengths.thin)
-        return _Ran(lowered, lengths, run_lengths(asked, lengths, verbose))
+        lengths = Watched(
+            chain_requirements, lowered, target, rows.for_other_draws(), thin, start_time
+        )
+        chain_request = planned(request, lowered, positions).tuned(thin=lengths.thin)
+        return _SampledPlan(lowered, lengths, run_lengths(chain_request, lengths, verbose))
 
-    ran = with_smaller_steps(chains)
+    run = with_smaller_steps(run_chains)
     clock.done("chains")
     error = None
-    if measures:
-        ran, error = _measured(request, ran, rows, required, verbose, began)
+    if measures_error:
+        run, error = _measure_error(request, run, rows, required, verbose, start_time)
         clock.done("measured error")
-    ends = _ends(ran.samples, target, required.n_chains)
-    after = None
-    until = max(began + required.seconds, time.monotonic() + ran.lengths.least_seconds)
-    with contextlib.suppress(TimeUpError), limited(until):
-        after = _look(target, data, ends, seed + 1, verbose)
+    positions = _last_positions(run.samples, target, required.n_chains)
+    final_geometry = None
+    deadline = max(start_time + required.seconds, time.monotonic() + run.lengths.least_seconds)
+    with contextlib.suppress(TimeUpError), limited(deadline):
+        final_geometry = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    return ran.samples.with_report(_report(ran, required, after, thin, error, cost, clock))
+    return run.samples.with_report(_report(run, required, final_geometry, thin, error, cost, clock))
 
 
 def run_in_blocks(
-    request: Request, required: Requirements, verbose: bool, began: float
+    request: Request, required: Requirements, verbose: bool, start_time: float
 ) -> Samples | None:
     """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
 
@@ -158,7 +152,7 @@ def run_in_blocks(
     cost = cost_of_hmc(request, required)
     if cost is None or not cost.quick:
         return None
-    return _by_hmc(request, cost, required, verbose, began)
+    return _by_hmc(request, cost, required, verbose, start_time)
 
 
 def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
@@ -171,9 +165,9 @@ def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
 
 
 def needs_mode(request: Request, cost: Cost | None) -> bool:
-    """Return whether only chains around a mode are quick, and the information there can be had.
+    """Return whether only chains around a mode are quick, and a dense information is possible.
 
-    Where a row has few numbers, gradients of minibatches cost next to nothing. Where it has many,
+    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
     the products of HMC with all rows, for all chains at once, are as quick.
 
     Args:
@@ -189,7 +183,7 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
 def _has_few_numbers(model: Model) -> bool:
     """Return whether a row of the data has far fewer numbers than there are coordinates."""
     width = Objective(model.target, model.data).width
-    return width is not None and _TIMES * width <= model.target.size
+    return width is not None and _SETTINGS.few_numbers * width <= model.target.size
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
@@ -197,8 +191,8 @@ def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
 
 
 @dataclass(frozen=True)
-class _Ran:
-    """Chains that ran, by which plan, and how long."""
+class _SampledPlan:
+    """Draws with the plan of their chains and its length."""
 
     plan: LocalPlan
     lengths: Watched
@@ -206,24 +200,23 @@ class _Ran:
 
 
 def _by_hmc(
-    request: Request, cost: Cost, required: Requirements, verbose: bool, began: float
+    request: Request, cost: Cost, required: Requirements, verbose: bool, start_time: float
 ) -> Samples:
-    """Return draws by HMC on the whole dataset."""
     reason = (
         f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
         f"{cost.seconds:.0f} s"
     )
-    return run_exact(request, HMC(), required, verbose, began, reason, [], cost)
+    return run_exact(request, HMC(), required, verbose, start_time, reason, [], cost)
 
 
-def _measured(
+def _measure_error(
     request: Request,
-    ran: _Ran,
+    run: _SampledPlan,
     rows: RowsWatched,
     required: Requirements,
     verbose: bool,
-    began: float,
-) -> tuple[_Ran, MeasuredError]:
+    start_time: float,
+) -> tuple[_SampledPlan, MeasuredError]:
     """Return the chains whose error is within the tolerance, or the last, with that error.
 
     They run again at half the stepsize, from the ends of the others. If the difference is an error
@@ -231,32 +224,33 @@ def _measured(
     that is too large still, the stepsize is halved again.
     """
     target, thin = request.read.target, request.read.options.thin
-    first, factor = time.monotonic() - began, error_factor(ran.plan.dynamics)
-    until = began + (_MOST_TIME * first if required.max_seconds is None else required.max_seconds)
-    for number in range(_HALVINGS):
-        plan = at_stepsize(ran.plan, ran.plan.stepsize / 2)
-        lengths = Watched(required, plan, target, rows.again(), thin, began)
-        positions = _ends(ran.samples, target, required.n_chains)
-        seed = request.read.seed + 1 + number
-        asked = planned(request, plan, positions).tuned(thin=lengths.thin, seed=seed)
-        half = _Ran(plan, lengths, run_lengths(asked, lengths, verbose))
-        one, other = ran.lengths.series, half.lengths.series
-        error = compared(one, other, factor, required.tolerance, half.samples)
+    factor, seconds = error_factor(run.plan.dynamics), required.max_seconds
+    if seconds is None:
+        seconds = _SETTINGS.longest_measurement * (time.monotonic() - start_time)
+    deadline = start_time + seconds
+    for halving in range(_SETTINGS.halvings):
+        plan = at_stepsize(run.plan, run.plan.stepsize / 2)
+        lengths = Watched(required, plan, target, rows.for_other_draws(), thin, start_time)
+        positions = _last_positions(run.samples, target, required.n_chains)
+        seed = request.read.seed + 1 + halving
+        chain_request = planned(request, plan, positions).tuned(thin=lengths.thin, seed=seed)
+        halved = _SampledPlan(plan, lengths, run_lengths(chain_request, lengths, verbose))
+        series, halved_series = run.lengths.series, halved.lengths.series
+        error = compared(series, halved_series, factor, required.tolerance, halved.samples)
         if not error.certain:
-            return ran, error
-        left = compared(one, other, factor - 1.0, required.tolerance, half.samples)
-        ran = half
-        if not left.certain or time.monotonic() > until:
-            return ran, left
-    return ran, left
+            return run, error
+        error = compared(series, halved_series, factor - 1.0, required.tolerance, halved.samples)
+        run = halved
+        if not error.certain or time.monotonic() > deadline:
+            return run, error
+    return run, error
 
 
-def _ends(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
+def _last_positions(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
     return [_unconstrained(samples, target, chain) for chain in range(n_chains)]
 
 
-def _need_linear(dynamics: Dynamics) -> None:
-    """Raise an error if the chain has no closed form."""
+def _check_linear(dynamics: Dynamics) -> None:
     try:
         LinearRecursion(dynamics, 0.1)
     except ValueError as error:
@@ -266,10 +260,10 @@ def _need_linear(dynamics: Dynamics) -> None:
         ) from None
 
 
-def _settled(
+def _warmed_up(
     request: Request,
     positions: list[np.ndarray],
-    around: Neighbourhood,
+    geometry: Neighbourhood,
     dynamics: Dynamics,
     required: Requirements,
     verbose: bool,
@@ -277,34 +271,35 @@ def _settled(
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and the positions at its end.
 
-    What was last found around the chains is used if there is no time to look again.
+    If time is up, the last geometry that was measured is used.
     """
     target, data, seed = request.read.target, request.read.data, request.read.seed
     with contextlib.suppress(TimeUpError):
-        around = _look(target, data, positions, seed, verbose)
-    plan = choose_locally(around, dynamics, required.tolerance)
+        geometry = _look(target, data, positions, seed, verbose)
+    plan = choose_locally(geometry, dynamics, required.tolerance)
     clock.done("scales, curvature and noise")
     length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
+    n_iters = max(1, length)
     positions = with_smaller_steps(
-        lambda factor: warm_up(request, _lowered(plan, factor), positions, max(1, length), verbose)
+        lambda factor: warm_up(request, _lowered(plan, factor), positions, n_iters, verbose)
     )
     clock.done("warm-up")
     with contextlib.suppress(TimeUpError):
-        around = _look(target, data, positions, seed + 1, verbose)
+        geometry = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    return choose_locally(around, dynamics, required.tolerance), positions
+    return choose_locally(geometry, dynamics, required.tolerance), positions
 
 
 def _look(
     target: Target, data: Data, positions: list[np.ndarray], seed: int, verbose: bool
 ) -> Neighbourhood:
     with Progress("scales, curvature and noise", 1, verbose) as progress:
-        found = look_around(target, data, positions, seed)
+        geometry = look_around(target, data, positions, seed)
         progress.advance(1)
-    return found
+    return geometry
 
 
-def _derived(seed: int) -> int:
+def _seed_before_chains(seed: int) -> int:
     """Return a seed for the phases before the chains."""
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
     return int(rng.integers(2**62))
@@ -317,20 +312,19 @@ def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
 
 
 def _report(
-    ran: _Ran,
+    run: _SampledPlan,
     required: Requirements,
-    after: Neighbourhood | None,
+    final_geometry: Neighbourhood | None,
     thin: int,
     error: MeasuredError | None,
     cost: Cost | None,
     clock: Clock,
 ) -> Report:
-    """Return the report."""
-    plan, lengths, samples = ran.plan, ran.lengths, ran.samples
+    plan, lengths, samples = run.plan, run.lengths, run.samples
     n, N = plan.minibatch_size, plan.around.size
-    kept = "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
+    kept_draws = "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
     if lengths.thin > thin:
-        kept += " (at most 2000 draws, 512 MB)"
+        kept_draws += " (at most 2000 draws, 512 MB)"
     sections: Sections = {}
     if cost is not None:
         sections["Method"] = {
@@ -343,7 +337,7 @@ def _report(
             "conditional SDs of single coordinates": _range(plan.around.whitening.root),
             "largest curvature, scaled coordinates": plan.around.curvature,
             "largest curvature at the end of the chains": (
-                "not measured: time was up" if after is None else after.curvature
+                "not measured: time was up" if final_geometry is None else final_geometry.curvature
             ),
             "likelihood share of the information, mean": float(plan.around.share.mean()),
         },
@@ -362,12 +356,12 @@ def _report(
             "autocorrelation time, iterations": plan.autocorrelation,
         },
         "Draws": {
-            "kept": kept,
+            "kept": kept_draws,
         },
         "Watched": watched_facts(lengths.diagnostics),
-        **_of_error(error),
+        **_error_section(error),
     }
-    warnings = _warnings(plan, lengths, required, after, error)
+    warnings = _warnings(plan, lengths, required, final_geometry, error)
     return make_report(origin_of(samples).sampler, samples, None, sections, warnings, clock)
 
 
@@ -375,8 +369,7 @@ def _range(values: np.ndarray) -> list[float]:
     return [float(values.min()), float(values.max())]
 
 
-def _of_error(error: MeasuredError | None) -> dict[str, Any]:
-    """Return the section on the measured error."""
+def _error_section(error: MeasuredError | None) -> dict[str, Any]:
     if error is None:
         return {"Measured error": {"not measured": "`n_iters` is given; `samples.check()` has it"}}
     rows = {
@@ -393,44 +386,50 @@ def _warnings(
     plan: LocalPlan,
     lengths: Watched,
     required: Requirements,
-    after: Neighbourhood | None,
+    final_geometry: Neighbourhood | None,
     error: MeasuredError | None,
 ) -> list[str]:
-    """Return warnings about the draws."""
-    found = []
+    warnings = []
     if not max(plan.stiff_error, plan.error.max()) <= 1.001 * required.tolerance:
-        found.append(
+        warnings.append(
             f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
             f"the largest curvature (a local bound); the tolerance is {required.tolerance:.1%}. "
             "Larger minibatches have less noise."
         )
-    if after is not None and after.curvature > _CHANGED * plan.around.curvature:
-        found.append(
+    largest_curvature = _SETTINGS.curvature_growth * plan.around.curvature
+    if final_geometry is not None and final_geometry.curvature > largest_curvature:
+        warnings.append(
             f"The largest curvature grew from {plan.around.curvature:.3g} to "
-            f"{after.curvature:.3g} along the chains: the constants chosen at their start are not "
-            "suitable at their end."
+            f"{final_geometry.curvature:.3g} along the chains: the constants chosen at their start "
+            "are not suitable at their end."
         )
-    found += [] if error is None else error.warnings
-    ess = {name: each.smallest for name, each in lengths.diagnostics.items()}
+    warnings += [] if error is None else error.warnings
+    ess = {name: diagnostics.smallest for name, diagnostics in lengths.diagnostics.items()}
     few = sorted((name for name in ess if ess[name] < required.ess), key=ess.__getitem__)
     if few:
-        named = ", ".join(f"{ess[name]:.0f} for {name}" for name in _told(few, lengths))
-        found.append(f"Effective sample sizes are below {required.ess:g}: {named}{_others(few)}.")
-    rhat = {name: max(each.rhat) for name, each in lengths.diagnostics.items()}
-    apart = sorted((name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True)
-    if apart:
-        named = ", ".join(f"{rhat[name]:.3f} for {name}" for name in _told(apart, lengths))
-        found.append(f"The chains do not agree; R-hat is {named}{_others(apart)}.")
-    return found
+        listed = ", ".join(f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths))
+        warnings.append(
+            f"Effective sample sizes are below {required.ess:g}: {listed}{_remaining(few)}."
+        )
+    rhat = {name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()}
+    disagreeing = sorted(
+        (name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True
+    )
+    if disagreeing:
+        listed = ", ".join(
+            f"{rhat[name]:.3f} for {name}" for name in _named_first(disagreeing, lengths)
+        )
+        warnings.append(f"The chains do not agree; R-hat is {listed}{_remaining(disagreeing)}.")
+    return warnings
 
 
-def _told(names: list[str], lengths: Watched) -> list[str]:
+def _named_first(names: list[str], lengths: Watched) -> list[str]:
     """Return the log-likelihood of rows if it is among the names, and the first of the others."""
-    first = [name for name in names if name == lengths.rows.name]
-    return [*first, *(name for name in names if name not in first)][:_NAMED]
+    of_rows = [name for name in names if name == lengths.rows.name]
+    return [*of_rows, *(name for name in names if name not in of_rows)][: _SETTINGS.names_shown]
 
 
-def _others(names: list[str]) -> str:
+def _remaining(names: list[str]) -> str:
     """Return the number of those that are not named."""
-    more = len(names) - _NAMED
+    more = len(names) - _SETTINGS.names_shown
     return f", and {more} other watched quantities fall short" if more > 0 else ""

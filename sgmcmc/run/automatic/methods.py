@@ -27,56 +27,32 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 
-_AFFORDABLE = 900.0
-"""Largest predicted time of an exact method, in seconds, if the user sets no limit."""
+_AFFORDABLE = 900.0  # largest predicted seconds of an exact method, if the user sets no limit
+_OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
+SAID = 180.0  # predicted seconds above which a warning comes before the run begins
+MOVES = 320  # of each chain of NUTS before the first draw is kept
+_BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
 
-_QUICK = 60.0
-"""Predicted seconds of an exact method up to which it samples effects of groups."""
-
-SAID = 180.0
-"""Predicted seconds above which a warning comes before the run begins."""
-
-_OF_THE_TIME = 0.8
-"""Largest part of ``max_seconds`` that the prediction for an exact method may be."""
-
-_LEFT = 0.3
-"""Part of the user's seconds that must be left to begin again."""
-
-_LEAST = 1e-3
-"""Least number of seconds that an exact method is given, in which it says that they are over."""
-
-_ROWS = 50_000
-"""Rows that a gradient is timed on."""
-
-_TIMINGS = 3
-"""Number of timings."""
-
-MOVES = 320
-"""Moves of each chain of NUTS before the first draw is kept."""
-
-_COLD = 600
-"""Gradients of each chain of HMC before coordinates are known."""
-
-_WARM_UP = 200
-"""Moves of each chain of HMC after that until the first draw."""
-
-_FIRST = 250
-"""Least number of draws of HMC."""
-
-_STEPS = 0.9
-"""Gradients of a move of HMC near N(0, I), in units of d^(1/4)."""
-
-_OVERRUN = 4.0
-"""Largest multiple of the predicted seconds that an exact chain chosen here may run."""
-
-_BYTES = 2e10
-"""Bytes of a matrix that a core reads in a second, for a product with a vector."""
-
-_BEFORE = "before these chains"
-"""Name of the seconds until an exact method was chosen, in reports."""
-
+# Keywords without a meaning if gradients use all rows and a step moves all parameters.
 _OF_OTHERS = ("minibatches", "replace", "updates")
-"""Keywords without a meaning if every gradient uses the whole dataset and a step moves all."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    quick: float = 60.0  # predicted seconds up to which HMC samples effects of groups
+    share_to_restart: float = 0.3  # of the user's seconds that must be left to start again
+    shortest: float = 1e-3  # seconds of an exact method, in which it says that they are over
+    timed_rows: int = 50_000  # of a gradient that is timed
+    timings: int = 3
+    gradients_before_warm_up: int = 600  # of each chain of HMC, before coordinates are known
+    moves_of_warm_up: int = 200  # of each chain of HMC, until the first draw
+    first_draws: int = 250  # least number of draws of HMC
+    gradients_of_move: float = 0.9  # of HMC near N(0, I), in units of d^(1/4)
+    overrun: float = 4.0  # largest multiple of the predicted seconds that an exact chain may run
+    bytes_a_second: float = 2e10  # of a matrix that a core reads for a product with a vector
+
+
+_SETTINGS = _Settings()
 
 
 def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> float:
@@ -84,14 +60,14 @@ def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> flo
 
     Of very many rows it is timed on some.
     """
-    size = min(data.size, max(1, _ROWS // target.row_terms))
-    arguments = tf.constant(position, target.dtype), data.slice(0, size)
-    graph = _gradient(target, *arguments)
+    size = min(data.size, max(1, _SETTINGS.timed_rows // target.row_terms))
+    inputs = tf.constant(position, target.dtype), data.slice(0, size)
+    graph = _gradient(target, *inputs)
     seconds = []
-    for _ in range(_TIMINGS):
-        began = time.perf_counter()
-        graph(*arguments).numpy()
-        seconds.append(time.perf_counter() - began)
+    for _ in range(_SETTINGS.timings):
+        start = time.perf_counter()
+        graph(*inputs).numpy()
+        seconds.append(time.perf_counter() - start)
     return min(seconds) * data.size / size
 
 
@@ -130,10 +106,17 @@ class Cost:
     @classmethod
     def of(cls, gradient: float, d: int, required: Requirements) -> Cost:
         """Return the cost of HMC in d coordinates that are near N(0, I)."""
-        steps = math.ceil(_STEPS * d**0.25)
-        moves = _WARM_UP + max(_FIRST, 2.0 * required.ess / required.n_chains)
-        whitening = 8.0 * d**2 / _BYTES if d <= DENSE else 0.0
-        return cls(gradient, required.n_chains * (_COLD + moves * steps), required, whitening)
+        steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
+        moves = _SETTINGS.moves_of_warm_up + max(
+            _SETTINGS.first_draws, 2.0 * required.ess / required.n_chains
+        )
+        whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
+        return cls(
+            gradient,
+            required.n_chains * (_SETTINGS.gradients_before_warm_up + moves * steps),
+            required,
+            whitening,
+        )
 
     @property
     def seconds(self) -> float:
@@ -143,7 +126,10 @@ class Cost:
     @property
     def most_seconds(self) -> float:
         """Seconds that the run may take if the user sets no limit, dense coordinates included."""
-        return max(SAID, _OVERRUN * self.seconds) + self.whitening * self.gradients / self._at_once
+        return (
+            max(SAID, _SETTINGS.overrun * self.seconds)
+            + self.whitening * self.gradients / self._at_once
+        )
 
     @property
     def _at_once(self) -> int:
@@ -152,13 +138,13 @@ class Cost:
     @property
     def affordable(self) -> bool:
         """Whether that is within the user's time limit, or a few minutes."""
-        most = self.required.max_seconds
-        return self.seconds <= (_AFFORDABLE if most is None else _OF_THE_TIME * most)
+        limit = self.required.max_seconds
+        return self.seconds <= (_AFFORDABLE if limit is None else _OF_THE_TIME * limit)
 
     @property
     def quick(self) -> bool:
         """Whether that is within the user's time limit, and about a minute."""
-        return self.seconds <= _QUICK and self.affordable
+        return self.seconds <= _SETTINGS.quick and self.affordable
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
@@ -172,9 +158,12 @@ class Cost:
             )
 
 
-def may_start_again(required: Requirements, left: float) -> bool:
+def may_start_again(required: Requirements, seconds_left: float) -> bool:
     """Return whether enough of the user's time is left."""
-    return required.max_seconds is None or left >= _LEFT * required.max_seconds
+    return (
+        required.max_seconds is None
+        or seconds_left >= _SETTINGS.share_to_restart * required.max_seconds
+    )
 
 
 def run_exact(
@@ -182,9 +171,9 @@ def run_exact(
     dynamics: Dynamics,
     required: Requirements,
     verbose: bool,
-    began: float,
+    start_time: float,
     reason: str,
-    doubts: list[str],
+    extra_warnings: list[str],
     cost: Cost | None = None,
     mode: Mode | None = None,
     stepsize: float | None = None,
@@ -196,9 +185,9 @@ def run_exact(
         dynamics: HMC or NUTS.
         required: Requested precision and length.
         verbose: Whether to show progress.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
         reason: Reason for the choice of the sampler, shown in the report.
-        doubts: Further warnings of the report.
+        extra_warnings: Further warnings of the report.
         cost: Predicted cost, which bounds the run if the user sets no limit.
         mode: Mode, if it is known.
         stepsize: Stepsize; ``None`` to find one.
@@ -216,9 +205,11 @@ def run_exact(
         model=replace(request.read, options=options),
         keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
     )
-    before = time.monotonic() - began
+    seconds_before = time.monotonic() - start_time
     if required.max_seconds is not None:
-        required = replace(required, max_seconds=max(required.max_seconds - before, _LEAST))
+        required = replace(
+            required, max_seconds=max(required.max_seconds - seconds_before, _SETTINGS.shortest)
+        )
     elif cost is not None:
         required = replace(required, max_seconds=cost.most_seconds)
-    return run_exactly(exact, required, verbose, reason, doubts, {_BEFORE: before})
+    return run_exactly(exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before})

@@ -9,19 +9,18 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.anchored import with_more_nodes
 from sgmcmc.run.automatic.large import cost_of_hmc
 from sgmcmc.run.automatic.methods import Cost, run_exact, seconds_of_gradient
-from sgmcmc.run.exact.adaptation import LostError
-from sgmcmc.run.fields import field_of, in_field
+from sgmcmc.run.exact.adaptation import LeftModeError
+from sgmcmc.run.fields import find_latent_field, with_field_coordinates
 from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import MANY
 
-_TO_CHOOSE = 0.4
-"""Part of ``max_seconds`` in which coordinates are chosen."""
+_TO_CHOOSE = 0.4  # share of `max_seconds` in which coordinates are chosen
 
 
 def run_with_effects(
-    request: Request, required: Requirements, verbose: bool, began: float
+    request: Request, required: Requirements, verbose: bool, start_time: float
 ) -> Samples | None:
     """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
@@ -39,57 +38,57 @@ def run_with_effects(
         if predicted is None or not predicted.quick:
             return None
     try:
-        limit = limited(began + _TO_CHOOSE * required.seconds)
+        limit = limited(start_time + _TO_CHOOSE * required.seconds)
         with limit, Progress("coordinates of effects", 1, verbose) as progress:
-            found = uncentered(request, request.read.seed)
+            transformed = uncentered(request, request.read.seed)
             progress.advance(1)
     except TimeUpError:
         return None
-    cost = _cost_around(found, required)
+    cost = _affordable_cost(transformed, required)
     if cost is None:
         return None
     reason = "coordinates are effects of groups, whitened by what the data say of each"
-    asked: Request | None = found
-    while asked is not None:
+    current: Request | None = transformed
+    while current is not None:
         try:
-            return run_exact(asked, HMC(), required, verbose, began, reason, [], cost)
-        except LostError:
-            asked = with_more_nodes(asked) if many else None
-    free = uncentered(request, request.read.seed, held=False)
-    return run_exact(free, HMC(), required, verbose, began, reason, [], cost)
+            return run_exact(current, HMC(), required, verbose, start_time, reason, [], cost)
+        except LeftModeError:
+            current = with_more_nodes(current) if many else None
+    unfixed = uncentered(request, request.read.seed, fix_nodes=False)
+    return run_exact(unfixed, HMC(), required, verbose, start_time, reason, [], cost)
 
 
 def run_with_field(
-    request: Request, required: Requirements, verbose: bool, began: float
+    request: Request, required: Requirements, verbose: bool, start_time: float
 ) -> Samples | None:
     """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
 
     Also ``None`` if that would take too long.
     """
     try:
-        with limited(began + _TO_CHOOSE * required.seconds):
-            field = field_of(request)
+        with limited(start_time + _TO_CHOOSE * required.seconds):
+            field = find_latent_field(request)
             if field is None:
                 return None
-            before = cost_of_hmc(request, required)
-            if before is not None and not before.affordable:
+            untransformed_cost = cost_of_hmc(request, required)
+            if untransformed_cost is not None and not untransformed_cost.affordable:
                 return None
-            found = in_field(request, field, verbose)
+            transformed = with_field_coordinates(request, field, verbose)
     except TimeUpError:
         return None
-    cost = _cost_around(found, required)
+    cost = _affordable_cost(transformed, required)
     if cost is None:
         return None
     reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
+    return run_exact(transformed, HMC(), required, verbose, start_time, reason, [], cost)
 
 
-def _cost_around(request: Request, required: Requirements) -> Cost | None:
+def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
     """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
-    if request.around is None:
+    if request.laplace is None:
         return None
     target = request.read.target
-    seconds = seconds_of_gradient(target, request.read.data, request.around.whitening.origin)
+    seconds = seconds_of_gradient(target, request.read.data, request.laplace.whitening.origin)
     cost = Cost.of(seconds, target.size, required)
     if not cost.affordable:
         return None

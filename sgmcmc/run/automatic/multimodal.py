@@ -17,25 +17,19 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, of_rising
+from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, no_mode_warnings
 from sgmcmc.run.request import Request, center_is_open
 from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
 
-_APART = 0.5
-"""Root mean square distance of starts from their modes, in posterior SDs."""
-
-_SHOWN = 3
-"""Components of a parameter that a mode's position shows."""
-
-_STRAY = 0.01
-"""Fraction of a chain's draws in another mode from which the chain counts as visiting it."""
-
+_START_SPREAD = 0.5  # root mean square distance of starts from their modes, in posterior SDs
+_COMPONENTS_SHOWN = 3  # of a parameter, in the position of a mode
+_VISIT = 0.01  # share of a chain's draws in another mode from which the chain visits it
+# largest multiple of the predicted length, without a time limit: chains that hardly leave a mode of
+# an odd shape, or of several parts, would run for minutes and say the same
 _PATIENCE = 40
-"""Largest multiple of the predicted length, without a time limit: chains that hardly leave a mode
-of an odd shape, or of several parts, would run for minutes and say the same."""
 
 
 class UntilEffectiveInEach(UntilEffective):
@@ -43,11 +37,11 @@ class UntilEffectiveInEach(UntilEffective):
 
     Args:
         modes: Number of the mode that each chain starts in.
-        given: Arguments of :class:`UntilEffective`.
+        arguments: Arguments of :class:`UntilEffective`.
     """
 
-    def __init__(self, modes: list[int], *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, modes: list[int], *arguments: Any) -> None:
+        super().__init__(*arguments)
         if self._required.n_iters is None and self._required.max_seconds is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
         self._modes = np.array(modes)
@@ -55,7 +49,7 @@ class UntilEffectiveInEach(UntilEffective):
         self.together: Diagnostics | None = None
 
     @property
-    def wanted(self) -> float:
+    def required_ess(self) -> float:
         """Requested effective sample size of each mode."""
         return self._required.ess / self._count
 
@@ -64,23 +58,28 @@ class UntilEffectiveInEach(UntilEffective):
         """Whether the draws of each mode, or of all together, have the requested ESS."""
         if self.together is not None and self.together.enough(self._required.ess):
             return True
-        found = self.diagnostics
-        if found is None or found.smallest < self.wanted:
+        diagnostics = self.diagnostics
+        if diagnostics is None or diagnostics.smallest < self.required_ess:
             return False
-        return bool(np.isnan(found.rhat).all() or np.nanmax(found.rhat) <= RHAT)
+        return bool(np.isnan(diagnostics.rhat).all() or np.nanmax(diagnostics.rhat) <= RHAT)
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far: the worst of the modes counts."""
         self.together = diagnose(samples)
-        each = []
+        by_mode = []
         for mode in range(self._count):
             chains = np.flatnonzero(self._modes == mode)
-            each.append(diagnose({name: array[chains] for name, array in samples.items()}))
-        self.diagnostics = min(each, key=lambda one: one.smallest)
+            by_mode.append(diagnose({name: array[chains] for name, array in samples.items()}))
+        self.diagnostics = min(by_mode, key=lambda diagnostics: diagnostics.smallest)
 
 
 def run_in_modes(
-    chosen: Chosen, surveyed: Survey, required: Requirements, thin: int, verbose: bool, began: float
+    chosen: Chosen,
+    surveyed: Survey,
+    required: Requirements,
+    thin: int,
+    verbose: bool,
+    start_time: float,
 ) -> Samples:
     """Run chains in every mode, and report the mode of each.
 
@@ -93,27 +92,29 @@ def run_in_modes(
         required: Requested precision and length of the draws.
         thin: Number of iterations between kept draws.
         verbose: Whether to show progress.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
     """
-    numbers = _modes_of_chains(surveyed, required.n_chains)
+    mode_of_chain = _modes_of_chains(surveyed, required.n_chains)
     plan = _pooled(chosen, surveyed)
 
     def chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
-        asked = _asked(chosen, lowered, surveyed, numbers)
+        mode_request = _mode_request(chosen, lowered, surveyed, mode_of_chain)
         d = chosen.target.size
-        lengths = UntilEffectiveInEach(numbers, required, lowered, d, thin, began)
-        return lowered, lengths, run_lengths(asked, lengths, verbose)
+        lengths = UntilEffectiveInEach(mode_of_chain, required, lowered, d, thin, start_time)
+        return lowered, lengths, run_lengths(mode_request, lengths, verbose)
 
     may_lower = plan.given.stepsize is None
     plan, lengths, samples = with_smaller_steps(chains) if may_lower else chains(1)
-    return samples.with_report(_report(samples, chosen, plan, surveyed, numbers, lengths, began))
+    return samples.with_report(
+        _report(samples, chosen, plan, surveyed, mode_of_chain, lengths, start_time)
+    )
 
 
-def in_modes(chosen: Chosen, surveyed: Survey, n_chains: int) -> tuple[Plan, Request]:
+def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Request]:
     """Return the plan and the request for chains in every mode."""
-    plan = _pooled(chosen, surveyed)
-    return plan, _asked(chosen, plan, surveyed, _modes_of_chains(surveyed, n_chains))
+    plan = _pooled(chosen, survey)
+    return plan, _mode_request(chosen, plan, survey, _modes_of_chains(survey, n_chains))
 
 
 def _modes_of_chains(surveyed: Survey, n_chains: int) -> list[int]:
@@ -136,7 +137,9 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
     return common.rewhitened(chosen.target, chosen.data, covariance, chosen.seed)
 
 
-def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> Request:
+def _mode_request(
+    chosen: Chosen, plan: Plan, surveyed: Survey, mode_of_chain: list[int]
+) -> Request:
     """Return the request with chains in their modes, control variates centered there."""
     target = chosen.target
     centered = center_is_open(chosen.request.gradient) and not plan.given.takes_all(
@@ -144,14 +147,14 @@ def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> 
     )
     rng = np.random.default_rng([chosen.seed, 1])
     starts = []
-    for number in numbers:
+    for number in mode_of_chain:
         mode = surveyed.modes[number]
-        move = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
+        step = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
         # A control variate without a center is centered at the start of its chain.
-        apart = 0.0 if centered else _APART
-        starts.append(target.space.params(mode.position + apart * move, target.dtype))
-    asked = chosen.completed(plan, starts)
-    return replace(asked, gradient=ControlVariate(1.0, n_iters_opt=0)) if centered else asked
+        apart = 0.0 if centered else _START_SPREAD
+        starts.append(target.space.params(mode.position + apart * step, target.dtype))
+    request = chosen.completed(plan, starts)
+    return replace(request, gradient=ControlVariate(1.0, n_iters_opt=0)) if centered else request
 
 
 def _report(
@@ -159,79 +162,83 @@ def _report(
     chosen: Chosen,
     plan: Plan,
     surveyed: Survey,
-    numbers: list[int],
+    mode_of_chain: list[int],
     lengths: UntilEffectiveInEach,
-    began: float,
+    start_time: float,
 ) -> Report:
     """Return the report on draws from several modes."""
-    together, each = lengths.together, lengths.diagnostics
-    assert together is not None and each is not None
-    parts = _where(samples, chosen, surveyed)
-    crossed = bool(((parts > _STRAY).sum(1) > 1).any())
-    agree = together.enough(0.0)
-    warnings = of_rising(surveyed)
-    warnings += _warnings(surveyed, parts, numbers, crossed, agree)
+    pooled, within = lengths.together, lengths.diagnostics
+    assert pooled is not None and within is not None
+    fractions = _fractions_by_mode(samples, chosen, surveyed)
+    crossed = bool(((fractions > _VISIT).sum(1) > 1).any())
+    agree = pooled.enough(0.0)
+    warnings = no_mode_warnings(surveyed)
+    warnings += _warnings(surveyed, fractions, mode_of_chain, crossed, agree)
     if plan.prediction.worst > 1.001 * plan.given.tolerance:
         warnings.append(
             f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
             f"tolerance of {plan.given.tolerance:.1%}."
         )
     if not lengths.reached:
-        warnings += [f"In one of the modes: {w}" for w in each.warnings(lengths.wanted)]
-    sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
+        warnings += [f"In one of the modes: {w}" for w in within.warnings(lengths.required_ess)]
+    sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
     clock.done("chains")
     sections: Sections = {
-        "Modes": _modes_facts(chosen, surveyed, numbers),
+        "Modes": _modes_facts(chosen, surveyed, mode_of_chain),
         "Chain": chain_facts(samples, sampler),
         "Predicted": {
             "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
             "autocorrelation time, iterations": plan.prediction.times.tolist(),
         },
         "Draws": {
-            "ESS within modes (worst mode), bulk": each.bulk,
-            "ESS within modes (worst mode), tail": each.tail,
-            "R-hat within modes (worst mode)": each.rhat,
+            "ESS within modes (worst mode), bulk": within.bulk,
+            "ESS within modes (worst mode), tail": within.tail,
+            "R-hat within modes (worst mode)": within.rhat,
             **{
-                f"chain {chain + 1}: fraction of draws by mode": ", ".join(f"{p:.3f}" for p in part)
-                for chain, part in enumerate(parts)
+                f"chain {chain + 1}: fraction of draws by mode": ", ".join(
+                    f"{p:.3f}" for p in shares
+                )
+                for chain, shares in enumerate(fractions)
             },
         },
     }
-    return make_report(sampler, samples, together, sections, warnings, clock)
+    return make_report(sampler, samples, pooled, sections, warnings, clock)
 
 
-def _where(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
+def _fractions_by_mode(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
     """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""
     u = unconstrained(samples, chosen.target.space)
-    gaps = []
+    distances = []
     for mode in surveyed.modes:
-        gap = u - mode.position
-        gaps.append(np.einsum("cki,ij,ckj->ck", gap, mode.information.matrix, gap))
-    nearest = np.argmin(gaps, 0)
+        deviation = u - mode.position
+        distances.append(np.einsum("cki,ij,ckj->ck", deviation, mode.information.matrix, deviation))
+    nearest = np.argmin(distances, 0)
     return np.stack([(nearest == k).mean(1) for k in range(len(surveyed.modes))], 1)
 
 
 def _warnings(
-    surveyed: Survey, parts: np.ndarray, numbers: list[int], crossed: bool, agree: bool
+    surveyed: Survey, fractions: np.ndarray, mode_of_chain: list[int], crossed: bool, agree: bool
 ) -> list[str]:
     """Return warnings about the modes."""
-    found = []
+    warnings = []
     count = len(surveyed.modes)
     if not agree:
-        places = "; ".join(
+        occupancy = "; ".join(
             f"mode {k + 1} (Laplace weight {surveyed.weights[k]:.2g}): "
-            + (_listed(np.flatnonzero(parts[:, k] > _STRAY)) or "no chain")
+            + (_listed(np.flatnonzero(fractions[:, k] > _VISIT)) or "no chain")
             for k in range(count)
         )
         cross = "cross too rarely" if crossed else "do not cross"
-        found.append(
-            f"The posterior has {count} modes, which chains {cross}: {places}. The number of "
+        warnings.append(
+            f"The posterior has {count} modes, which chains {cross}: {occupancy}. The number of "
             "draws in each mode does not estimate its weight; moments pooled over chains mix the "
             "modes."
         )
-    if count > len(numbers):
-        found.append(f"There are {count} modes, and only {len(numbers)} chains to start in them.")
-    return found
+    if count > len(mode_of_chain):
+        warnings.append(
+            f"There are {count} modes, and only {len(mode_of_chain)} chains to start in them."
+        )
+    return warnings
 
 
 def _listed(chains: np.ndarray) -> str:
@@ -241,7 +248,7 @@ def _listed(chains: np.ndarray) -> str:
     return word + ", ".join(str(chain + 1) for chain in chains)
 
 
-def _modes_facts(chosen: Chosen, surveyed: Survey, numbers: list[int]) -> dict[str, Any]:
+def _modes_facts(chosen: Chosen, surveyed: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
     """Return position, height and weight of each mode, and the chains that start there."""
     facts: dict[str, Any] = {"found": len(surveyed.modes)}
     for k, mode in enumerate(surveyed.modes):
@@ -249,8 +256,8 @@ def _modes_facts(chosen: Chosen, surveyed: Survey, numbers: list[int]) -> dict[s
         name = f"mode {k + 1}"
         facts[f"{name}: log posterior"] = float(surveyed.heights[k])
         facts[f"{name}: Laplace weight"] = float(surveyed.weights[k])
-        here = [str(chain + 1) for chain, number in enumerate(numbers) if number == k]
-        facts[f"{name}: chains that start there"] = ", ".join(here) or "none"
+        starting = [str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k]
+        facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
         for parameter, value in params.items():
             facts[f"{name}: {parameter}"] = _shown(value)
     return facts
@@ -259,4 +266,6 @@ def _modes_facts(chosen: Chosen, surveyed: Survey, numbers: list[int]) -> dict[s
 def _shown(value: np.ndarray) -> str:
     """Return the first components of a parameter."""
     flat = [f"{x:.4g}" for x in np.ravel(value)]
-    return ", ".join(flat[:_SHOWN]) + (f", … ({len(flat)})" if len(flat) > _SHOWN else "")
+    return ", ".join(flat[:_COMPONENTS_SHOWN]) + (
+        f", … ({len(flat)})" if len(flat) > _COMPONENTS_SHOWN else ""
+    )

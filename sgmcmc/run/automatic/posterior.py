@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,55 +37,47 @@ from sgmcmc.run.automatic.moved import run_with_effects, run_with_field
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.exact.adaptation import LostError
-from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.exact.adaptation import LeftModeError
+from sgmcmc.run.kept_choices import tune_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
-from sgmcmc.run.reports.reporting import of_rising
+from sgmcmc.run.reports.reporting import no_mode_warnings
 from sgmcmc.run.request import AUTO, Request, all_parts_open, brief, on_machines, open_arguments
 from sgmcmc.tuning.fields import SMALLEST_FIELD
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
 from sgmcmc.tuning.symmetries import alike
 
-_SPREAD = 1.5
-"""Root mean square distance of starts from the mode, in posterior SDs."""
-
-_ROUNDS = 4
-"""Largest number of restarts of a chain, whitened by its own draws."""
-
-_HMC_GRADIENTS = 3.0
-"""Gradients that an independent draw of HMC takes, in whitened coordinates, near to normal."""
-
+# Gradients for an independent draw of HMC far from normal, twice: draws of minibatches must cost
+# much more.
 _FAR_GRADIENTS = 60.0
-"""The same far from it, and as much again, because draws of minibatches must be much dearer."""
 
-_INTEGRATED = "effects of groups are integrated out, and it needs the fewest gradients"
-
-_FAR = "the posterior is far from normal, and chains of minibatches need very many iterations"
-
-_NO_CURVATURE = "the log posterior has no finite curvature where its mode was looked for"
-
-_NO_TIME = "the time to choose constants for minibatches was over"
-
-_TO_CHOOSE = 0.5
-"""Part of ``max_seconds`` in which constants are chosen."""
-
-_LEAST_TO_CHOOSE = 5.0
-"""Seconds that this has at least: without it all that follows takes longer."""
-
-_WORTH_TIMING = 30.0
-"""Predicted seconds of chains above which a gradient over all rows is timed."""
-
-_SELDOM = 0.01
-"""Part of the trajectories of HMC that may diverge for a smaller stepsize to be tried."""
-
+# All chosen or all given, if no mode is searched for.
 _CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize")
-"""Constants that are all chosen or all given, where no mode is searched for."""
 
-_SLOWEST = 1e5
-"""Autocorrelation time above which a restart does not help."""
+
+@dataclass(frozen=True)
+class _Settings:
+    start_spread: float = 1.5  # root mean square distance of starts from the mode, in posterior SDs
+    attempts: int = 4  # of chains, each whitened by the draws of the one before
+    gradients_near_normal: float = 3.0  # for an independent draw of HMC, in whitened coordinates
+    share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
+    least_to_choose: float = 5.0  # at least: without them all that follows takes longer
+    worth_timing: float = 30.0  # predicted seconds of chains above which a gradient is timed
+    rare_divergences: float = 0.01  # of trajectories; with no more a smaller stepsize is tried
+    slowest: float = 1e5  # autocorrelation time above which a restart does not help
+
+
+_SETTINGS = _Settings()
+
+# Reasons for a method, in reports.
+_REASON_INTEGRATED = "effects of groups are integrated out, and it needs the fewest gradients"
+_REASON_FAR = (
+    "the posterior is far from normal, and chains of minibatches need very many iterations"
+)
+_REASON_NO_CURVATURE = "the log posterior has no finite curvature where its mode was looked for"
+_REASON_NO_TIME = "the time to choose constants for minibatches was over"
 
 
 @brief
@@ -98,7 +90,7 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         required: Requested precision and length of the draws.
         verbose: Whether to show progress.
     """
-    began = time.monotonic()
+    start_time = time.monotonic()
     verbose, required = checks.flag("verbose", verbose), required.checked()
     request = replace(request, keywords={**request.keywords, "n_chains": required.n_chains})
     reading = read(request)
@@ -109,44 +101,47 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
             "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
     if options.store is None and all_parts_open(request):
-        found = None
+        samples = None
         if request.groups is not None:
-            found = run_with_effects(request, required, verbose, began)
+            samples = run_with_effects(request, required, verbose, start_time)
         elif d >= SMALLEST_FIELD:
-            found = run_with_field(request, required, verbose, began)
-        if found is None and d > MANY and required.n_iters is None and required.burn_in is None:
-            found = run_in_blocks(request, required, verbose, began)
-        if found is not None:
-            return found
+            samples = run_with_field(request, required, verbose, start_time)
+        if samples is None and d > MANY and required.n_iters is None and required.burn_in is None:
+            samples = run_in_blocks(request, required, verbose, start_time)
+        if samples is not None:
+            return samples
     large = d > DENSE_UP_TO
     cost = cost_of_hmc(request, required) if large else None
     if (large and not needs_mode(request, cost)) or _has_many_modes(request):
-        _need_all_open(request, d)
+        _check_all_open(request, d)
         if options.store is not None:
             raise ValueError(
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
                 "every constant given; `settings` of a call without a store have what was chosen."
             )
-        return run_large(request, reading.dynamics, required, verbose, began, cost)
+        return run_large(request, reading.dynamics, required, verbose, start_time, cost)
     if options.store is not None:
         return _run_on_disk(reading, required, verbose)
     chosen = None
-    most = max(_TO_CHOOSE * required.seconds, _LEAST_TO_CHOOSE)
+    share = _SETTINGS.share_to_choose * required.seconds
+    seconds_to_choose = max(share, _SETTINGS.least_to_choose)
     try:
-        with contextlib.suppress(TimeUpError), limited(began + most):
+        with contextlib.suppress(TimeUpError), limited(start_time + seconds_to_choose):
             chosen = choose(reading, required.tolerance, verbose)
     except np.linalg.LinAlgError:
         if not all_parts_open(request):
             raise
-        return run_exact(request, NUTS(), required, verbose, began, _NO_CURVATURE, [])
+        return run_exact(request, NUTS(), required, verbose, start_time, _REASON_NO_CURVATURE, [])
     if chosen is None:
-        return _in_a_hurry(request, required, verbose, began)
+        return _run_without_tuning(request, required, verbose, start_time)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
-        return run_in_modes(chosen, chosen.plan.surveyed, required, thin, verbose, began)
-    return _run_around_mode(request, chosen, required, verbose, began)
+        return run_in_modes(chosen, chosen.plan.surveyed, required, thin, verbose, start_time)
+    return _run_around_mode(request, chosen, required, verbose, start_time)
 
 
-def _in_a_hurry(request: Request, required: Requirements, verbose: bool, began: float) -> Samples:
+def _run_without_tuning(
+    request: Request, required: Requirements, verbose: bool, start_time: float
+) -> Samples:
     """Return draws by NUTS, when the time to choose constants is over.
 
     Raises:
@@ -155,85 +150,86 @@ def _in_a_hurry(request: Request, required: Requirements, verbose: bool, began: 
     if not all_parts_open(request):
         constants = "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`"
         raise out_of_time(
-            "the constants of the sampler were chosen", began, f", or all of {constants}"
+            "the constants of the sampler were chosen", start_time, f", or all of {constants}"
         )
-    hurried = replace(required, hurried=True)
-    return run_exact(request, NUTS(), hurried, verbose, began, _NO_TIME, [])
+    without_tuning = replace(required, hurried=True)
+    return run_exact(request, NUTS(), without_tuning, verbose, start_time, _REASON_NO_TIME, [])
 
 
 def _run_around_mode(
-    request: Request, chosen: Chosen, required: Requirements, verbose: bool, began: float
+    request: Request, chosen: Chosen, required: Requirements, verbose: bool, start_time: float
 ) -> Samples:
     """Return draws of a posterior with one mode, from chains that start again if necessary.
 
     Those of little data, far from normal, go on by NUTS.
     """
-    plan, apart = chosen.plan, _SPREAD
-    exact = may_be_exact(request, plan, required)
-    if exact and not plan.mode.converged:
-        return run_by_nuts(request, plan, required, verbose, began, "no mode was found")
+    plan, spread = chosen.plan, _SETTINGS.start_spread
+    may_use_nuts = may_be_exact(request, plan, required)
+    if may_use_nuts and not plan.mode.converged:
+        return run_by_nuts(request, plan, required, verbose, start_time, "no mode was found")
+    gradients_of_hmc = _SETTINGS.gradients_near_normal
     integrated = isinstance(chosen.target.log_lik, Marginal)
-    if exact and integrated and _hmc_is_quicker(plan, chosen.data.size, _HMC_GRADIENTS):
-        return _by_hmc(request, chosen, required, verbose, began, _INTEGRATED)
-    open_ = all_parts_open(request) and required.n_iters is None and required.burn_in is None
-    if open_ and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
+    if may_use_nuts and integrated and _hmc_is_quicker(plan, chosen.data.size, gradients_of_hmc):
+        return _by_hmc(request, chosen, required, verbose, start_time, _REASON_INTEGRATED)
+    all_open = all_parts_open(request) and required.n_iters is None and required.burn_in is None
+    if all_open and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
         seconds = seconds_of_gradient(chosen.target, chosen.data, plan.mode.position)
         cost = Cost.of(seconds, chosen.target.size, required)
         if cost.affordable:
             cost.warn(request.function)
-            bound = None if exact else cost
-            return _by_hmc(request, chosen, required, verbose, began, _FAR, bound)
-    for further in reversed(range(_ROUNDS)):
+            bound = None if may_use_nuts else cost
+            return _by_hmc(request, chosen, required, verbose, start_time, _REASON_FAR, bound)
+    for attempts_left in reversed(range(_SETTINGS.attempts)):
         started = time.monotonic()
         try:
-            plan, apart, lengths, samples = _around(
-                chosen, plan, required, apart, exact, further > 0, verbose, began
+            plan, spread, lengths, samples = _run_chains(
+                chosen, plan, required, spread, may_use_nuts, attempts_left > 0, verbose, start_time
             )
         except DivergenceError:
-            if exact:
-                return run_by_nuts(request, plan, required, verbose, began, "other chains diverged")
+            if may_use_nuts:
+                reason = "other chains diverged"
+                return run_by_nuts(request, plan, required, verbose, start_time, reason)
             raise
-        if exact and lengths.against and may_start_again(required, lengths.left):
+        if may_use_nuts and lengths.reason and may_start_again(required, lengths.left):
             try:
-                return run_by_nuts(request, plan, required, verbose, began, lengths.against)
+                return run_by_nuts(request, plan, required, verbose, start_time, lengths.reason)
             except TimeoutError:
                 break
-        last = not further or lengths.left <= 0
-        other = None if last else _other_plan(request, chosen, plan, lengths)
-        if other is None:
+        is_last = not attempts_left or lengths.left <= 0
+        next_plan = None if is_last else _next_plan(request, chosen, plan, lengths)
+        if next_plan is None:
             break
-        seconds = _predicted(request, other, required, started, lengths, samples)
-        if not exact and seconds > _WORTH_TIMING and all_parts_open(request):
+        seconds = _predicted(request, next_plan, required, started, lengths, samples)
+        if not may_use_nuts and seconds > _SETTINGS.worth_timing and all_parts_open(request):
             cost = cost_of_nuts(request, plan, required)
             if cost.affordable and cost.seconds < seconds:
                 cost.warn(request.function)
                 mode = plan.mode if request.groups is None else None
-                return run_by_nuts(request, plan, required, verbose, began, _FAR, mode)
+                return run_by_nuts(request, plan, required, verbose, start_time, _REASON_FAR, mode)
         if seconds > SAID and required.max_seconds is None:
-            _warn_of(seconds, request.function)
-        plan = other
-    sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
+            _warn_of_duration(seconds, request.function)
+        plan = next_plan
+    sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
     report = report_on(samples, plan, lengths, required, lengths.variances, sampler, clock)
     return samples.with_report(report)
 
 
-def _other_plan(request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar) -> Plan | None:
+def _next_plan(request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar) -> Plan | None:
     """Return a plan for chains that start again; ``None`` if those that have run will do."""
-    if lengths.quieter is not None:
-        return lengths.quieter
+    if lengths.revised is not None:
+        return lengths.revised
     if lengths.reached or lengths.normal or not _may_rewhiten(request):
         return None
     root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
-    other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
-    return None if other.autocorrelation > _SLOWEST else other
+    rewhitened = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
+    return None if rewhitened.autocorrelation > _SETTINGS.slowest else rewhitened
 
 
-def _warn_of(seconds: float, function: str) -> None:
-    """Warn of chains that take long, before they begin."""
+def _warn_of_duration(seconds: float, function: str) -> None:
     warnings.warn(
-        f"{function}() will take about {seconds / 60:.0f} more minutes: {_FAR}. `max_seconds` "
-        "bounds it; another form of the model may be nearer to normal, such as one with effects "
-        "of `groups=`.",
+        f"{function}() will take about {seconds / 60:.0f} more minutes: {_REASON_FAR}. "
+        "`max_seconds` bounds it; another form of the model may be nearer to normal, such as one "
+        "with effects of `groups=`.",
         UserWarning,
         stacklevel=checks.outside(),
     )
@@ -259,9 +255,10 @@ def _predicted(
     """
     thin = request.read.options.thin
     draws = next(iter(samples.values())).shape[1]
-    further = UntilEffective(required, plan, request.read.target.size, thin, 0.0)
-    done, ahead = thin * draws + (lengths.burn_in or 0), further.first + (further.burn_in or 0)
-    return (time.monotonic() - started) * ahead / done
+    next_lengths = UntilEffective(required, plan, request.read.target.size, thin, 0.0)
+    iterations_done = thin * draws + (lengths.burn_in or 0)
+    iterations_ahead = next_lengths.first + (next_lengths.burn_in or 0)
+    return (time.monotonic() - started) * iterations_ahead / iterations_done
 
 
 def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
@@ -279,7 +276,7 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     if not plan.mode.converged:
         return False
     if plan.around.exact:
-        return gradients <= _HMC_GRADIENTS
+        return gradients <= _SETTINGS.gradients_near_normal
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
 
@@ -288,86 +285,91 @@ def _by_hmc(
     chosen: Chosen,
     required: Requirements,
     verbose: bool,
-    began: float,
+    start_time: float,
     reason: str,
     cost: Cost | None = None,
 ) -> Samples:
     """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
 
-    Chains that went where nodes that are held do not serve run again with more, and those with a
-    few divergences with half the stepsize. NUTS has no nodes that are held around the mode, and
-    begins at the same mode. Where gradients have a cost that bounds the run, HMC is the last.
+    Chains that left the region of fixed quadrature nodes run again with more nodes, and chains with
+    a few divergences with half the stepsize. NUTS has no nodes fixed around the mode, and starts at
+    the same mode. If gradients have a cost that bounds the run, NUTS does not follow.
     """
     plan, samples = chosen.plan, None
     structure = request.groups
     mode = None if structure is None or structure.coordinates else plan.mode
-    doubts = of_rising(plan.surveyed)
+    extra_warnings = no_mode_warnings(plan.surveyed)
 
     def may_go_on() -> bool:
-        most = required.max_seconds
-        left = np.inf if most is None else began + most - time.monotonic()
-        return may_start_again(required, left)
+        limit = required.max_seconds
+        seconds_left = np.inf if limit is None else start_time + limit - time.monotonic()
+        return may_start_again(required, seconds_left)
 
-    asked: Request | None = chosen.request
+    current: Request | None = chosen.request
     stepsize: float | None = None
-    while asked is not None:
+    while current is not None:
         try:
             samples = run_exact(
-                asked, HMC(), required, verbose, began, reason, doubts, cost, plan.mode, stepsize
+                current, HMC(), required, verbose, start_time, reason, extra_warnings, cost,
+                plan.mode, stepsize,
             )  # fmt: skip
         except TimeoutError:
             if samples is None:
                 raise
             return samples
-        except LostError:
-            asked = with_more_nodes(asked) if may_go_on() else None
+        except LeftModeError:
+            current = with_more_nodes(current) if may_go_on() else None
             continue
         assert samples.report is not None
-        against = samples.report.warnings[len(doubts) :]
-        if not against or not may_go_on():
+        warnings_of_hmc = samples.report.warnings[len(extra_warnings) :]
+        if not warnings_of_hmc or not may_go_on():
             return samples
         diverged, draws = samples.report["Chain"]["divergences"], samples.report["Draws"]
-        seldom = _SELDOM * draws["chains"] * draws["draws per chain"]
-        if stepsize is None and 0 < diverged <= seldom:
+        few_divergences = _SETTINGS.rare_divergences * draws["chains"] * draws["draws per chain"]
+        if stepsize is None and 0 < diverged <= few_divergences:
             stepsize = samples.settings["stepsize"] / 2
             continue
         if cost is not None:
             return samples
         try:
-            reason = f"of HMC: {against[0]}"
-            return run_by_nuts(request, plan, required, verbose, began, reason, mode)
+            reason = f"of HMC: {warnings_of_hmc[0]}"
+            return run_by_nuts(request, plan, required, verbose, start_time, reason, mode)
         except TimeoutError:
             return samples
-    lost = "the posterior is far from normal: HMC left the surroundings of the mode"
-    return run_by_nuts(request, plan, required, verbose, began, lost, mode)
+    lost_mode = "the posterior is far from normal: HMC left the surroundings of the mode"
+    return run_by_nuts(request, plan, required, verbose, start_time, lost_mode, mode)
 
 
-def _around(
+def _run_chains(
     chosen: Chosen,
     plan: Plan,
     required: Requirements,
-    apart: float,
-    exact: bool,
-    again: bool,
+    spread: float,
+    may_use_nuts: bool,
+    may_lower: bool,
     verbose: bool,
-    began: float,
+    start_time: float,
 ) -> tuple[Plan, float, UntilFar, Samples]:
-    """Return draws of chains that start around the mode, and by which plan they were made.
+    """Return draws of chains that start around the mode, with their plan, spread and lengths.
 
-    Chains that diverge start again nearer to the mode, with smaller steps, unless there is another
-    way or the stepsize is the user's.
+    Chains that diverge start again nearer to the mode, with smaller steps, unless NUTS can follow
+    or the stepsize is the user's.
     """
 
     def attempt(factor: float) -> tuple[Plan, float, UntilFar, Samples]:
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
-        asked = chosen.completed(lowered, _starts(chosen, plan, required, factor * apart))
+        starts = _starts(chosen, plan, required, factor * spread)
+        completed = chosen.completed(lowered, starts)
         thin = chosen.request.read.options.thin
-        near = chosen.request.near
-        pace = None if near is None else near.pace
-        lengths = UntilFar(required, lowered, chosen.target, thin, began, exact, pace, again)
-        return lowered, factor * apart, lengths, run_lengths(asked, lengths, verbose)
+        previous = chosen.request.previous
+        pace = None if previous is None else previous.pace
+        lengths = UntilFar(
+            required, lowered, chosen.target, thin, start_time, may_use_nuts, pace, may_lower
+        )
+        return lowered, factor * spread, lengths, run_lengths(completed, lengths, verbose)
 
-    return with_smaller_steps(attempt, 1 if exact or plan.given.stepsize is not None else _ROUNDS)
+    fixed = may_use_nuts or plan.given.stepsize is not None
+    return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
 
 
 def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Samples:
@@ -385,15 +387,15 @@ def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Sam
                 "Use sgmcmc.nuts(..., store=...)."
             )
         if plan.surveyed is not None and plan.surveyed.several:
-            plan, asked = in_modes(chosen, plan.surveyed, required.n_chains)
+            plan, completed = in_modes(chosen, plan.surveyed, required.n_chains)
         else:
-            asked = chosen.completed(plan, _starts(chosen, plan, required, _SPREAD))
-        lengths = UntilEffective(
-            required, plan, target.size, reading.request.read.options.thin, 0.0
-        )
-        return asked.tuned(burn_in=lengths.burn_in)
+            starts = _starts(chosen, plan, required, _SETTINGS.start_spread)
+            completed = chosen.completed(plan, starts)
+        thin = reading.request.read.options.thin
+        lengths = UntilEffective(required, plan, target.size, thin, 0.0)
+        return completed.tuned(burn_in=lengths.burn_in)
 
-    request = chosen_once(reading.request, tune)
+    request = tune_once(reading.request, tune)
     if required.burn_in is not None:
         request = request.tuned(burn_in=required.burn_in)
     return run_tuned(request, required.n_iters, verbose)
@@ -410,7 +412,7 @@ def _has_many_modes(request: Request) -> bool:
     )
 
 
-def _need_all_open(request: Request, d: int) -> None:
+def _check_all_open(request: Request, d: int) -> None:
     """Raise an error if some constants are given, of a model that is too large for that."""
     is_open = open_arguments(request)
     for name in _CONSTANTS:
@@ -429,13 +431,12 @@ def _may_rewhiten(request: Request) -> bool:
     return "preconditioner" in is_open and dense and "stepsize" in is_open
 
 
-def _starts(chosen: Chosen, plan: Plan, required: Requirements, apart: float) -> list[Any]:
-    """Return over-dispersed starts around the mode."""
+def _starts(chosen: Chosen, plan: Plan, required: Requirements, spread: float) -> list[Any]:
     target = chosen.target
     rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
-    moves = rng.standard_normal((required.n_chains, target.size)) / np.sqrt(values) @ vectors.T
+    steps = rng.standard_normal((required.n_chains, target.size)) / np.sqrt(values) @ vectors.T
     whitening = plan.whitening
-    moves = moves @ whitening.root.T if whitening.dense else moves * whitening.root
-    middle = plan.mode.position
-    return [target.space.params(middle + apart * move, target.dtype) for move in moves]
+    steps = steps @ whitening.root.T if whitening.dense else steps * whitening.root
+    mode = plan.mode.position
+    return [target.space.params(mode + spread * step, target.dtype) for step in steps]

@@ -23,29 +23,20 @@ from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.tuning.ascent import Ascent, InformedGradient
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood
 
-_STEP = 0.1
-"""SDs of a coordinate that a step of the ascent goes at first."""
+_SHORTEST = 1000  # iterations of the ascent at least
+_LONGEST = 4000  # iterations of the ascent at most
+_STEP = 0.1  # of the ascent at first, in SDs of a coordinate
+_PASSES = 20  # over the data in the ascent, within these bounds
+_ROWS = 500  # of the ascent's minibatches
 
-_SHORTEST = 1000
-"""Least number of iterations of the ascent."""
-
-_LONGEST = 4000
-"""Largest number of iterations of the ascent."""
-
-_PASSES = 20
-"""Passes over the data of the ascent, within these bounds."""
-
-_ROWS = 500
-"""Rows of its minibatches."""
-
-_KEPT = (
+_KEYWORDS_BEFORE_DRAWS = (
     "bijectors", "dtype", "jit_compile", "executor", "n_chains", "preconditioner", "minibatches",
 )  # fmt: skip
 """Keywords that matter before there are draws."""
 
 
 def spread_out(
-    space: Space, starts: Sequence[np.ndarray], chains: int, around: Neighbourhood, seed: int
+    space: Space, starts: Sequence[np.ndarray], chains: int, geometry: Neighbourhood, seed: int
 ) -> list[np.ndarray]:
     """Return the starts of chains, flat and unconstrained: the user's, or spread around one.
 
@@ -55,19 +46,19 @@ def spread_out(
     """
     if len(starts) > 1:
         return [start.astype(np.float64) for start in starts]
-    u, scale = starts[0].astype(np.float64), around.whitening.root.copy()
-    kept = np.ones(len(u))
-    for place in space.layout.slices.values():
-        size = float(np.sqrt((u[place] ** 2).mean()))
+    u, scale = starts[0].astype(np.float64), geometry.whitening.root.copy()
+    shrinkage = np.ones(len(u))
+    for entries in space.layout.slices.values():
+        size = float(np.sqrt((u[entries] ** 2).mean()))
         if size > 0:
-            scale[place] = np.minimum(scale[place], size / np.sqrt(2.0))
-            kept[place] = np.sqrt(1.0 - (scale[place] / size) ** 2)
+            scale[entries] = np.minimum(scale[entries], size / np.sqrt(2.0))
+            shrinkage[entries] = np.sqrt(1.0 - (scale[entries] / size) ** 2)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
-    return [u, *(kept * u + scale * rng.standard_normal(len(u)) for _ in range(chains - 1))]
+    return [u, *(shrinkage * u + scale * rng.standard_normal(len(u)) for _ in range(chains - 1))]
 
 
 def ascend(
-    request: Request, positions: list[np.ndarray], around: Neighbourhood, verbose: bool
+    request: Request, positions: list[np.ndarray], geometry: Neighbourhood, verbose: bool
 ) -> list[np.ndarray]:
     """Return the positions after an ascent of the likelihood, of each chain by itself.
 
@@ -77,13 +68,13 @@ def ascend(
     size = request.read.data.size
     n = min(_ROWS, size)
     n_iters = int(np.clip(_PASSES * size / n, _SHORTEST, _LONGEST))
-    gradient, whitening = InformedGradient(around.share), around.whitening
+    gradient, whitening = InformedGradient(geometry.share), geometry.whitening
 
     def attempt(factor: float) -> list[np.ndarray]:
         step = factor * _STEP
         stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
-        asked = _asked(request, positions, whitening, Ascent(), gradient, n, step)
-        return _run(asked, whitening, stepsizes, n_iters, "ascent", verbose)
+        ascent_request = _tuned(request, positions, whitening, Ascent(), gradient, n, step)
+        return _run(ascent_request, whitening, stepsizes, n_iters, "ascent", verbose)
 
     return with_smaller_steps(attempt)
 
@@ -100,10 +91,10 @@ def warm_up(
     verbose: bool,
 ) -> list[np.ndarray]:
     """Return the positions after some iterations of the chains as they are planned so far."""
-    asked = planned(request, plan, positions)
+    chain_request = planned(request, plan, positions)
     stepsizes = Stepsizes("stepsize", (plan.stepsize,))
     whitening = plan.around.whitening
-    return _run(asked, whitening, stepsizes, n_iters, "warm-up", verbose)
+    return _run(chain_request, whitening, stepsizes, n_iters, "warm-up", verbose)
 
 
 def planned(request: Request, plan: LocalPlan, positions: list[np.ndarray]) -> Request:
@@ -111,12 +102,12 @@ def planned(request: Request, plan: LocalPlan, positions: list[np.ndarray]) -> R
     whole = plan.minibatch_size >= plan.around.size
     gradient = FullGradient() if whole else MinibatchGradient()
     size = None if whole else plan.minibatch_size
-    return _asked(
+    return _tuned(
         request, positions, plan.around.whitening, plan.dynamics, gradient, size, plan.stepsize
     )
 
 
-def _asked(
+def _tuned(
     request: Request,
     positions: list[np.ndarray],
     whitening: Preconditioner,
@@ -139,20 +130,22 @@ def _asked(
 
 
 def _run(
-    asked: Request,
+    request: Request,
     whitening: Preconditioner,
     stepsizes: Stepsizes,
     n_iters: int,
-    what: str,
+    task: str,
     verbose: bool,
 ) -> list[np.ndarray]:
     """Run the requested chains, keep no draws, and return their ends."""
-    options = without(asked.read.options, (name for name in KEYWORDS if name not in _KEPT))
-    sampler = make_sampler(replace(asked, model=replace(asked.read, options=options)))
+    options = without(
+        request.read.options, (name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS)
+    )
+    sampler = make_sampler(replace(request, model=replace(request.read, options=options)))
     chain = sampler.chain
     phase = Phase(
         RunPhase.MODE,
-        f"{asked.method}, {what}",
+        f"{request.method}, {task}",
         "stepsize",
         chain.dynamics,
         chain.gradient,

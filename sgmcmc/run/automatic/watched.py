@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,29 +16,21 @@ from sgmcmc.run.lengths import FEWEST, Lengths, Requirements, RowsWatched
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
-_MOST_BYTES = 2**29
-"""Memory that the draws of all chains may use."""
+_SHORTEST = 3000  # iterations of a chain at least
+_LONGEST = 200_000  # iterations of a chain at most
+_LEAST_BURN_IN = 500  # iterations
+_MOST_BYTES = 2**29  # memory for the draws of all chains
 
-_MOST_DRAWS = 2000
-"""Largest number of draws that each chain keeps."""
 
-_WORK = 2.4e11
-"""Rows × coordinates that a chain processes by default."""
+@dataclass(frozen=True)
+class _Settings:
+    max_draws: int = 2000  # that each chain keeps
+    work: float = 2.4e11  # rows × coordinates that a chain processes by default
+    burn_ins: int = 6  # in the length of a chain
+    looks: int = 4  # times that chains are checked
 
-_SHORTEST = 3000
-"""Least length of a chain."""
 
-_LONGEST = 200_000
-"""Largest length of a chain."""
-
-_BURN_IN = 6
-"""Length of a chain, in lengths of its burn-in."""
-
-_LEAST_BURN_IN = 500
-"""Least length of the burn-in."""
-
-_LOOKS = 4
-"""Number of times that chains are checked."""
+_SETTINGS = _Settings()
 
 
 class Watched(Lengths):
@@ -50,7 +43,7 @@ class Watched(Lengths):
         rows: Rows whose log-likelihood is watched.
         thin: Number of iterations between the draws that the user wants to keep; fewer are kept if
             memory is short.
-        began: Time at which the clock of ``max_seconds`` was started.
+        start_time: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
         thin: Number of iterations between kept draws.
@@ -65,14 +58,14 @@ class Watched(Lengths):
         target: Target,
         rows: RowsWatched,
         thin: int,
-        began: float,
+        start_time: float,
     ) -> None:
-        super().__init__(required, began)
+        super().__init__(required, start_time)
         d = target.space.user_layout.size
         self.burn_in, self.cap = lengths_of(required, plan, d, thin)
-        a_draw = required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
-        most = max(1, min(_MOST_DRAWS, _MOST_BYTES // a_draw))
-        self.thin = max(thin, -(-self.cap // most))
+        bytes_of_draw = required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
+        max_draws = max(1, min(_SETTINGS.max_draws, _MOST_BYTES // bytes_of_draw))
+        self.thin = max(thin, -(-self.cap // max_draws))
         self.rows = rows
         self.series: dict[str, np.ndarray] = {}
         self.diagnostics: dict[str, Diagnostics] = {}
@@ -86,22 +79,22 @@ class Watched(Lengths):
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
         return bool(self.diagnostics) and all(
-            found.enough(self._required.ess) for found in self.diagnostics.values()
+            diagnostics.enough(self._required.ess) for diagnostics in self.diagnostics.values()
         )
 
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
-        started, least = time.monotonic(), FEWEST * self.thin
-        goal = least if np.isfinite(self.left) else max(least, self.cap // _LOOKS)
+        started, shortest = time.monotonic(), FEWEST * self.thin
+        goal = shortest if np.isfinite(self.left) else max(shortest, self.cap // _SETTINGS.looks)
         while True:
             goal = min(goal, self.cap)
             yield goal
             if self.reached or self.left <= 0 or goal >= self.cap:
                 return
-            more = max(self.cap // _LOOKS, goal)
+            more = max(self.cap // _SETTINGS.looks, goal)
             if np.isfinite(self.left):
                 in_time = self.left * goal / (time.monotonic() - started)
-                more = int(min(more, max(least, in_time)))
+                more = int(min(more, max(shortest, in_time)))
             goal += more
 
     def see(self, samples: Samples) -> None:
@@ -114,9 +107,9 @@ class Watched(Lengths):
 
 def lengths_of(required: Requirements, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
     """Return the burn-in and the largest number of iterations after it."""
-    length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
+    length = int(np.clip(_SETTINGS.work / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
     cap = required.n_iters or max(length, FEWEST * thin)
     burn_in = required.burn_in
     if burn_in is None:
-        burn_in = max(_LEAST_BURN_IN, min(length, cap) // _BURN_IN)
+        burn_in = max(_LEAST_BURN_IN, min(length, cap) // _SETTINGS.burn_ins)
     return burn_in, cap

@@ -17,7 +17,7 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import make_runners
-from sgmcmc.run.crews import crew_of
+from sgmcmc.run.crews import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Arrow, Preconditioner
@@ -73,7 +73,7 @@ _NORMAL = 2.5
 """A variance in the chain's coordinates, or its inverse, that calls for others."""
 
 
-class LostError(Exception):
+class LeftModeError(Exception):
     """Chains left the region around the mode in which alone their log posterior is right."""
 
 
@@ -93,9 +93,9 @@ class WarmedUp:
             should be.
         frequency: ω of the part of the potential whose flow should be exact.
         width: Mean variance of the last draws in the coordinates of the end.
-        drift: Largest change of the mean from the first half of the last draws to the second, in
-            the coordinates whose scale alone may change; 0 if there are none.
-        seen: Some of the last draws, flat and unconstrained, (k, d).
+        mean_change: Largest change of the mean from the first half of the last draws to the second,
+            in the coordinates whose scale alone may change; 0 if there are none.
+        recent_draws: Some of the last draws, flat and unconstrained, (k, d).
     """
 
     preconditioner: Preconditioner | None
@@ -108,16 +108,16 @@ class WarmedUp:
     lost: bool
     frequency: float
     width: float
-    drift: float
-    seen: np.ndarray
+    mean_change: float
+    recent_draws: np.ndarray
 
     @property
     def settled(self) -> bool:
         """Whether the last draws are about as wide as they should be, and stay where they are."""
-        return 1 / _NORMAL < self.width < _NORMAL and self.drift < _DRIFT
+        return 1 / _NORMAL < self.width < _NORMAL and self.mean_change < _DRIFT
 
 
-class _Positions(Recorder):
+class _PositionRecorder(Recorder):
     """Writes down the positions themselves, and the gradients there."""
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
@@ -146,7 +146,7 @@ class WarmUp:
     Args:
         sampler: Sampler whose chain should be warmed up; its stepsize is the first one tried, and
             its dynamics hold coordinates in their state if those may change.
-        wanted: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
+        acceptance: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
         deadline: Time at which to stop, by the monotonic clock.
         windows: Iterations of the windows.
         scaled: Places of the coordinates whose scale alone may change; ``None`` for all.
@@ -157,27 +157,27 @@ class WarmUp:
     def __init__(
         self,
         sampler: Sampler,
-        wanted: float | None,
+        acceptance: float | None,
         deadline: float,
         windows: Sequence[int] = WINDOWS,
         scaled: np.ndarray | None = None,
         at_mode: bool = False,
     ) -> None:
-        self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
+        self._sampler, self._acceptance, self._deadline = sampler, acceptance, deadline
         self._patience = sum(windows[: 1 if at_mode else 2])
-        self._windows, self._scaled_places = windows, scaled
+        self._windows, self._scaled_indices = windows, scaled
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
         self._dynamics, self._metric = dynamics, dynamics.metric
         self._first = float(sampler.chain.stepsizes.at(1, 1).max())
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
-        most = sum(windows) + _LAST
+        max_iterations = sum(windows) + _LAST
         rows = [
             {
-                DRAWS: np.empty((most, d), dtype),
-                GRADIENTS: np.empty((most, d), dtype),
-                LOG_POST: np.empty((2 * most, 2)),
+                DRAWS: np.empty((max_iterations, d), dtype),
+                GRADIENTS: np.empty((max_iterations, d), dtype),
+                LOG_POST: np.empty((2 * max_iterations, 2)),
             }
             for _ in sampler.starts
         ]
@@ -185,75 +185,84 @@ class WarmUp:
         self._splits, self._frequency, self._center = hasattr(dynamics, "frequency"), 0.0, None
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(
-            sampler.chain, kind=RunPhase.MODE, label=label, recorder=_Positions(sampler.target)
+            sampler.chain,
+            kind=RunPhase.MODE,
+            label=label,
+            recorder=_PositionRecorder(sampler.target),
         )
-        self._crew = crew_of(sampler, phase, most)
+        self._executor = executor_of(sampler, phase, max_iterations)
         self._runners = make_runners(
-            sampler, phase, sampler.starts, whole_by_chain(sampler), most, rows,
-            lambda runners: None, lambda number, runner: None, self._crew,
+            sampler, phase, sampler.starts, whole_by_chain(sampler), max_iterations, rows,
+            lambda runners: None, lambda number, runner: None, self._executor,
         )  # fmt: skip
-        self._label, self._most = label, most
+        self._label, self._max_iterations = label, max_iterations
         self._done = self._changed = 0
         self._astray = False
 
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
-        averaging, began = self._averaging(self._first), time.monotonic()
+        averaging, start = self._averaging(self._first), time.monotonic()
         limit = limited(self._deadline)
-        with limit, Progress(self._label, self._most * len(self._runners), verbose) as progress:
+        with (
+            limit,
+            Progress(self._label, self._max_iterations * len(self._runners), verbose) as progress,
+        ):
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
-                if self._late:
+                if self._time_is_up:
                     break
                 if self._split(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
-                if self._stuck or self._late:
+                if self._stuck or self._time_is_up:
                     break
-                if self._scaled_places is not None:
+                if self._scaled_indices is not None:
                     self._rescale(length)
                 elif self._metric is not None:
                     if not self._change(length):
                         break
                     averaging = self._averaging(self._restarted)
             else:
-                if self._metric is not None and self._scaled_places is None:
+                if self._metric is not None and self._scaled_indices is None:
                     length = _LAST
                     self._window(_LAST, averaging, progress)
                     self._astray = not self._normal(_LAST)[0]
             self._find_center(length)
-        space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
+        space, chain_facts = (
+            self._sampler.target.space,
+            [runner.facts() for runner in self._runners],
+        )
         return WarmedUp(
             self._combined(),
             None if averaging is None else self._suitable(averaging.settled),
             [space.params(r.position(), self._sampler.target.dtype) for r in self._runners],
             self._done,
             self._changed,
-            sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
-            time.monotonic() - began,
+            sum(facts["moves"] * facts["gradients of a move"] for facts in chain_facts),
+            time.monotonic() - start,
             self._astray or self._stuck,
             self._frequency,
             float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
-            self._drift(length),
-            self._seen(length),
+            self._mean_change(length),
+            self._recent_draws(length),
         )
 
     @property
-    def _late(self) -> bool:
+    def _time_is_up(self) -> bool:
         return time.monotonic() > self._deadline
 
     @property
     def _stuck(self) -> bool:
         """Whether trajectories are cut short again and again."""
-        moves = [runner.facts() for runner in self._runners]
-        cut = sum(facts["moves cut short"] for facts in moves)
-        return cut > _STUCK * sum(facts["moves"] for facts in moves)
+        chain_facts = [runner.facts() for runner in self._runners]
+        cut = sum(facts["moves cut short"] for facts in chain_facts)
+        return cut > _STUCK * sum(facts["moves"] for facts in chain_facts)
 
     @property
     def _hopeless(self) -> bool:
         """Whether there is no time left, or no progress after the first windows."""
-        return self._late or (self._done >= self._patience and self._stuck)
+        return self._time_is_up or (self._done >= self._patience and self._stuck)
 
     @property
     def _restarted(self) -> float:
@@ -261,9 +270,9 @@ class WarmUp:
         return first_stepsize(self._sampler.target.size)
 
     def _averaging(self, stepsize: float) -> DualAveraging | None:
-        if self._wanted is None:
+        if self._acceptance is None:
             return None
-        averaging = DualAveraging(stepsize, self._wanted)
+        averaging = DualAveraging(stepsize, self._acceptance)
         self._scale(stepsize)
         return averaging
 
@@ -276,17 +285,17 @@ class WarmUp:
 
     def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
         """Run all chains for some iterations."""
-        end, began = self._done + length, self._done
-        while self._done < end and not (self._late and self._done):
+        end, first = self._done + length, self._done
+        while self._done < end and not (self._time_is_up and self._done):
             if self._hopeless and self._done > self._windows[0]:
                 break
-            single = self._done - began < _SINGLE
+            single = self._done - first < _SINGLE
             batch = min(1 if single else _BATCH, end - self._done)
             before = self._accepted()
             self._done += batch
             goals = [self._done] * len(self._runners)
             try:
-                self._crew.advance_to(goals, self._runners, progress)
+                self._executor.advance_to(goals, self._runners, progress)
             except TimeUpError:
                 self._done = min(runner.iteration for runner in self._runners)
                 break
@@ -298,8 +307,8 @@ class WarmUp:
 
     def _accepted(self) -> float:
         """Return the sum of the acceptance probabilities of all moves so far."""
-        moves = [runner.facts() for runner in self._runners]
-        return sum(facts["moves"] * facts["acceptance rate"] for facts in moves)
+        chain_facts = [runner.facts() for runner in self._runners]
+        return sum(facts["moves"] * facts["acceptance rate"] for facts in chain_facts)
 
     def _change(self, length: int) -> bool:
         """Change the coordinates if those of the last iterations call for it; return whether."""
@@ -315,11 +324,11 @@ class WarmUp:
 
     def _rescale(self, length: int) -> None:
         """Change the scale of some coordinates to that of the last draws."""
-        places = self._scaled_places
-        variances = self._within(length)[0][:, places].var(0)
+        indices = self._scaled_indices
+        variances = self._within(length)[0][:, indices].var(0)
         effective = length * len(self._rows) / _SLOW
         self._root = self._root.copy()
-        self._root[places] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
+        self._root[indices] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
         self._changed += 1
         for runner in self._runners:
             runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
@@ -341,23 +350,23 @@ class WarmUp:
             return np.linalg.solve(root, zeta.T).T, gradients @ root
         return zeta / root, gradients * root
 
-    def _drift(self, length: int) -> float:
+    def _mean_change(self, length: int) -> float:
         """Return the largest change of a scaled coordinate's mean within the last draws."""
-        if self._scaled_places is None:
+        if self._scaled_indices is None:
             return 0.0
-        places, chains = self._scaled_places, len(self._rows)
+        indices, chains = self._scaled_indices, len(self._rows)
         zeta = self._within(length)[0]
-        zeta = zeta.reshape(chains, -1, zeta.shape[1])[..., places]
-        half = zeta.shape[1] // 2
-        if not half:  # time was up
+        zeta = zeta.reshape(chains, -1, zeta.shape[1])[..., indices]
+        middle = zeta.shape[1] // 2
+        if not middle:  # time was up
             return np.inf
-        moved = zeta[:, half:].mean((0, 1)) - zeta[:, :half].mean((0, 1))
-        return float(np.abs(moved).max(initial=0.0))
+        change = zeta[:, middle:].mean((0, 1)) - zeta[:, :middle].mean((0, 1))
+        return float(np.abs(change).max(initial=0.0))
 
-    def _seen(self, length: int) -> np.ndarray:
+    def _recent_draws(self, length: int) -> np.ndarray:
         """Return some of the last draws, flat and unconstrained."""
-        every = max(1, -(-length * len(self._rows) // _SEEN))
-        last = slice(max(0, self._done - length), self._done, every)
+        step = max(1, -(-length * len(self._rows) // _SEEN))
+        last = slice(max(0, self._done - length), self._done, step)
         rows = [row[DRAWS][last] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
         before = self._sampler.target.space.preconditioner
@@ -369,13 +378,13 @@ class WarmUp:
         ω² is the regression of −∇log p on ζ over the last draws, at most 1. It is used if at least
         half of the gradient's mean square is explained by it.
         """
-        if not self._splits or self._wanted is None:
+        if not self._splits or self._acceptance is None:
             return False
         zeta, gradients = self._within(-(-length // 2))
         square, before = float((zeta**2).sum()), self._frequency
         slope = min(1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300)))
-        rest = float(((gradients + slope * zeta) ** 2).sum())
-        explained = rest < _LEFT * float((gradients**2).sum())
+        residual = float(((gradients + slope * zeta) ** 2).sum())
+        explained = residual < _LEFT * float((gradients**2).sum())
         self._frequency = float(np.sqrt(slope)) if explained else 0.0
         for runner in self._runners:
             runner.change_state(
@@ -395,12 +404,12 @@ class WarmUp:
 
     def _combined(self) -> Preconditioner | None:
         """Return the preconditioner that makes the coordinates those of the warm-up's end."""
-        found = self._scaled()
-        if found is None or self._center is None:
-            return found
+        preconditioner = self._scaled()
+        if preconditioner is None or self._center is None:
+            return preconditioner
         before = self._sampler.target.space.preconditioner
         shift = self._center if before is None else before.times(self._center)
-        return found.centered_at(found.origin + shift)
+        return preconditioner.centered_at(preconditioner.origin + shift)
 
     def _scaled(self) -> Preconditioner | None:
         """Return the same without a change of the origin."""

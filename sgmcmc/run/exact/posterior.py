@@ -30,20 +30,20 @@ from sgmcmc.run.exact.adaptation import (
     SHORT,
     WHITENED,
     WINDOWS,
-    LostError,
+    LeftModeError,
     WarmedUp,
     WarmUp,
     first_stepsize,
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
-from sgmcmc.run.exact.shape import Shape, is_in_blocks
-from sgmcmc.run.exact.start import Start, find_start, read, start_at_params, start_in_a_hurry
-from sgmcmc.run.fields import field_of, in_field
-from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.exact.shape import Whitener, is_in_blocks
+from sgmcmc.run.exact.start import Start, find_start, read, start_at_params, start_without_curvature
+from sgmcmc.run.fields import find_latent_field, with_field_coordinates
+from sgmcmc.run.kept_choices import tune_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import COARSE, quadrature_error
-from sgmcmc.run.request import Around, Request, brief, is_open, on_machines
+from sgmcmc.run.request import LaplaceApproximation, Request, brief, is_open, on_machines
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
@@ -70,7 +70,7 @@ _TO_CHOOSE = 0.35
 _IN_WARM_UP = 0.5
 """Largest part of the available seconds until the end of the warm-up."""
 
-_HURRIED = (
+_NO_TIME_WARNING = (
     "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
     "`params`, in coordinates of the warm-up alone. Give more seconds, or a `preconditioner`."
 )
@@ -90,7 +90,7 @@ class _Quick:
     autocorrelation: float = 1.0
 
 
-class _UntilDear(UntilEffective):
+class _UntilCostly(UntilEffective):
     """Runs until every coordinate has its effective sample size, or costs more than it may.
 
     Of small data, without a time limit, the number of gradients is bounded. It is counted, not
@@ -110,7 +110,7 @@ class _UntilDear(UntilEffective):
         self.cap = min(self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients))))
 
 
-class _UntilLost(_UntilDear):
+class _UntilCoarse(_UntilCostly):
     """Runs until every coordinate has its effective sample size, near where nodes are held.
 
     Farther away the density by these nodes may be any, even higher than at the mode.
@@ -120,19 +120,19 @@ class _UntilLost(_UntilDear):
         """Look at the draws so far.
 
         Raises:
-            LostError: The quadrature over effects is too coarse for them.
+            LeftModeError: The quadrature over effects is too coarse for them.
         """
         super().see(samples)
         if quadrature_error(origin_of(samples).sampler, samples) > COARSE:
-            raise LostError
+            raise LeftModeError
 
 
-def _may_get_lost(request: Request) -> bool:
+def _is_right_near_mode_only(request: Request) -> bool:
     """Return whether the log posterior is right around a mode alone."""
     return request.held is not None and request.held.near_only
 
 
-def _whole(request: Request) -> Request:
+def _with_whole_dataset(request: Request) -> Request:
     """Return the request with dynamics that are known, and the whole dataset for every gradient."""
     dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
     if not is_open(request.gradient):
@@ -155,8 +155,8 @@ def run_exactly(
     required: Requirements,
     verbose: Any,
     reason: str = "",
-    doubts: Sequence[str] = (),
-    earlier: Mapping[str, float] | None = None,
+    extra_warnings: Sequence[str] = (),
+    earlier_seconds: Mapping[str, float] | None = None,
 ) -> Samples:
     """Make the open choices, run the chains, and return draws with their report.
 
@@ -166,19 +166,23 @@ def run_exactly(
         required: Requested precision and length of the draws.
         verbose: Whether to show progress.
         reason: Reason for the dynamics, if the user did not choose them.
-        doubts: Further warnings for the report.
-        earlier: Seconds of the call before this one, by what was done.
+        extra_warnings: Further warnings for the report.
+        earlier_seconds: Seconds of the call before this one, by what was done.
 
     Raises:
-        LostError: The request has nodes of groups that are held around the mode, and the chains
+        LeftModeError: The request has nodes of groups that are held around the mode, and the chains
             leave it. Nodes that are held here are not, the second time.
     """
     try:
-        return _run(request, required, verbose, reason, doubts, earlier, held=True)
-    except LostError:
+        return _run(
+            request, required, verbose, reason, extra_warnings, earlier_seconds, fix_nodes=True
+        )
+    except LeftModeError:
         if request.held is not None:
             raise
-    return _run(request, required, verbose, reason, doubts, earlier, held=False)
+    return _run(
+        request, required, verbose, reason, extra_warnings, earlier_seconds, fix_nodes=False
+    )
 
 
 def _run(
@@ -186,14 +190,14 @@ def _run(
     required: Requirements,
     verbose: Any,
     reason: str,
-    doubts: Sequence[str],
+    extra_warnings: Sequence[str],
     earlier: Mapping[str, float] | None,
-    held: bool,
+    fix_nodes: bool,
 ) -> Samples:
     """Return draws with their report; nodes of groups may be held around the mode, or may not."""
-    log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(doubts))
+    log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings))
     verbose, required = checks.flag("verbose", verbose), required.checked()
-    request = _whole(request)
+    request = _with_whole_dataset(request)
     keywords = {**request.keywords, "n_chains": required.n_chains}
     request = read(replace(request, keywords=keywords))
     options, d = request.read.options, request.read.target.size
@@ -202,33 +206,37 @@ def _run(
     length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
-    log.alike = alike(target, data, request.read.starts[0].astype(np.float64), seed)
-    rows = RowsWatched(target, data, seed) if log.alike else None
-    open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
+    log.exchangeable = alike(target, data, request.read.starts[0].astype(np.float64), seed)
+    rows = RowsWatched(target, data, seed) if log.exchangeable else None
+    has_open_constants = is_open(request.stepsize) or _coordinates_are_open(
+        keywords.get("preconditioner")
+    )
     burn_in = required.burn_in
     if burn_in is None:
-        burn_in = _BURN_IN if open_ else _COLD_BURN_IN
+        burn_in = _BURN_IN if has_open_constants else _COLD_BURN_IN
     required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
-        request = _tuned(request, required, log, verbose, held)
-        if length_is_open and log.shape is not None:
-            request = request.tuned(dynamics=log.shape.suited(request.dynamics))
+        request = _with_constants(request, required, log, verbose, fix_nodes)
+        if length_is_open and log.whitener is not None:
+            request = request.tuned(dynamics=log.whitener.suited(request.dynamics))
         return request
 
     if options.store is None:
-        request = tune(request) if open_ else request
-        trial = _fitting(required, log)
-        given = required, _Quick(), d, options.thin, log.clock.began, trial
+        request = tune(request) if has_open_constants else request
+        trial = _iterations_in_half_the_time(required, log)
+        arguments = required, _Quick(), d, options.thin, log.clock.began, trial
         if rows is not None:
-            lengths: UntilEffective = UntilPredictive(rows, *given)
+            lengths: UntilEffective = UntilPredictive(rows, *arguments)
         else:
-            lengths = (_UntilLost if _may_get_lost(request) else _UntilDear)(*given)
-        lengths.doubt = next(iter(doubts), "")
+            lengths = (_UntilCoarse if _is_right_near_mode_only(request) else _UntilCostly)(
+                *arguments
+            )
+        lengths.doubt = next(iter(extra_warnings), "")
         samples = run_lengths(request, lengths, verbose)
         log.predicted = None if rows is None else lengths.diagnostics
         return _reported(samples, required, log)
-    request = chosen_once(request, tune) if open_ else request
+    request = tune_once(request, tune) if has_open_constants else request
     request = request.tuned(burn_in=burn_in)
     with limited(log.clock.began + required.seconds):
         samples = run_tuned(request, required.n_iters, verbose)
@@ -249,13 +257,13 @@ def _need_fixed_length(options: Options, required: Requirements) -> None:
         read_length(required.n_iters, options.thin)
 
 
-def _fitting(required: Requirements, log: ChoiceLog) -> int:
+def _iterations_in_half_the_time(required: Requirements, log: ChoiceLog) -> int:
     """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
     if required.max_seconds is None or log.warmed_up is None:
         return _TRIAL
-    left = log.clock.began + required.seconds - time.monotonic()
-    each = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
-    return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
+    seconds_left = log.clock.began + required.seconds - time.monotonic()
+    seconds_per_iteration = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
+    return int(max(1, min(_TRIAL, 0.5 * seconds_left / max(seconds_per_iteration, 1e-6))))
 
 
 def _coordinates_are_open(preconditioner: Any) -> bool:
@@ -267,8 +275,8 @@ def _dynamics(request: Request) -> Hamiltonian:
     """Return the dynamics, with the length of trajectories chosen if it is open."""
     dynamics: Hamiltonian = request.dynamics
     if isinstance(dynamics, HMC) and dynamics.length is None and dynamics.n_leapfrog is None:
-        given = request.keywords.get("preconditioner")
-        if isinstance(given, str) and given == "none":
+        preconditioner = request.keywords.get("preconditioner")
+        if isinstance(preconditioner, str) and preconditioner == "none":
             return replace(dynamics, n_leapfrog=STEPS)
         return replace(dynamics, length=math.pi / 2)
     return dynamics
@@ -280,8 +288,8 @@ def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Sampl
     return samples.with_report(report_on_moves(samples, log, required.ess))
 
 
-def _tuned(
-    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, held: bool
+def _with_constants(
+    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, fix_nodes: bool
 ) -> Request:
     """Return the request with everything given that was left open.
 
@@ -289,12 +297,12 @@ def _tuned(
     """
     if not required.hurried:
         with contextlib.suppress(TimeUpError):
-            return _around_mode(request, required, log, verbose, held)
-        log.mode = log.shape = None
-    log.warnings.append(_HURRIED)
+            return _tuned_at_mode(request, required, log, verbose, fix_nodes)
+        log.mode = log.whitener = None
+    log.warnings.append(_NO_TIME_WARNING)
     log.clock.done("mode and information")
-    start = start_in_a_hurry(request.read, request.keywords.get("preconditioner"))
-    return _with_warm_up(request, _warmed_up(request, start, required, log, verbose), log)
+    start = start_without_curvature(request.read, request.keywords.get("preconditioner"))
+    return _with_warm_up(request, _run_warm_up(request, start, required, log, verbose), log)
 
 
 def _time_to_choose(
@@ -304,8 +312,8 @@ def _time_to_choose(
     return limited(log.clock.began + _TO_CHOOSE * required.seconds)
 
 
-def _around_mode(
-    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, held: bool
+def _tuned_at_mode(
+    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, fix_nodes: bool
 ) -> Request:
     """Return the request with everything given, from the mode or the curvature if there is any.
 
@@ -318,18 +326,20 @@ def _around_mode(
         if has_effects:
             limit = _time_to_choose(required, log)
             with limit, Progress("coordinates of effects", 1, verbose) as progress:
-                request = uncentered(request, request.read.seed, held)
+                request = uncentered(request, request.read.seed, fix_nodes)
                 progress.advance(1)
-        elif is_open(preconditioner) and not log.reason and not log.alike:
+        elif is_open(preconditioner) and not log.reason and not log.exchangeable:
             # `sample` has looked for a field before it chose exact moves for some reason.
             with _time_to_choose(required, log):
-                field = field_of(request)
-                request = request if field is None else in_field(request, field, verbose)
-    if request.around is not None:
-        return _with_effects(request, request.around, required, log, verbose)
+                field = find_latent_field(request)
+                request = (
+                    request if field is None else with_field_coordinates(request, field, verbose)
+                )
+    if request.laplace is not None:
+        return _with_effects(request, request.laplace, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
     chosen = _coordinates_are_open(preconditioner)
-    no_mode = model.target.size > DENSE_UP_TO or bool(log.alike)
+    no_mode = model.target.size > DENSE_UP_TO or bool(log.exchangeable)
     if not no_mode and preconditioner != "diagonal" and request.mode is None:
         with _time_to_choose(required, log):
             no_mode = is_in_blocks(model)
@@ -337,55 +347,59 @@ def _around_mode(
     if chosen:
         with _time_to_choose(required, log):
             start = find_start(
-                model, preconditioner, required.n_chains, verbose, large, request.known,
+                model, preconditioner, required.n_chains, verbose, large, request.previous_hessian,
                 request.mode,
             )  # fmt: skip
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
-    if large and not log.alike and preconditioner != "diagonal":
-        found = _with_curvature(request, start, required, log, verbose)
+    if large and not log.exchangeable and preconditioner != "diagonal":
+        warmed_up = _with_curvature(request, start, required, log, verbose)
     else:
-        found = _warmed_up(request, start, required, log, verbose)
-    if found.lost and _may_get_lost(request):
-        raise LostError
-    if found.lost and start.mode is not None:
+        warmed_up = _run_warm_up(request, start, required, log, verbose)
+    if warmed_up.lost and _is_right_near_mode_only(request):
+        raise LeftModeError
+    if warmed_up.lost and start.mode is not None:
         # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
         start, log.mode = start_at_params(model, preconditioner), None
         log.warnings += start.warnings
-        found = _warmed_up(request, start, required, log, verbose)
-    return _with_warm_up(request, found, log)
+        warmed_up = _run_warm_up(request, start, required, log, verbose)
+    return _with_warm_up(request, warmed_up, log)
 
 
-def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
+def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Request:
     """Return the request with the results of a warm-up."""
-    log.warmed_up = found
+    log.warmed_up = warmed_up
     log.clock.done("warm-up")
     dynamics = request.dynamics
     if hasattr(dynamics, "frequency"):
-        dynamics = replace(dynamics, frequency=found.frequency)
+        dynamics = replace(dynamics, frequency=warmed_up.frequency)
     return request.tuned(
-        found.positions,
+        warmed_up.positions,
         dynamics=dynamics,
-        stepsize=request.stepsize if found.stepsize is None else found.stepsize,
-        preconditioner=found.preconditioner or "none",
+        stepsize=request.stepsize if warmed_up.stepsize is None else warmed_up.stepsize,
+        preconditioner=warmed_up.preconditioner or "none",
         mode=log.mode,
     )
 
 
 def _with_effects(
-    request: Request, around: Around, required: Requirements, log: ChoiceLog, verbose: bool
+    request: Request,
+    laplace: LaplaceApproximation,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
 ) -> Request:
     """Return the request with everything given, of a posterior with moved parameters."""
     target, seed = request.read.target, request.read.seed
     log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])
-    moves = around.whitening.times(rng.standard_normal((required.n_chains, target.size)))
-    places = around.whitening.origin + moves
-    params = [target.space.params(place, target.dtype) for place in places]
-    start = Start(around.whitening, params, None, "diagonal", scaled=around.others)
-    found = _warmed_up(request, start, required, log, verbose, WHITENED)
-    return _with_warm_up(request, found, log)
+    steps = laplace.whitening.times(rng.standard_normal((required.n_chains, target.size)))
+    positions = laplace.whitening.origin + steps
+    params = [target.space.params(position, target.dtype) for position in positions]
+    start = Start(laplace.whitening, params, None, "diagonal", scaled=laplace.others)
+    warmed_up = _run_warm_up(request, start, required, log, verbose, WHITENED)
+    return _with_warm_up(request, warmed_up, log)
 
 
 def _with_curvature(
@@ -395,84 +409,88 @@ def _with_curvature(
 
     Before coordinates are known, trajectories of a given length would have very many steps.
     """
-    left = required.seconds
+    seconds = required.seconds
     with _time_to_choose(required, log), Progress("curvature", 1, verbose) as progress:
-        shape = log.shape = Shape(request.read, left)
-        starts = shape.climbed(required.n_chains)
+        whitener = log.whitener = Whitener(request.read, seconds)
+        starts = whitener.starts_at_mode(required.n_chains)
         progress.advance(1)
     log.clock.done("curvature")
     if starts is not None:
-        start = Start(shape.whitening, starts, None, "none")
-        found = _warmed_up(request, start, required, log, verbose, SHORT)
+        start = Start(whitener.whitening, starts, None, "none")
+        warmed_up = _run_warm_up(request, start, required, log, verbose, SHORT)
         rounds: list[tuple[int, ...]] = [AROUND_MODE]
     else:
-        short = replace(request, dynamics=HMC(_STEPS))
-        start = replace(start, preconditioner=shape.held(start.preconditioner), metric="none")
-        found = _warmed_up(short, start, required, log, verbose, SHORT)
-        rounds = [SHORT, LAST] if shape.whitens else [SHORT, SHORT, LAST]
-    more = _MORE if shape.whitens else 0
+        short_request = replace(request, dynamics=HMC(_STEPS))
+        start = replace(start, preconditioner=whitener.slowed(start.preconditioner), metric="none")
+        warmed_up = _run_warm_up(short_request, start, required, log, verbose, SHORT)
+        rounds = [SHORT, LAST] if whitener.whitens else [SHORT, SHORT, LAST]
+    extra_rounds = _MORE if whitener.whitens else 0
     while rounds:
         windows = rounds.pop(0)
         log.clock.done("warm-up")
-        more_time = log.clock.began + left - time.monotonic()
+        seconds_left = log.clock.began + seconds - time.monotonic()
         try:
-            limit = limited(log.clock.began + _IN_WARM_UP * left)
+            limit = limited(log.clock.began + _IN_WARM_UP * seconds)
             with limit, Progress("curvature", 1, verbose) as progress:
-                preconditioner = shape.at(found, more_time, last=not rounds)
+                preconditioner = whitener.at(warmed_up, seconds_left, last=not rounds)
                 progress.advance(1)
         except TimeUpError:
-            return found
+            return warmed_up
         log.clock.done("curvature")
-        scaled = shape.scaled
+        scaled = whitener.scaled
         metric = "none" if scaled is None else "diagonal"
-        start = Start(preconditioner, found.positions, None, metric, scaled=scaled)
-        windows = SHORT if preconditioner is found.preconditioner else windows
-        found = _warmed_up(request, start, required, log, verbose, windows, found)
-        if more and not found.settled:
-            more -= 1
+        start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
+        windows = SHORT if preconditioner is warmed_up.preconditioner else windows
+        warmed_up = _run_warm_up(request, start, required, log, verbose, windows, warmed_up)
+        if extra_rounds and not warmed_up.settled:
+            extra_rounds -= 1
             rounds.insert(0, windows)
-    return found
+    return warmed_up
 
 
-def _warmed_up(
+def _run_warm_up(
     request: Request,
     start: Start,
     required: Requirements,
     log: ChoiceLog,
     verbose: bool,
     windows: Sequence[int] = WINDOWS,
-    before: WarmedUp | None = None,
+    previous: WarmedUp | None = None,
 ) -> WarmedUp:
-    """Return the result of a warm-up from a start, added to that of one ``before``."""
+    """Return the result of a warm-up from a start, added to that of one ``previous``."""
     dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
     size = request.read.target.size
-    trial = request.tuned(
+    warm_up_request = request.tuned(
         start.params,
         dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
         stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
         preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
     )
-    trial = replace(
-        trial, model=replace(trial.read, options=without(trial.read.options, _OF_THE_CHAIN))
+    warm_up_request = replace(
+        warm_up_request,
+        model=replace(
+            warm_up_request.read,
+            options=without(warm_up_request.read.options, _KEYWORDS_OF_THE_CHAIN),
+        ),
     )
-    wanted = dynamics.acceptance if stepsize_is_open else None
+    acceptance = dynamics.acceptance if stepsize_is_open else None
     now, end = time.monotonic(), log.clock.began + required.seconds
     deadline = max(log.clock.began + _IN_WARM_UP * required.seconds, (now + end) / 2)
-    sampler, at_mode = make_sampler(trial), start.mode is not None
-    warm_up = WarmUp(sampler, wanted, deadline, windows, start.scaled, at_mode)
-    found = warm_up.run(verbose)
-    if before is None:
-        return found
+    sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
+    warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
+    warmed_up = warm_up.run(verbose)
+    if previous is None:
+        return warmed_up
     return replace(
-        found,
-        iterations=before.iterations + found.iterations,
-        changed=before.changed + found.changed,
-        gradients=before.gradients + found.gradients,
-        seconds=before.seconds + found.seconds,
+        warmed_up,
+        iterations=previous.iterations + warmed_up.iterations,
+        changed=previous.changed + warmed_up.changed,
+        gradients=previous.gradients + warmed_up.gradients,
+        seconds=previous.seconds + warmed_up.seconds,
     )
 
 
-_OF_THE_CHAIN = (
+_KEYWORDS_OF_THE_CHAIN = (
     "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
 )  # fmt: skip
 """Keywords that mean nothing to a warm-up."""

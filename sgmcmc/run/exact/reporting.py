@@ -15,12 +15,12 @@ from sgmcmc.results.measured_error import watched
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
-from sgmcmc.run.exact.shape import Shape
+from sgmcmc.run.exact.shape import Whitener
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.misgivings import too_coarse
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts, watched_facts
 from sgmcmc.run.reports.robust import robust_section
+from sgmcmc.run.reports.warnings import coarse_rounding_warnings
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
@@ -49,8 +49,8 @@ class ChoiceLog:
         reason: Reason for the dynamics; empty if the user chose them.
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
-        shape: Shape of the information; ``None`` if it was not searched for.
-        alike: Parameters whose entries can change places.
+        whitener: Shape of the information; ``None`` if it was not searched for.
+        exchangeable: Parameters whose entries can change places.
         predicted: Diagnostics of the log-likelihood of rows, by which draws are judged if there
             are such parameters.
         warnings: Sentences on problems.
@@ -60,8 +60,8 @@ class ChoiceLog:
     reason: str = ""
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
-    shape: Shape | None = None
-    alike: tuple[str, ...] = ()
+    whitener: Whitener | None = None
+    exchangeable: tuple[str, ...] = ()
     predicted: Diagnostics | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -78,35 +78,35 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
-    warnings = [*log.warnings, *_about_moves(facts, rates)]
+    warnings = [*log.warnings, *_acceptance_warnings(facts, rates)]
     if divergences > _RARE * sum(chain["moves"] for chain in facts):
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
-    warnings += _about_rounding(samples, origin.sampler.target.space)
-    found: Sections = {}
+    warnings += _rounding_warnings(samples, origin.sampler.target.space)
+    sections: Sections = {}
     predicted = log.predicted
     if predicted is None:
         warnings += diagnostics.warnings(ess)
     else:
-        warnings += [_of_entries(log.alike), *predicted.warnings(ess)]
-        found["Predictions, by the log-likelihood of rows"] = {
+        warnings += [_exchangeable_warning(log.exchangeable), *predicted.warnings(ess)]
+        sections["Predictions, by the log-likelihood of rows"] = {
             "rows": len(predicted.names),
             "ESS, bulk": predicted.bulk,
             "ESS, tail": predicted.tail,
             "R-hat": predicted.rhat,
         }
     if log.reason:
-        found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": log.reason}
+        sections["Dynamics"] = {f"reason for {settings['dynamics']['name']}": log.reason}
     if log.mode is not None:
-        found["Mode"] = mode_facts(log.mode)
+        sections["Mode"] = mode_facts(log.mode)
     if log.warmed_up is not None:
-        found["Warm-up"] = {
+        sections["Warm-up"] = {
             "iterations": log.warmed_up.iterations,
             "metric updates": log.warmed_up.changed,
             "full gradients, all chains": log.warmed_up.gradients,
         }
-    if log.shape is not None:
-        found["Warm-up"] |= log.shape.facts()
-    found["Chain"] = {
+    if log.whitener is not None:
+        sections["Warm-up"] |= log.whitener.facts()
+    sections["Chain"] = {
         "observations (full gradient)": settings["N"],
         "stepsize": settings["stepsize"],
         "acceptance rate": rates,
@@ -116,17 +116,17 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         ),
         "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
-    found["Draws"] = {}
+    sections["Draws"] = {}
     if origin.sampler.target.size > DENSE_UP_TO:
-        found["Watched"] = watched_facts(
+        sections["Watched"] = watched_facts(
             {name: diagnose({name: series}) for name, series in watched(samples).items()}
         )
     if log.reason and log.mode is not None:
-        found |= robust_section(origin.sampler, log.mode)
-    return make_report(origin.sampler, samples, diagnostics, found, warnings, log.clock)
+        sections |= robust_section(origin.sampler, log.mode)
+    return make_report(origin.sampler, samples, diagnostics, sections, warnings, log.clock)
 
 
-def _of_entries(names: Sequence[str]) -> str:
+def _exchangeable_warning(names: Sequence[str]) -> str:
     """Return the warning that single entries of parameters have no meaning."""
     return (
         f"Entries of {in_words(names, 'and')} can change places, and the posterior is the same: it "
@@ -145,54 +145,54 @@ def _of_divergences(
 
     A scale counts as near zero if one draw in a hundred is less than a part of the median.
     """
-    moves = sum(chain["moves"] for chain in facts)
+    trajectories = sum(chain["moves"] for chain in facts)
     stepsize = samples.settings["stepsize"]
-    half = f", such as {stepsize / 2:.2g}" if is_number(stepsize) else ""
-    said = (
-        f"{divergences:.0f} of {moves:.0f} trajectories diverged: the posterior has regions "
+    suggestion = f", such as {stepsize / 2:.2g}" if is_number(stepsize) else ""
+    message = (
+        f"{divergences:.0f} of {trajectories:.0f} trajectories diverged: the posterior has regions "
         "of high curvature that this stepsize cannot resolve, and is not explored well "
-        f"there. Use a smaller `stepsize`{half}, or reparameterize the model. "
+        f"there. Use a smaller `stepsize`{suggestion}, or reparameterize the model. "
     )
-    found: dict[str, tuple[float, float]] = {}
+    near_zero: dict[str, tuple[float, float]] = {}
     for name, array in by_chain(samples.settings, samples).items():
         flat = np.asarray(array).reshape(-1, int(np.prod(array.shape[2:])))
         flat = flat[:: max(1, len(flat) // _LOOKED_AT)]
-        low, middle = np.quantile(flat, [0.01, 0.5], axis=0)
-        for place in np.flatnonzero((flat.min(0) > 0) & (low < _NEAR_ZERO * middle)):
-            label = coordinate_name(name, array.shape[2:], int(place))
-            found[label] = float(low[place]), float(middle[place])
-    if not found:
-        return said + f"The slowest coordinate is {diagnostics.scarcest}."
-    name, (low, middle) = min(found.items(), key=lambda each: each[1][0] / each[1][1])
-    return said + (
+        low, median = np.quantile(flat, [0.01, 0.5], axis=0)
+        for index in np.flatnonzero((flat.min(0) > 0) & (low < _NEAR_ZERO * median)):
+            label = coordinate_name(name, array.shape[2:], int(index))
+            near_zero[label] = float(low[index]), float(median[index])
+    if not near_zero:
+        return message + f"The slowest coordinate is {diagnostics.scarcest}."
+    name, (low, median) = min(near_zero.items(), key=lambda item: item[1][0] / item[1][1])
+    return message + (
         f"{name} comes near zero: one draw in a hundred is below {low:.2g}, with a median of "
-        f"{middle:.2g}. If it is the SD of effects, integrate them out by `groups=`, write them as "
+        f"{median:.2g}. If it is the SD of effects, integrate them out by `groups=`, write them as "
         "scale × standard normal, or give it a prior that vanishes at zero, such as Gamma(2, rate)."
     )
 
 
-def _about_moves(facts: Sequence[Mapping[str, float]], rates: list[float]) -> list[str]:
+def _acceptance_warnings(facts: Sequence[Mapping[str, float]], rates: list[float]) -> list[str]:
     """Return warnings about acceptance rates and trajectories cut short."""
     warnings = []
-    moves = sum(chain["moves"] for chain in facts)
+    trajectories = sum(chain["moves"] for chain in facts)
     if min(rates) < _FEW_ACCEPTED:
         warnings.append(
             f"Only {min(rates):.0%} of the moves of a chain were accepted: the stepsize is too "
             "large for it."
         )
-    cut = sum(chain["moves cut short"] for chain in facts)
-    if cut > _OFTEN_CUT * max(1.0, moves):
+    n_cut = sum(chain["moves cut short"] for chain in facts)
+    if n_cut > _OFTEN_CUT * max(1.0, trajectories):
         warnings.append(
-            f"{cut:.0f} of {moves:.0f} trajectories reached the largest number of gradients. The "
-            "draws are valid, but their autocorrelation is high."
+            f"{n_cut:.0f} of {trajectories:.0f} trajectories reached the largest number of "
+            "gradients. The draws are valid, but their autocorrelation is high."
         )
     return warnings
 
 
-def _about_rounding(samples: Samples, space: Space) -> list[str]:
+def _rounding_warnings(samples: Samples, space: Space) -> list[str]:
     """Return a warning if the posterior is narrow against the rounding of its numbers."""
     dtype = np.dtype(samples.settings["dtype"])
     u = unconstrained(samples, space)
     with np.errstate(divide="ignore", invalid="ignore"):
         rounding = np.finfo(dtype).eps * np.abs(u.mean((0, 1))) / u.std((0, 1))
-    return too_coarse(float(np.fmax(rounding, 0.0).max()), dtype)
+    return coarse_rounding_warnings(float(np.fmax(rounding, 0.0).max()), dtype)

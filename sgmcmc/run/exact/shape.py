@@ -89,19 +89,19 @@ def is_in_blocks(model: Model) -> bool:
     """
     if not MANY < model.target.size <= DENSE_UP_TO or model.target.space.joint is not None:
         return False
-    structure = _structure(model, Objective(model.target, model.data))
+    structure = _block_structure(model, Objective(model.target, model.data))
     return structure is not None and 2 * structure.leaves.size > model.target.size
 
 
-def _structure(model: Model, objective: Objective) -> Structure | None:
+def _block_structure(model: Model, objective: Objective) -> Structure | None:
     """Return the blocks of the information near the first start."""
     target = model.target
-    near = target.space.start(model.params[0], target.dtype).astype(np.float64)
-    move = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(target.size)
-    return find_structure(objective, target.space.layout, near + move, model.seed)
+    start = target.space.start(model.params[0], target.dtype).astype(np.float64)
+    step = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(target.size)
+    return find_structure(objective, target.space.layout, start + step, model.seed)
 
 
-class Shape:
+class Whitener:
     """The shape of a large posterior's information, and whitening by it.
 
     Args:
@@ -119,17 +119,17 @@ class Shape:
         self._products = Products(self._objective, target, data)
         self._seconds = seconds
         d = target.size
-        near = self._position(model.params[0])
-        self.structure = _structure(model, self._objective)
-        if self.structure is not None and not self._affordable(near, len(self.structure.core)):
+        start = self._position(model.params[0])
+        self.structure = _block_structure(model, self._objective)
+        if self.structure is not None and not self._affordable(start, len(self.structure.core)):
             self.structure = None
         if self.structure is None:
-            self._products = self._of_part()
-        self.dense = self.structure is None and self._affordable(near, d)
+            self._products = self._subsampled_products()
+        self.dense = self.structure is None and self._affordable(start, d)
         self._whitening: Preconditioner | None = None
         self._axes: Axes | None = None
 
-    def _of_part(self) -> Products:
+    def _subsampled_products(self) -> Products:
         """Return products with the Hessian of a part of the rows, if there are very many.
 
         Chains are exact in any coordinates. Those of m rows of all have an information whose
@@ -156,66 +156,66 @@ class Shape:
         """Return whether some products with the Hessian need only a small part of the time."""
         if not count or count > DENSE:
             return not count
-        most = min(_MOST, _SHARE * self._seconds)
+        limit = min(_MOST, _SHARE * self._seconds)
         if self.structure is None and self._objective.has_factors(u):
             self._objective.likelihood_gradient(u)  # which compiles
-            began = time.perf_counter()
+            start = time.perf_counter()
             self._objective.likelihood_gradient(u)
-            return _AT_ONCE * count * (time.perf_counter() - began) <= most
-        some = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
-        self._products(u, some)  # which compiles
-        began = time.perf_counter()
-        self._products(u, some)
-        each = (time.perf_counter() - began) / len(some)
-        return each * count <= most
+            return _AT_ONCE * count * (time.perf_counter() - start) <= limit
+        vectors = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
+        self._products(u, vectors)  # which compiles
+        start = time.perf_counter()
+        self._products(u, vectors)
+        seconds_each = (time.perf_counter() - start) / len(vectors)
+        return seconds_each * count <= limit
 
-    def climbed(self, n_chains: int) -> list[dict[str, np.ndarray]] | None:
+    def starts_at_mode(self, n_chains: int) -> list[dict[str, np.ndarray]] | None:
         """Return starts around the mode, if the information is dense and Newton steps lead there.
 
         Each step uses the curvature of the last position where a step fell short.
         """
         if not self.dense:
             return None
-        u, value, gradient = self._look(self._position(self._model.params[0]))
+        u, value, gradient = self._evaluate(self._position(self._model.params[0]))
         for _ in range(_CLIMB):
             whitening = dense_at(self._products, [u])
-            distance, before = self._distance(whitening, gradient), np.inf
-            while _NEAR < distance < _QUICK * before:
-                step, before = whitening.times(whitening.transposed_times(gradient)), distance
-                found = self._risen(u, value, step)
-                if found is None:
+            distance, previous = self._distance(whitening, gradient), np.inf
+            while _NEAR < distance < _QUICK * previous:
+                step, previous = whitening.times(whitening.transposed_times(gradient)), distance
+                higher = self._higher_point(u, value, step)
+                if higher is None:
                     break
-                u, value, gradient = found
+                u, value, gradient = higher
                 distance = self._distance(whitening, gradient)
             if distance <= _NEAR:
                 self._whitening = whitening.centered_at(u)
                 return self._spread(n_chains)
         return None
 
-    def _look(self, u: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    def _evaluate(self, u: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
         return (u, *self._objective.value_and_gradient(u))
 
     def _distance(self, whitening: Preconditioner, gradient: np.ndarray) -> float:
         return float(np.sqrt((whitening.transposed_times(gradient) ** 2).mean()))
 
-    def _risen(
+    def _higher_point(
         self, u: np.ndarray, value: float, step: np.ndarray
     ) -> tuple[np.ndarray, float, np.ndarray] | None:
         """Return a higher point along a step."""
         for number in range(_HALVINGS):
-            there = self._look(u + 0.5**number * step)
-            if np.isfinite(there[1]) and there[1] > value:
-                return there
+            candidate = self._evaluate(u + 0.5**number * step)
+            if np.isfinite(candidate[1]) and candidate[1] > value:
+                return candidate
         return None
 
     def _spread(self, n_chains: int) -> list[dict[str, np.ndarray]]:
         assert self._whitening is not None
         target = self._model.target
         rng = np.random.default_rng([self._model.seed, 2])
-        moves = self._whitening.times(rng.standard_normal((n_chains, target.size)))
-        return [target.space.params(self._whitening.origin + m, target.dtype) for m in moves]
+        steps = self._whitening.times(rng.standard_normal((n_chains, target.size)))
+        return [target.space.params(self._whitening.origin + step, target.dtype) for step in steps]
 
-    def held(self, scales: Preconditioner | None) -> Preconditioner | None:
+    def slowed(self, scales: Preconditioner | None) -> Preconditioner | None:
         """Return scales with which chains hardly move parameters with few coordinates.
 
         Effects and the scale of all of them would rise together, far from the posterior, if the
@@ -230,32 +230,32 @@ class Shape:
         factors[self.scaled] = _HELD
         return scales.scaled(factors)
 
-    def at(self, found: WarmedUp, seconds: float, last: bool) -> Preconditioner:
+    def at(self, warmed_up: WarmedUp, seconds: float, last: bool) -> Preconditioner:
         """Return the whitening by the information at the end of a warm-up.
 
         Args:
-            found: Result of the warm-up.
+            warmed_up: Result of the warm-up.
             seconds: Seconds that are left.
             last: Whether these are the coordinates of the chains that are kept.
         """
-        if self.dense and self._whitening is not None and _AS_WIDE < found.width < 1 / _AS_WIDE:
-            assert found.preconditioner is not None
-            return found.preconditioner
-        target, seed = self._model.target, self._model.seed + found.iterations
-        positions = [self._position(params) for params in found.positions]
+        if self.dense and self._whitening is not None and _AS_WIDE < warmed_up.width < 1 / _AS_WIDE:
+            assert warmed_up.preconditioner is not None
+            return warmed_up.preconditioner
+        target, seed = self._model.target, self._model.seed + warmed_up.iterations
+        positions = [self._position(params) for params in warmed_up.positions]
         if self.structure is None and not self.dense:
             scales = look_around(target, self._model.data, positions, seed).whitening
             steps = _STEPS if last else _FEW_STEPS
             self._axes = find_axes(self._objective, scales, positions, seed, steps, seconds)
             return self._axes.preconditioner
         if self.structure is None:
-            whitening = dense_at(self._products, [found.seen.mean(0)])
+            whitening = dense_at(self._products, [warmed_up.recent_draws.mean(0)])
         else:
-            whitening = arrow_at(self._products, self.structure, list(found.seen), seed)
-        if found.frequency > 0 and found.preconditioner is not None:
-            self._whitening = whitening.centered_at(found.preconditioner.origin)
+            whitening = arrow_at(self._products, self.structure, list(warmed_up.recent_draws), seed)
+        if warmed_up.frequency > 0 and warmed_up.preconditioner is not None:
+            self._whitening = whitening.centered_at(warmed_up.preconditioner.origin)
         else:
-            gradient = np.mean([self._look(u)[2] for u in positions], 0)
+            gradient = np.mean([self._evaluate(u)[2] for u in positions], 0)
             step = whitening.times(whitening.transposed_times(gradient))
             self._whitening = whitening.centered_at(np.mean(positions, 0) + step)
         return self._whitening
@@ -345,7 +345,7 @@ def find_axes(
         steps: Largest number of products.
         seconds: Seconds available for the whole run.
     """
-    root, began, rng = scales.root, time.monotonic(), np.random.default_rng(seed)
+    root, start, rng = scales.root, time.monotonic(), np.random.default_rng(seed)
 
     def products(vector: np.ndarray) -> np.ndarray:
         return np.stack([root * objective.times_hessian(u, root * vector) for u in positions])
@@ -353,19 +353,21 @@ def find_axes(
     first = products(rng.standard_normal(len(root)))
     if np.linalg.norm(first - first.mean(0), axis=1).max() <= _SAME * np.linalg.norm(first.mean(0)):
         positions = positions[:1]
-    until = began + _LANCZOS_SHARE * seconds
-    found = unusual_directions(
+    deadline = start + _LANCZOS_SHARE * seconds
+    directions = unusual_directions(
         lambda vector: products(vector).mean(0),
         len(root),
         steps,
         _MOST_DIRECTIONS,
         rng,
-        until,
+        deadline,
         isolated=True,
     )
-    usual, preconditioner = found.usual, scales.scaled(1.0 / np.sqrt(found.usual))
-    if len(found.values):
-        lengths = np.sqrt(usual / found.values)
-        preconditioner = Preconditioner(preconditioner.root, scales.origin, found.vectors, lengths)
-    flattest, stiffest = min(1.0, found.smallest / usual), max(1.0, found.largest / usual)
+    usual, preconditioner = directions.usual, scales.scaled(1.0 / np.sqrt(directions.usual))
+    if len(directions.values):
+        lengths = np.sqrt(usual / directions.values)
+        preconditioner = Preconditioner(
+            preconditioner.root, scales.origin, directions.vectors, lengths
+        )
+    flattest, stiffest = min(1.0, directions.smallest / usual), max(1.0, directions.largest / usual)
     return Axes(preconditioner, max(0.0, flattest), stiffest)

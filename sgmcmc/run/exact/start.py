@@ -89,48 +89,49 @@ class Start:
 
 def find_start(
     model: Model,
-    wanted: str | None,
+    form: str | None,
     n_chains: int,
     verbose: bool,
     large: bool = False,
-    known: np.ndarray | None = None,
+    hessian: np.ndarray | None = None,
     mode: Mode | None = None,
 ) -> Start:
     """Return over-dispersed starts around the mode, or the user's if no mode of use was found.
 
     Args:
         model: Model, read.
-        wanted: Requested form: "dense", "diagonal", or either.
+        form: Requested form: "dense", "diagonal", or either.
         n_chains: Number of chains.
         verbose: Whether to show progress.
         large: Whether no mode is assumed.
-        known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
+        hessian: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
         mode: Mode, if it is known, at which the precision has been checked.
     """
     target, data, seed = model.target, model.data, model.seed
-    if wanted not in (None, "auto", "dense", "diagonal"):
+    if form not in (None, "auto", "dense", "diagonal"):
         raise ValueError(
             "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
-            f"(p = {target.size}), or a dict of arrays by parameter; it is {wanted!r}."
+            f"(p = {target.size}), or a dict of arrays by parameter; it is {form!r}."
         )
     if large or target.size > DENSE_UP_TO:
-        return start_at_params(model, wanted, True)
-    dense = _is_dense(target, wanted)
+        return start_at_params(model, form, True)
+    dense = _is_dense(target, form)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
         if mode is None:
             start = model.starts[0].astype(np.float64)
-            mode = _mode(objective, target, data, start, seed, known)
+            mode = _usable_mode(objective, target, data, start, seed, hessian)
             if mode is not None:
                 need_precision(target, data, mode.position, mode.information.covariance)
         progress.advance(1)
     if mode is None:
-        return start_at_params(model, wanted)
+        return start_at_params(model, form)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
-    moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
+    steps = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
     spread = [
-        target.space.params(_good(objective, mode, _SPREAD * move), target.dtype) for move in moves
+        target.space.params(_start_near_mode(objective, mode, _SPREAD * step), target.dtype)
+        for step in steps
     ]
     if not dense:
         sds = np.sqrt(np.diag(mode.information.covariance))
@@ -138,54 +139,58 @@ def find_start(
     return Start(whitening, spread, mode, "dense" if dense else "diagonal")
 
 
-def start_at_params(model: Model, wanted: str | None, large: bool = False) -> Start:
+def start_at_params(model: Model, form: str | None, large: bool = False) -> Start:
     """Return the user's starts, with scales from the curvature there.
 
     Args:
         model: Model, read.
-        wanted: Requested form: "dense", "diagonal", or either.
+        form: Requested form: "dense", "diagonal", or either.
         large: Whether no mode is assumed: the scales are then those of minibatches' gradients.
     """
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
-    own = [target.space.params(start, target.dtype) for start in model.starts]
-    params = own[0] if len(own) == 1 else own
+    params_by_chain = [target.space.params(start, target.dtype) for start in model.starts]
+    params = params_by_chain[0] if len(params_by_chain) == 1 else params_by_chain
     if large:
-        around = look_around(target, model.data, starts, model.seed)
-        return Start(around.whitening, params, None, "diagonal")
+        geometry = look_around(target, model.data, starts, model.seed)
+        return Start(geometry.whitening, params, None, "diagonal")
     scales = _scales(Objective(target, model.data), starts[0])
-    dense = _is_dense(target, wanted) and (wanted == "dense" or target.size <= _WELL_DRAWN)
+    dense = _is_dense(target, form) and (form == "dense" or target.size <= _WELL_DRAWN)
     return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
 
 
-def start_in_a_hurry(model: Model, wanted: str | None) -> Start:
+def start_without_curvature(model: Model, form: str | None) -> Start:
     """Return the user's starts, with nothing known of scales.
 
     Args:
         model: Model, read.
-        wanted: Requested form: "dense", "diagonal", or either.
+        form: Requested form: "dense", "diagonal", or either.
     """
-    own = [model.target.space.params(start, model.target.dtype) for start in model.starts]
+    params_by_chain = [
+        model.target.space.params(start, model.target.dtype) for start in model.starts
+    ]
     scales = Preconditioner(np.ones(model.target.size), model.starts[0].astype(np.float64))
-    metric = "dense" if wanted == "dense" else "diagonal"
-    return Start(scales, own[0] if len(own) == 1 else own, None, metric)
+    metric = "dense" if form == "dense" else "diagonal"
+    return Start(
+        scales, params_by_chain[0] if len(params_by_chain) == 1 else params_by_chain, None, metric
+    )
 
 
-def _is_dense(target: Target, wanted: str | None) -> bool:
-    return wanted == "dense" or (wanted != "diagonal" and target.size <= DENSE_UP_TO)
+def _is_dense(target: Target, form: str | None) -> bool:
+    return form == "dense" or (form != "diagonal" and target.size <= DENSE_UP_TO)
 
 
-def _mode(
+def _usable_mode(
     objective: Objective,
     target: Target,
     data: Data,
     start: np.ndarray,
     seed: int,
-    known: np.ndarray | None,
+    hessian: np.ndarray | None,
 ) -> Mode | None:
     """Return the mode, if one is found that is of use."""
     try:
         with np.errstate(all="ignore"):
-            mode = mode_from(target, data, start, seed, objective, known)
+            mode = mode_from(target, data, start, seed, objective, hessian)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)
@@ -194,16 +199,16 @@ def _mode(
     return mode if good else None
 
 
-def _good(objective: Objective, mode: Mode, move: np.ndarray) -> np.ndarray:
+def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.ndarray:
     """Return a start that far from the mode, or nearer if the posterior does not reach there."""
-    top, d = objective.value_and_gradient(mode.position)[0], len(move)
-    least = top - 10 * d * _SPREAD**2 - _LOW
+    top, d = objective.value_and_gradient(mode.position)[0], len(step)
+    lowest = top - 10 * d * _SPREAD**2 - _LOW
     for _ in range(_HALVINGS):
-        value, gradient = objective.value_and_gradient(mode.position + move)
-        if value > least and np.isfinite(gradient).all():
+        value, gradient = objective.value_and_gradient(mode.position + step)
+        if value > lowest and np.isfinite(gradient).all():
             break
-        move = move / 2
-    return mode.position + move
+        step = step / 2
+    return mode.position + step
 
 
 def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:

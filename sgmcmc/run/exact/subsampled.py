@@ -24,7 +24,7 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.start import find_start, read
-from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.kept_choices import tune_once
 from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
@@ -61,16 +61,16 @@ def run_subsampled(
     keywords = {**request.keywords, "n_chains": required.n_chains}
     request = read(replace(request, keywords=keywords))
     model = request.read
-    _need_plain(model, request.dynamics)
+    _check_model(model, request.dynamics)
     stepsize, slowness = request.dynamics.pace(model.target.size)
     if request.stepsize is None:
         request = replace(request, stepsize=stepsize)
-    wanted = request.keywords.get("preconditioner")
+    requested = request.keywords.get("preconditioner")
     try:
         with limited(clock.began + _TO_CHOOSE * required.seconds):
             start = find_start(
-                model, None if is_open(wanted) else wanted, required.n_chains, verbose,
-                known=request.known,
+                model, None if is_open(requested) else requested, required.n_chains, verbose,
+                hessian=request.previous_hessian,
             )  # fmt: skip
             if start.mode is None or start.preconditioner is None:
                 raise ValueError(
@@ -82,10 +82,14 @@ def run_subsampled(
             bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
             clock.done("bounds of all rows")
     except TimeUpError:
-        known = "the mode and the bounds of all rows were known"
-        raise out_of_time(known, clock.began) from None
+        task = "the mode and the bounds of all rows were known"
+        raise out_of_time(task, clock.began) from None
     lengths = UntilEffective(
-        required, _Guess(slowness), model.target.size, model.options.thin, clock.began
+        required,
+        _AssumedAutocorrelation(slowness),
+        model.target.size,
+        model.options.thin,
+        clock.began,
     )
 
     def tune(request: Request) -> Request:
@@ -99,20 +103,20 @@ def run_subsampled(
     else:
         if required.n_iters is None:
             raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
-        request = replace(chosen_once(request, tune), dynamics=dynamics)
+        request = replace(tune_once(request, tune), dynamics=dynamics)
         samples = run_tuned(request, required.n_iters, verbose)
     clock.done("chain")
     return samples.with_report(_report(samples, clock, start.mode, required.ess))
 
 
-class _Guess:
+class _AssumedAutocorrelation:
     """A chain of which a guess of its autocorrelation time decides how long it runs at first."""
 
     def __init__(self, autocorrelation: float) -> None:
         self.autocorrelation = autocorrelation
 
 
-def _need_plain(model: Model, dynamics: Any) -> None:
+def _check_model(model: Model, dynamics: Any) -> None:
     """Raise an error if bounds do not hold in the coordinates moved, or tables do not fit."""
     name, options, data = type(dynamics).__name__, model.options, model.data
     if options.bijectors or options.manifolds:
@@ -140,13 +144,13 @@ def _bounds(
     root = preconditioner.root if preconditioner.dense else np.diag(preconditioner.root)
     factors, gradients = _tables(target, data, dynamics, mode.position)
     factors, gradients = factors @ root, gradients @ root
-    slope = Objective(target, data).value_and_gradient(mode.position)[1]
+    gradient = Objective(target, data).value_and_gradient(mode.position)[1]
     matrix = _prior_curvature(target, mode.position, prior)
     matrix = root.T @ matrix @ root
-    most = float(np.linalg.eigvalsh(matrix)[-1])
-    of_prior = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(most, 0.0))
+    largest = float(np.linalg.eigvalsh(matrix)[-1])
+    prior_bounds = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(largest, 0.0))
     table = AliasTable.of(dynamics.weights(factors))
-    return RowBounds(factors, gradients, table, root.T @ slope, of_prior)
+    return RowBounds(factors, gradients, table, root.T @ gradient, prior_bounds)
 
 
 def _tables(
@@ -156,22 +160,22 @@ def _tables(
     point = tf.constant(position, target.dtype)
     params = target.space.constrain(point)
     terms = Pass(data, {"gradients": target.term_gradients})
-    found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    most = max(1, 2**22 // max(1, target.size))
-    for shard in shards(data, most):
+    tables: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    max_rows = max(1, 2**22 // max(1, target.size))
+    for shard in shards(data, max_rows):
         for _, columns in pieces(data, shard):
-            found[0].append(_factors(dynamics, target, params, columns))
-            found[1].append(terms.run("gradients", point, columns).numpy())
-    return np.concatenate(found[0]), np.concatenate(found[1])
+            tables[0].append(_factors(dynamics, target, params, columns))
+            tables[1].append(terms.run("gradients", point, columns).numpy())
+    return np.concatenate(tables[0]), np.concatenate(tables[1])
 
 
 def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Tensors) -> np.ndarray:
     """Return the factors of the bounds by the user's function for some rows, (n, d)."""
     layout = target.space.layout
     rows = next(iter(columns.values())).shape[0]
-    given = f"params and {rows} rows"
+    arguments = f"params and {rows} rows"
     returned = call(
-        "curvature_bound", target.dtype, dynamics.curvature_bound, given,
+        "curvature_bound", target.dtype, dynamics.curvature_bound, arguments,
         params=params, dataset=columns,
     )  # fmt: skip
     shapes = {name: (rows, *shape) for name, shape in layout.shapes.items()}
@@ -181,44 +185,44 @@ def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Ten
             f"{checks.describe(returned)}."
         )
     checks.known_keys("curvature_bound", returned, shapes, "the parameters are")
-    parts = []
+    factors = []
     for name, shape in shapes.items():
-        part = np.asarray(returned.get(name, np.zeros(shape)), np.float64)
-        if part.shape != shape:
+        factor = np.asarray(returned.get(name, np.zeros(shape)), np.float64)
+        if factor.shape != shape:
             raise ValueError(
                 f"`curvature_bound` must return an array of shape {shape} for {name!r}, a factor "
-                f"for each row; it returned one of shape {part.shape}."
+                f"for each row; it returned one of shape {factor.shape}."
             )
-        if not np.isfinite(part).all():
+        if not np.isfinite(factor).all():
             raise ValueError(
                 f"`curvature_bound` returned numbers for {name!r} that are not finite."
             )
-        parts.append(part.reshape(rows, -1))
-    return np.concatenate(parts, 1)
+        factors.append(factor.reshape(rows, -1))
+    return np.concatenate(factors, 1)
 
 
-def _prior_curvature(target: Target, position: np.ndarray, given: Any) -> np.ndarray:
+def _prior_curvature(target: Target, position: np.ndarray, prior_bound: Any) -> np.ndarray:
     """Return a matrix that bounds the second derivatives of the log prior from both sides."""
     layout = target.space.layout
-    if given is None:
+    if prior_bound is None:
         point = tf.constant(position, target.dtype)
         matrix = jacobian(target.prior_gradient, point).numpy()
         values, vectors = np.linalg.eigh(np.asarray(matrix, float))
         return vectors @ np.diag(np.abs(values)) @ vectors.T
-    if not isinstance(given, Mapping):
+    if not isinstance(prior_bound, Mapping):
         raise TypeError(
             "`prior_bound` must be a dict with a number or an array for each parameter; it is "
-            f"{checks.describe(given)}."
+            f"{checks.describe(prior_bound)}."
         )
-    checks.known_keys("prior_bound", given, layout.names, "the parameters are")
-    parts = [
-        np.broadcast_to(np.asarray(given.get(name, 0.0), float), shape).reshape(-1)
+    checks.known_keys("prior_bound", prior_bound, layout.names, "the parameters are")
+    bounds_by_parameter = [
+        np.broadcast_to(np.asarray(prior_bound.get(name, 0.0), float), shape).reshape(-1)
         for name, shape in layout.shapes.items()
     ]
-    each = np.concatenate(parts)
-    if not (np.isfinite(each).all() and (each >= 0).all()):
+    bounds = np.concatenate(bounds_by_parameter)
+    if not (np.isfinite(bounds).all() and (bounds >= 0).all()):
         raise ValueError("`prior_bound` must be finite and not negative.")
-    return np.diag(each)
+    return np.diag(bounds)
 
 
 def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:

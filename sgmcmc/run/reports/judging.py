@@ -25,7 +25,7 @@ from sgmcmc.tuning.symmetries import alike
 _POSITIONS = 512
 """Number of draws at which noise is measured: each of its variances to 6 %, one standard error."""
 
-_PARTS = 8
+_SEGMENTS = 8
 """Number of parts of the chain that these draws are averaged in."""
 
 _ROWS = 20_000
@@ -38,7 +38,7 @@ class Judgement:
 
     Attributes:
         mode: Mode nearest to the draws, and the information there.
-        around: Curvature there and gradient noise at the draws, in the chain's coordinates.
+        geometry: Curvature there and gradient noise at the draws, in the chain's coordinates.
         prediction: Prediction by the distribution of the linearized dynamics.
         without_noise: Prediction without gradient noise.
         ratio: SD of the draws over the Laplace SD, per coordinate, (d,).
@@ -52,7 +52,7 @@ class Judgement:
     """
 
     mode: Mode
-    around: Surroundings
+    geometry: Surroundings
     prediction: Prediction
     without_noise: Prediction
     ratio: np.ndarray
@@ -109,55 +109,55 @@ def judge(
     information = information_in(whitening, mode)
     centers = centers_of(samples, space)
     quiet = Surroundings(information, np.zeros_like(information), whitening.root)
-    around, along = quiet, []
+    geometry, noise_along = quiet, []
     if not sampler.draws.every_row:
         if meter is None:
             meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
-        at = _along(u)
-        middle = mode.position if centers is None else centers[0]
-        found = meter.at(whitening.into(at), whitening.into(middle), sampler.seed)
-        found = found * np.sqrt(meter.factor(sampler.draws.size))
+        positions = _draws_in_order(u)
+        center = mode.position if centers is None else centers[0]
+        noise = meter.at(whitening.into(positions), whitening.into(center), sampler.seed)
+        noise = noise * np.sqrt(meter.factor(sampler.draws.size))
         draws = sampler.draws
         epoch = sampler.data.size / draws.size if isinstance(draws, OrderedDraws) else None
-        around = quiet.with_noise(found.T @ found / len(found), epoch)
-        values, vectors = around.axes
-        whitened = (found @ vectors / np.sqrt(values)) ** 2
-        parts = np.array_split(whitened, min(_PARTS, len(whitened)))
-        along = [float(part.mean()) for part in parts]
+        geometry = quiet.with_noise(noise.T @ noise / len(noise), epoch)
+        values, vectors = geometry.axes
+        whitened = (noise @ vectors / np.sqrt(values)) ** 2
+        segments = np.array_split(whitened, min(_SEGMENTS, len(whitened)))
+        noise_along = [float(segment.mean()) for segment in segments]
     stepsize = final_stepsize(sampler.chain, samples)
-    prediction = _predicted(around, sampler.chain, stepsize)
+    prediction = _predicted(geometry, sampler.chain, stepsize)
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = _largest(_unscaled(sampler.chain), around, tolerance, _slices(sampler.chain))
-    off = None
+        largest = _largest(_unscaled(sampler.chain), geometry, tolerance, _slices(sampler.chain))
+    off_center = None
     if centers is not None:
         gaps = centers - mode.position
         J = mode.information.matrix
-        off = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
+        off_center = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
     return Judgement(
-        mode, around, prediction, without_noise,
-        flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off, along, largest,
+        mode, geometry, prediction, without_noise,
+        flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off_center, noise_along, largest,
     )  # fmt: skip
 
 
 def _largest(
-    dynamics: Dynamics, around: Surroundings, tolerance: float, in_turn: Sequence[slice] | None
+    dynamics: Dynamics, geometry: Surroundings, tolerance: float, in_turn: Sequence[slice] | None
 ) -> float:
     """Return the largest stepsize that keeps to the tolerance, or 0.
 
     If curvatures are very unequal, a stepsize small enough for the largest does not move the chain
     in the direction of the smallest, to rounding.
     """
-    found = largest_stepsize(dynamics, around, tolerance, in_turn=in_turn)
-    return found if around.predict(dynamics, found, in_turn).worst <= tolerance else 0.0
+    stepsize = largest_stepsize(dynamics, geometry, tolerance, in_turn=in_turn)
+    return stepsize if geometry.predict(dynamics, stepsize, in_turn).worst <= tolerance else 0.0
 
 
-def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
+def _predicted(geometry: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
     try:
-        return around.predict(_unscaled(chain), stepsize, _slices(chain))
+        return geometry.predict(_unscaled(chain), stepsize, _slices(chain))
     except ValueError:  # there is no closed form
-        return Prediction.unknown(len(around.root))
+        return Prediction.unknown(len(geometry.root))
 
 
 def _slices(chain: Phase) -> tuple[slice, ...] | None:
@@ -191,17 +191,17 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
         draws = np.asarray(array[:, ::step])
         shape = draws.shape[:2]
         flat[name] = draws.reshape(-1, *draws.shape[2:])
-    u = _side_by_side(space.of_draws(flat))
-    return _finite(u.reshape(*shape, -1))
+    u = _as_matrix(space.of_draws(flat))
+    return _with_finite_values(u.reshape(*shape, -1))
 
 
-def _side_by_side(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+def _as_matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return arrays with one leading axis as one matrix, in float64."""
-    flat = [np.reshape(part, (len(part), -1)) for part in parts.values()]
+    flat = [np.reshape(array, (len(array), -1)) for array in arrays.values()]
     return np.concatenate(flat, 1).astype(np.float64)
 
 
-def _finite(u: np.ndarray) -> np.ndarray:
+def _with_finite_values(u: np.ndarray) -> np.ndarray:
     """Return coordinates with infinities, of draws at the edge of their space, drawn inwards."""
     fine = np.isfinite(u)
     if fine.all():
@@ -215,11 +215,11 @@ def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
     """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None
-    return _side_by_side(space.of_draws(by_chain(samples.settings, samples.mode)))
+    return _as_matrix(space.of_draws(by_chain(samples.settings, samples.mode)))
 
 
-def _along(u: np.ndarray) -> np.ndarray:
+def _draws_in_order(u: np.ndarray) -> np.ndarray:
     """Return draws of all chains in the order of their iterations, (k, d)."""
     ordered = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
-    places = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(int)
-    return ordered[places]
+    indices = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(int)
+    return ordered[indices]

@@ -17,15 +17,15 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
-from sgmcmc.run.reports.misgivings import (
-    is_right,
-    misgivings,
-    of_draws,
-    of_rounding,
-    of_support,
-)
 from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.run.reports.temperature import temperature_facts
+from sgmcmc.run.reports.warnings import (
+    draw_warnings,
+    is_within_tolerance,
+    judgement_warnings,
+    rounding_warnings,
+    support_warnings,
+)
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey
@@ -38,14 +38,14 @@ was not known well at the mode."""
 TOLERANCE = 0.05
 """Accepted error of an SD, if the user gave the constants."""
 
-ENOUGH = 100.0
+REQUIRED_ESS = 100.0
 """Required effective sample size, if the user gave the constants."""
 
 _LOOKED_AT = 16
 """Draws at which the quadrature's error is measured."""
 
-_AT_EACH_DRAW = "around its mode at each draw"
-_HELD = {
+_NODES_AT_EACH_DRAW = "around its mode at each draw"
+_FIXED_NODES = {
     False: "around its mode at the posterior's mode",
     True: "around its mode, linear in the parameters",
 }
@@ -87,7 +87,7 @@ def make_report(
             "ESS, tail": diagnostics.tail,
             "R-hat": diagnostics.rhat,
         }
-    groups, of_groups = _group_facts(sampler, samples)
+    groups, group_warnings = _group_facts(sampler, samples)
     return Report(
         {
             "method": settings["method"],
@@ -95,7 +95,7 @@ def make_report(
             "Draws": {**draws, **sections["Draws"]},
             **groups,
             "Seconds": clock.facts(),
-            "warnings": [*warnings, *of_groups],
+            "warnings": [*warnings, *group_warnings],
         }
     )
 
@@ -103,8 +103,8 @@ def make_report(
 def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
     """Return facts about watched quantities, by name."""
     return {
-        name: f"ESS {found.smallest:.0f}, R-hat {max(found.rhat):.3f}"
-        for name, found in diagnostics.items()
+        name: f"ESS {diagnostics_of.smallest:.0f}, R-hat {max(diagnostics_of.rhat):.3f}"
+        for name, diagnostics_of in diagnostics.items()
     }
 
 
@@ -124,11 +124,11 @@ def report_on(
         diagnostics = diagnose(samples)
     clock.done("chains")
     judgement = judge(sampler, samples, required.tolerance, plan.mode, plan.meter)
-    warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
-    warnings += of_rising(plan.surveyed)
-    warnings += of_support(samples, sampler)
-    warnings += misgivings(judgement, sampler, diagnostics, required.tolerance)
-    warnings += of_rounding(samples, plan.mode)
+    warnings = _mode_warnings(plan.mode) if plan.given.stepsize is None else []
+    warnings += no_mode_warnings(plan.surveyed)
+    warnings += support_warnings(samples, sampler)
+    warnings += judgement_warnings(judgement, sampler, diagnostics, required.tolerance)
+    warnings += rounding_warnings(samples, plan.mode)
     warnings += diagnostics.warnings(required.ess)
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
@@ -140,7 +140,7 @@ def report_on(
         "Chain": {
             **chain_facts(samples, sampler),
             **_rows_facts(plan),
-            **_worth(plan),
+            **_effective_rows(plan),
             "eigenvalues of draws' covariance, whitened": spread.tolist(),
         },
         "Predicted": {
@@ -165,7 +165,7 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     marginal = sampler.request.log_lik
     if structure.integrated is None or not isinstance(marginal, Marginal):
         return {"Groups": {**facts, "effects": "coordinates of the chain"}}, []
-    by, held = structure.integrated.by, sampler.request.held
+    by, fixed_nodes = structure.integrated.by, sampler.request.held
     facts["integrated out"] = by
     if structure.integrated.normal:
         facts["integral"] = "in closed form"
@@ -173,12 +173,14 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
             return {"Groups": facts}, []
     else:
         facts["nodes in each direction"] = marginal.nodes
-        facts["nodes of a group"] = _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)]
+        facts["nodes of a group"] = (
+            _NODES_AT_EACH_DRAW if fixed_nodes is None else _FIXED_NODES[bool(fixed_nodes.sides)]
+        )
     spread = quadrature_error(sampler, samples)
     facts["quadrature error of the log posterior, SD over draws"] = spread
     if not spread > COARSE:
         return {"Groups": facts}, []
-    mending = (
+    advice = (
         f"Give `Groups` more `nodes` than {marginal.nodes}."
         if not structure.found_normal
         else "`log_lik` or the density is not quadratic in the effects there, as it is at the "
@@ -186,7 +188,7 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     )
     return {"Groups": facts}, [
         f"The quadrature over effects of {by!r} changes the log posterior by {spread:.2g} from "
-        f"draw to draw when it has more nodes. {mending}"
+        f"draw to draw when it has more nodes. {advice}"
     ]
 
 
@@ -197,11 +199,11 @@ def quadrature_error(sampler: Sampler, samples: Samples) -> float:
     draws = by_chain(samples.settings, samples)
     flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
     count = len(next(iter(flat.values())))
-    places = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
-    looked_at = {name: array[places] for name, array in flat.items()}
-    held = sampler.request.held
-    center = held.center if held is not None and held.slope else None
-    return Gauge(marginal, sampler.data, looked_at, center).error(marginal.nodes)
+    indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
+    params = {name: array[indices] for name, array in flat.items()}
+    fixed_nodes = sampler.request.held
+    center = fixed_nodes.center if fixed_nodes is not None and fixed_nodes.slope else None
+    return Gauge(marginal, sampler.data, params, center).error(marginal.nodes)
 
 
 def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
@@ -221,12 +223,12 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             "Predicted": {"not available": reason, **warm},
             "Draws": {},
         }
-        warnings += of_draws(diagnostics, samples.settings, ENOUGH)
+        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS)
     else:
-        swings = is_right(judgement, TOLERANCE)
-        warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE)
-        warnings += of_draws(diagnostics, samples.settings, ENOUGH, swings)
-        warnings += of_rounding(samples, judgement.mode)
+        swings = is_within_tolerance(judgement, TOLERANCE)
+        warnings = judgement_warnings(judgement, sampler, diagnostics, TOLERANCE)
+        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS, swings)
+        warnings += rounding_warnings(samples, judgement.mode)
         sections = {
             "Mode": mode_facts(judgement.mode),
             "Chain": chain,
@@ -234,12 +236,12 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             "Draws": _measured_facts(judgement),
             **robust_section(sampler, judgement.mode),
         }
-    warnings = [*of_support(samples, sampler), *warnings]
+    warnings = [*support_warnings(samples, sampler), *warnings]
     clock.done("report")
     return make_report(sampler, samples, diagnostics, sections, warnings, clock)
 
 
-def _of_mode(mode: Mode) -> list[str]:
+def _mode_warnings(mode: Mode) -> list[str]:
     if mode.converged and mode.information.upward is not None:
         return [
             "The mode is a saddle: the gradient is zero there, and the log posterior curved "
@@ -253,7 +255,7 @@ def _of_mode(mode: Mode) -> list[str]:
     ]
 
 
-def of_rising(surveyed: Survey | None) -> list[str]:
+def no_mode_warnings(surveyed: Survey | None) -> list[str]:
     """Return a warning about a log posterior without a mode."""
     if surveyed is None or not surveyed.rising:
         return []
@@ -289,19 +291,19 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "minibatch size": f"{settings['n']} of {settings['N']}",
         "rows": rows if isinstance(rows, str) else "weighted (user-supplied probabilities)",
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
-        "preconditioner": _kind(sampler),
+        "preconditioner": _preconditioner_kind(sampler),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
         **({} if settings["temperature"] == 1.0 else {"temperature": settings["temperature"]}),
-        **_of_moves(samples, sampler),
+        **_move_facts(samples, sampler),
     }
 
 
-def _of_moves(samples: Samples, sampler: Sampler) -> dict[str, float]:
+def _move_facts(samples: Samples, sampler: Sampler) -> dict[str, float]:
     """Return the dynamics' facts about their moves, means over the chains."""
-    found = getattr(samples.origin, "facts", ())
-    if not found or isinstance(sampler.chain.dynamics, Scaled):
+    facts = getattr(samples.origin, "facts", ())
+    if not facts or isinstance(sampler.chain.dynamics, Scaled):
         return {}
-    return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
+    return {name: float(np.mean([of_chain[name] for of_chain in facts])) for name in facts[0]}
 
 
 def _rows_facts(plan: Plan) -> dict[str, Any]:
@@ -310,27 +312,27 @@ def _rows_facts(plan: Plan) -> dict[str, Any]:
     return {} if plan.given.minibatches is not None else {"rows": "in proportion to leverage"}
 
 
-def _worth(plan: Plan) -> dict[str, Any]:
+def _effective_rows(plan: Plan) -> dict[str, Any]:
     """Return the effective number of rows, if rows are weighted."""
     rows = plan.effective_rows
     return {"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}
 
 
-def _kind(sampler: Sampler) -> str:
+def _preconditioner_kind(sampler: Sampler) -> str:
     preconditioner = sampler.target.space.preconditioner
     return "none" if preconditioner is None else preconditioner.kind
 
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
-    prediction, around = judgement.prediction, judgement.around
+    prediction, geometry = judgement.prediction, judgement.geometry
     noise = {"whitened gradient noise, along the chain": judgement.noise_along}
     if judgement.noise_along:
-        noise["whitened gradient noise, by coordinate"] = around.noise_by_coordinate.tolist()
+        noise["whitened gradient noise, by coordinate"] = geometry.noise_by_coordinate.tolist()
     if not prediction.known:
-        what = "not known for these dynamics"
+        reason = "not known for these dynamics"
         if sampler.chain.turns is not None:
-            what += " with parameters that move in turn"
-        return {"SD error (noise along the chain)": what, **noise}
+            reason += " with parameters that move in turn"
+        return {"SD error (noise along the chain)": reason, **noise}
     if not prediction.stable:
         return {"SD error (noise along the chain)": "unbounded: the stepsize is too large"}
     return {

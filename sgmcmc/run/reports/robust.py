@@ -30,10 +30,10 @@ _ROWS = 20_000
 _COORDINATES = 200
 """Largest number of coordinates for which the report has robust SDs."""
 
-_EACH = 10
+_ROWS_PER_COORDINATE = 10
 """Smallest number of observations for each coordinate with which the report has robust SDs."""
 
-_PIECE_NUMBERS = 2**22
+_CHUNK_NUMBERS = 2**22
 
 
 def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -44,7 +44,7 @@ def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[
         mode: Mode.
     """
     size = sampler.target.size
-    few = sampler.data.size < _EACH * size
+    few = sampler.data.size < _ROWS_PER_COORDINATE * size
     if sampler.data.sparse or few or size > _COORDINATES or not mode.converged:
         return {}
     return {"Robust": lambda: _facts(sampler, mode)}
@@ -85,8 +85,10 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     target = sampler.target.preconditioned(None)
     space, draws = target.space, by_chain(samples.settings, samples)
     flat = {n: np.asarray(a).reshape(-1, *a.shape[2:]) for n, a in draws.items()}
-    parts = space.of_draws(flat).values()
-    u = np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], 1).astype(np.float64)
+    arrays = space.of_draws(flat).values()
+    u = np.concatenate([np.reshape(columns, (len(columns), -1)) for columns in arrays], 1).astype(
+        np.float64
+    )
     weights = samples.weights
     weights = None if weights is None else np.resize(weights, len(u))
     center = np.average(u, axis=0, weights=weights)
@@ -96,10 +98,10 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     root = np.linalg.cholesky(mode.information.covariance)
     K = score_covariance(target, sampler.data, mode.position)
     values, vectors = np.linalg.eigh(root.T @ K @ root)
-    half = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    moved = center + (u - center) @ (root @ half @ np.linalg.inv(root)).T
-    places = tf.constant(moved, sampler.target.dtype)
-    params = trace(partial(vectorized_map, space.constrain), places)(places)
+    scale = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    robust = center + (u - center) @ (root @ scale @ np.linalg.inv(root)).T
+    positions = tf.constant(robust, sampler.target.dtype)
+    params = trace(partial(vectorized_map, space.constrain), positions)(positions)
     return {
         name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
         for name, array in draws.items()
@@ -119,14 +121,14 @@ def score_covariance(
     """
 
     def scores(position: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-        found = tf.cast(target.term_gradients(position, columns), tf.float64)
-        return [tf.reduce_sum(found, 0), tf.matmul(found, found, transpose_a=True)]
+        row_scores = tf.cast(target.term_gradients(position, columns), tf.float64)
+        return [tf.reduce_sum(row_scores, 0), tf.matmul(row_scores, row_scores, transpose_a=True)]
 
     over = Pass(data, {"scores": scores}, graphs=kept_graphs(target, data))
     position = u.astype(target.dtype.as_numpy_dtype)
     if rows is None:
-        most = max(1, _PIECE_NUMBERS // target.size)
-        sums, products = over.sums("scores", position, most=most)
+        rows_per_chunk = max(1, _CHUNK_NUMBERS // target.size)
+        sums, products = over.sums("scores", position, most=rows_per_chunk)
     else:
         sums, products = (p.numpy() for p in over.run("scores", position, data.rows(rows)))
     size = data.size if rows is None else len(rows)

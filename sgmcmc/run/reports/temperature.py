@@ -35,18 +35,18 @@ def temperature_facts(
         tolerance: Largest accepted relative error of an SD.
     """
     dynamics, stored = sampler.chain.dynamics, set(samples)
-    known = isinstance(dynamics, SGGMC | GSGNHT)
+    is_geodesic = isinstance(dynamics, SGGMC | GSGNHT)
     everything = stored == set(sampler.target.space.layout.names)
-    if not known or sampler.draws.every_row or sampler.latents is not None or not everything:
+    if not is_geodesic or sampler.draws.every_row or sampler.latents is not None or not everything:
         return {}, []
     kick, excess = _kick_and_excess(sampler, samples)
     facts: dict[str, Any] = {"friction for gradient noise, εV/2": kick}
     if isinstance(dynamics, GSGNHT):
-        warnings = _of_thermostats(excess)
+        warnings = _thermostat_warnings(excess)
     else:
         facts["temperature (1 is right)"] = {name: 1.0 + value for name, value in excess.items()}
-        warnings = _of_friction(excess, tolerance)
-    return facts, warnings or _of_kick(kick)
+        warnings = _friction_warnings(excess, tolerance)
+    return facts, warnings or _kick_warnings(kick)
 
 
 def _kick_and_excess(
@@ -63,30 +63,32 @@ def _kick_and_excess(
     noise = meter.at(positions, center, sampler.seed)
     variance = _by_parameter(space, np.mean(_tangent(space, positions, noise) ** 2, 0))
     stepsize = np.broadcast_to(final_stepsize(sampler.chain, samples), flat.shape[1])
-    epsilon = {name: float(stepsize[place].mean()) for name, place in _places(space)}
-    kick = {name: 0.5 * epsilon[name] * variance[name] for name, _ in _places(space)}
+    epsilon = {name: float(stepsize[entries].mean()) for name, entries in _slices(space)}
+    kick = {name: 0.5 * epsilon[name] * variance[name] for name, _ in _slices(space)}
     excess = {}
-    for name, place in _places(space):
+    for name, entries in _slices(space):
         if isinstance(dynamics, GSGNHT):
-            excess[name] = kick[name] / _mean(dynamics.a, place)
+            excess[name] = kick[name] / _mean(dynamics.a, entries)
             continue
         assert isinstance(dynamics, SGGMC)
-        told = variance[name] if dynamics.learns_noise else dynamics.noise_variance
-        if callable(told):
-            told = np.mean([dynamics.variance_at(tf.constant(p)).numpy() for p in positions], 0)
-        told = _mean(told, place)
-        friction = _mean(dynamics.alpha, place) + np.arcsinh(0.5 * epsilon[name] * told)
-        excess[name] = float(max(0.0, kick[name] - 0.5 * epsilon[name] * told) / friction)
+        known_variance = variance[name] if dynamics.learns_noise else dynamics.noise_variance
+        if callable(known_variance):
+            known_variance = np.mean(
+                [dynamics.variance_at(tf.constant(p)).numpy() for p in positions], 0
+            )
+        known_variance = _mean(known_variance, entries)
+        friction = _mean(dynamics.alpha, entries) + np.arcsinh(0.5 * epsilon[name] * known_variance)
+        excess[name] = float(max(0.0, kick[name] - 0.5 * epsilon[name] * known_variance) / friction)
     return kick, excess
 
 
-def _places(space: Space) -> list[tuple[str, slice]]:
+def _slices(space: Space) -> list[tuple[str, slice]]:
     return list(space.layout.slices.items())
 
 
-def _mean(values: Any, place: slice) -> float:
+def _mean(values: Any, entries: slice) -> float:
     """Return the mean of a constant over a parameter."""
-    return float(np.mean(values[place] if np.ndim(values) else values))
+    return float(np.mean(values[entries] if np.ndim(values) else values))
 
 
 def _tangent(space: Space, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -97,10 +99,12 @@ def _tangent(space: Space, positions: np.ndarray, vectors: np.ndarray) -> np.nda
 def _by_parameter(space: Space, squares: np.ndarray) -> dict[str, float]:
     """Return the mean over the directions of the tangent space, by parameter."""
     dimensions = space.dimensions()
-    return {name: float(squares[place].sum() / dimensions[name]) for name, place in _places(space)}
+    return {
+        name: float(squares[entries].sum() / dimensions[name]) for name, entries in _slices(space)
+    }
 
 
-def _of_friction(excess: dict[str, float], tolerance: float) -> list[str]:
+def _friction_warnings(excess: dict[str, float], tolerance: float) -> list[str]:
     worst = max(excess, key=excess.__getitem__)
     wider = float(np.sqrt(1.0 + excess[worst])) - 1.0
     if wider <= tolerance:
@@ -112,7 +116,7 @@ def _of_friction(excess: dict[str, float], tolerance: float) -> list[str]:
     ]
 
 
-def _of_kick(kick: dict[str, float]) -> list[str]:
+def _kick_warnings(kick: dict[str, float]) -> list[str]:
     """Return a warning if noise, whatever absorbs it, is larger than a step."""
     worst = max(kick, key=kick.__getitem__)
     if kick[worst] <= 1.0:
@@ -123,7 +127,7 @@ def _of_kick(kick: dict[str, float]) -> list[str]:
     ]
 
 
-def _of_thermostats(excess: dict[str, float]) -> list[str]:
+def _thermostat_warnings(excess: dict[str, float]) -> list[str]:
     worst = max(excess, key=excess.__getitem__)
     if excess[worst] <= 1.0:
         return []

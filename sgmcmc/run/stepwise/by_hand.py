@@ -90,26 +90,29 @@ def _iterated(
             "`minibatch`: this sampler needs more of a minibatch than its columns, so that you "
             "cannot pass one. Call sgmcmc_step."
         )
-    turns = _turns(sampler, carry, parameter)
+    blockwise = _blockwise_updates(sampler, carry, parameter)
     weight = sampler.data.size / next(iter(columns.values())).shape[0]
     dtype = np.dtype(target.dtype.as_numpy_dtype)
     normals = rng.standard_normal((1, dynamics.normals, layout.size)).astype(dtype)
-    of_step = dynamics.seeds * (1 if turns is None else len(turns.movers))
+    of_step = dynamics.seeds * (1 if blockwise is None else len(blockwise.movers))
     seeds = rng.integers(-(2**31), 2**31, (dynamics.steps, of_step, 2), dtype=np.int32)
 
     def one_iteration(
         carry: Carry, columns: Tensors, stepsizes: tf.Tensor, normals: tf.Tensor, seeds: tf.Tensor
     ) -> Carry:
         minibatch = Minibatch(columns, weight)
-        stream, recorder = cast(Stream, _Given(minibatch)), chain.recorder or Recorder(target)
+        stream, recorder = (
+            cast(Stream, _SingleMinibatch(minibatch)),
+            chain.recorder or Recorder(target),
+        )
         iteration = Iteration(
             target, dynamics, gradient, stream, recorder,
-            turns=turns, unseen=max(0.0, 1.0 - 1.0 / weight),
+            turns=blockwise, unseen=max(0.0, 1.0 - 1.0 / weight),
         )  # fmt: skip
-        began = iteration.begin(carry, carry.state.position, minibatch, seeds)
+        started = iteration.begin(carry, carry.state.position, minibatch, seeds)
         inputs = BlockInputs({}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds)
         first, last, number = (tf.constant(k) for k in (0, dynamics.steps - 1, 1))
-        carry = carry._replace(gradient=began.gradient)
+        carry = carry._replace(gradient=started.gradient)
         return iteration.run(carry, {}, inputs, first, last, number)
 
     row = tf.constant(stepsizes, target.dtype)
@@ -120,7 +123,7 @@ def _iterated(
     return sess.graphs[key](*arguments)
 
 
-class _Given(NamedTuple):
+class _SingleMinibatch(NamedTuple):
     """A stream of one minibatch, which the user passes."""
 
     only: Minibatch
@@ -130,17 +133,17 @@ class _Given(NamedTuple):
         return self.only
 
 
-def _turns(sampler: Sampler, carry: Carry, parameter: str | None) -> Turns | None:
+def _blockwise_updates(sampler: Sampler, carry: Carry, parameter: str | None) -> Turns | None:
     """Return who moves; ``None`` if all move together."""
     if parameter is None:
         return sampler.chain.turns
     layout = sampler.target.space.layout
-    turns = Turns(layout, [list(layout.names).index(parameter)])
-    if len(turns) == 1:
+    blockwise = Turns(layout, [list(layout.names).index(parameter)])
+    if len(blockwise) == 1:
         return None
-    if not turns.divides(carry.state):
+    if not blockwise.divides(carry.state):
         raise ValueError("`parameter`: with this dynamics no parameter moves without the others.")
-    return turns
+    return blockwise
 
 
 def ascended(
@@ -158,9 +161,9 @@ def ascended(
     search = inner.phases[0]
     target = inner.target
     weight = inner.data.size / next(iter(columns.values())).shape[0]
-    here = tf.constant(position, target.dtype)
+    position_ = tf.constant(position, target.dtype)
     stepsizes = tf.constant(search.stepsizes.at(iteration, 1)[0], target.dtype)
-    slope = target.gradient(here, Minibatch(columns, weight))
+    gradient = target.gradient(position_, Minibatch(columns, weight))
     space = target.space
-    step = space.layout.spread(stepsizes) * space.tangent(here, slope)
-    return space.retracted(here + step).numpy()
+    step = space.layout.spread(stepsizes) * space.tangent(position_, gradient)
+    return space.retracted(position_ + step).numpy()

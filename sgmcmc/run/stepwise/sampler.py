@@ -126,19 +126,19 @@ class StepwiseSampler:
     def columns_of(self, minibatch: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         """Return the arrays of a minibatch as tensors, of the dtypes that the dataset has."""
         data = self._sampler.data
-        found = {}
+        tensors = {}
         for name, value in minibatch.items():
             column = data.columns.get(name)
             if name in data.levels:
-                found[name] = _coded(name, value, data.levels)
+                tensors[name] = _coded(name, value, data.levels)
             elif tf.is_tensor(value):
-                found[name] = value
+                tensors[name] = value
             elif column is not None and column.sparse:
-                found[name] = read_dataset({name: value}, tf.as_dtype(column.dtype)).whole[name]
+                tensors[name] = read_dataset({name: value}, tf.as_dtype(column.dtype)).whole[name]
             else:
                 dtype = None if column is None else column.dtype
-                found[name] = tf.constant(np.asarray(value), dtype)
-        return found
+                tensors[name] = tf.constant(np.asarray(value), dtype)
+        return tensors
 
     def __repr__(self) -> str:
         sampler = self._sampler
@@ -185,8 +185,8 @@ def _coded(name: str, values: Any, levels: Mapping[str, Levels]) -> tf.Tensor:
             f"`minibatch[{name!r}]` is a tensor of a graph, whose levels cannot be looked up. Pass "
             "the levels as an array, outside of tf.function."
         )
-    own = {name: levels[name]}
-    return read_dataset({name: values}, tf.float32, levels=own).whole[name]
+    levels_of_column = {name: levels[name]}
+    return read_dataset({name: values}, tf.float32, levels=levels_of_column).whole[name]
 
 
 class Session:
@@ -223,10 +223,11 @@ class Session:
         self._starts = starts
         self.by_hand = 0
         self.graphs: dict[Any, Any] = {}
-        nothing: list[dict[str, Any]] = [{} for _ in starts]
+        no_records: list[dict[str, Any]] = [{} for _ in starts]
         self._runners = make_runners(
             sampler, sampler.chain, starts, whole_by_chain(sampler, found), _MOST_ITERATIONS,
-            nothing, lambda runners: None, lambda number, runner: None, Threads(sampler.compiler),
+            no_records, lambda runners: None, lambda number, runner: None,
+            Threads(sampler.compiler),
         )  # fmt: skip
         for runner in self._runners:
             runner.prepare_ahead(core_to_spare(len(self._runners)))
@@ -273,7 +274,10 @@ class Session:
         params = [runner.params for runner in self._runners]
         if self._sampler.options.n_chains is None:
             return params[0]
-        return {name: tf.stack([each[name] for each in params]) for name in params[0]}
+        return {
+            name: tf.stack([params_of_chain[name] for params_of_chain in params])
+            for name in params[0]
+        }
 
 
 def restored(sampler: StepwiseSampler, path: Path) -> Session:
@@ -294,9 +298,9 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
         ) from error
     if inner.request.seed is None:
         inner = sampler._sampler = with_seed(inner, saved["seed"])
-    different = difference(saved, fingerprint(inner))
-    if different is not None:
-        raise ValueError(f"`restore`: {str(path)!r} is of another sampler: {different}.")
+    mismatch = difference(saved, fingerprint(inner))
+    if mismatch is not None:
+        raise ValueError(f"`restore`: {str(path)!r} is of another sampler: {mismatch}.")
     session = Session(inner, list(arrays["positions"]), arrays)
     sampler._show_modes(session._modes())
     session.by_hand = int(arrays.get("by_hand", 0))

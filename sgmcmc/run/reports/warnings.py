@@ -39,20 +39,20 @@ _SUPER = 1.3
 """Largest ratio of an effective sample size to the number of draws."""
 
 
-def misgivings(
+def judgement_warnings(
     judgement: Judgement, sampler: Sampler, diagnostics: Diagnostics, tolerance: float
 ) -> list[str]:
     """Return warnings from curvature and noise."""
-    found = _of_stepsize(judgement, sampler, tolerance)
+    warnings = _stepsize_warnings(judgement, sampler, tolerance)
     if judgement.off_center is not None and judgement.off_center > _OFF_CENTER:
-        found.append(
+        warnings.append(
             f"The control variates are centered {judgement.off_center:.2g} posterior SDs from the "
             "mode, so that gradients are noisier than necessary. Use opt_stepsize='auto', or "
             "more `n_iters_opt`."
         )
     shift = np.abs(judgement.shift)
     if shift.max() > _FAR:
-        found.append(
+        warnings.append(
             f"The mean of {_name(sampler, int(shift.argmax()))} is {shift.max():.2g} posterior "
             "SDs from the mode: the chain has not converged, or the posterior is far from normal."
         )
@@ -60,36 +60,38 @@ def misgivings(
         judgement.prediction.ratio if judgement.prediction.known else 1.0, judgement.ratio.shape
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        gap = np.abs(np.log(judgement.ratio / expected))
-    gap = np.where(np.isfinite(gap), gap, 0.0)
+        log_ratio = np.abs(np.log(judgement.ratio / expected))
+    log_ratio = np.where(np.isfinite(log_ratio), log_ratio, 0.0)
     # Few effective draws cover less than the posterior, and the ESS says so already.
     effective = np.asarray(diagnostics.bulk)
-    if len(effective) != len(gap):
-        effective = np.full(len(gap), diagnostics.smallest)
+    if len(effective) != len(log_ratio):
+        effective = np.full(len(log_ratio), diagnostics.smallest)
     noise = 3.0 / np.sqrt(np.maximum(2.0, effective))
     if noise_is_predictable(sampler):
         otherwise = _OTHERWISE
     else:
         otherwise, noise = 1.0 + tolerance, noise / np.sqrt(2.0)
-    if (gap > np.log(otherwise) + noise).any():
-        worst = int(np.argmax(gap - noise))
-        if gap[worst] <= np.log(_OTHERWISE) + noise[worst]:
-            said = "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
+    if (log_ratio > np.log(otherwise) + noise).any():
+        worst = int(np.argmax(log_ratio - noise))
+        if log_ratio[worst] <= np.log(_OTHERWISE) + noise[worst]:
+            predicted = (
+                "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
+            )
             return [
-                *found,
+                *warnings,
                 f"The SD of {_name(sampler, worst)} is {judgement.ratio[worst]:.3g} times the "
-                f"Laplace SD{said}. The noise of {type(sampler.chain.gradient).__name__} along a "
-                "chain cannot be measured in advance: it is larger than at the mode, or its "
-                "errors are correlated. Use a smaller stepsize.",
+                f"Laplace SD{predicted}. The noise of {type(sampler.chain.gradient).__name__} "
+                "along a chain cannot be measured in advance: it is larger than at the mode, or "
+                "its errors are correlated. Use a smaller stepsize.",
             ]
-        found.append(
+        warnings.append(
             f"The SD of {_name(sampler, worst)} is {judgement.ratio[worst]:.2g} times the Laplace "
             "SD: the chain has not explored the posterior, or the posterior is far from normal."
         )
-    return found
+    return warnings
 
 
-def of_support(samples: Samples, sampler: Sampler) -> list[str]:
+def support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
     """Return a warning if draws lie where the log-prior is not finite.
 
     Args:
@@ -104,8 +106,8 @@ def of_support(samples: Samples, sampler: Sampler) -> list[str]:
         for name, array in by_chain(samples.settings, samples).items()
     }
     count = len(next(iter(flat.values())))
-    places = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
-    draws = {name: np.asarray(array[places]) for name, array in flat.items()}
+    indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
+    draws = {name: np.asarray(array[indices]) for name, array in flat.items()}
     fine = finite_priors(log_prior, draws)
     if fine.all():
         return []
@@ -114,23 +116,23 @@ def of_support(samples: Samples, sampler: Sampler) -> list[str]:
     if fine.any():
         inside = {name: array[fine][0] for name, array in draws.items()}
     outside = {name: array[~fine][0] for name, array in draws.items()}
-    found = find_support(log_prior, inside, outside)
-    if found is None:
+    support = find_support(log_prior, inside, outside)
+    if support is None:
         return [f"{share}: they do not follow the posterior. Use a bijector, or another prior."]
     return [
-        f"{share}, {found.label} being {found.interval}: they do not follow the posterior, since "
-        f"gradients do not keep a chain from crossing an end. {found.advice}"
+        f"{share}, {support.label} being {support.interval}: they do not follow the posterior, "
+        f"since gradients do not keep a chain from crossing an end. {support.advice}"
     ]
 
 
-def of_infinite_values(samples: Samples, sampler: Sampler) -> list[str]:
+def infinite_value_warnings(samples: Samples, sampler: Sampler) -> list[str]:
     """Return warnings about log posteriors along a chain that are not finite."""
     bad = ~np.isfinite(samples.log_post.values)
     if not bad.any():
         return []
-    found = of_support(samples, sampler)
-    if found or not all(g.affine for g in sampler.target.space.geometries.values()):
-        return found
+    warnings = support_warnings(samples, sampler)
+    if warnings or not all(g.affine for g in sampler.target.space.geometries.values()):
+        return warnings
     return [
         f"The estimated log posterior is not finite at {bad.sum()} of {bad.size} points of the "
         "chain: some rows have a density of zero there, which their gradient may not show. Look "
@@ -148,15 +150,15 @@ def noise_is_predictable(sampler: Sampler) -> bool:
     return type(gradient) in (MinibatchGradient, ControlVariate, FullGradient)
 
 
-def is_right(judgement: Judgement, tolerance: float) -> bool:
+def is_within_tolerance(judgement: Judgement, tolerance: float) -> bool:
     """Return whether the predicted SDs are within the tolerance."""
     prediction = judgement.prediction
     return prediction.known and prediction.worst <= _MARGIN * tolerance
 
 
-def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> list[str]:
+def _stepsize_warnings(judgement: Judgement, sampler: Sampler, tolerance: float) -> list[str]:
     prediction = judgement.prediction
-    if not prediction.known or is_right(judgement, tolerance):
+    if not prediction.known or is_within_tolerance(judgement, tolerance):
         return []
     advice = "Use smaller stepsizes"
     if judgement.largest:
@@ -185,7 +187,7 @@ def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> li
     ]
 
 
-def of_draws(
+def draw_warnings(
     diagnostics: Diagnostics, settings: Mapping[str, Any], ess: float, swings: bool = False
 ) -> list[str]:
     """Return warnings from the draws themselves.
@@ -197,30 +199,37 @@ def of_draws(
         swings: Whether the theory predicts negatively correlated draws, which are valid all the
             same.
     """
-    found = diagnostics.warnings(ess)
+    warnings = diagnostics.warnings(ess)
     total = diagnostics.draws * (settings["n_chains"] or 1)
-    most = float(np.nanmax(diagnostics.bulk))
-    if most > _SUPER * total and not swings and settings["method"] not in ("hmc", "mala", "nuts"):
-        found.append(
-            f"The effective sample size, {most:.0f}, is larger than the number of draws, {total}: "
-            "successive draws are negatively correlated, which a too-large stepsize causes."
+    largest_ess = float(np.nanmax(diagnostics.bulk))
+    if (
+        largest_ess > _SUPER * total
+        and not swings
+        and settings["method"] not in ("hmc", "mala", "nuts")
+    ):
+        warnings.append(
+            f"The effective sample size, {largest_ess:.0f}, is larger than the number of draws, "
+            f"{total}: successive draws are negatively correlated, which a too-large stepsize "
+            "causes."
         )
     if (settings["n_chains"] or 1) == 1:
-        found.append(
+        warnings.append(
             f"There is a single chain, so that R-hat (at most {RHAT}) cannot compare chains. Use "
             "n_chains=4."
         )
-    return found
+    return warnings
 
 
-def of_rounding(samples: Samples, mode: Mode) -> list[str]:
+def rounding_warnings(samples: Samples, mode: Mode) -> list[str]:
     """Return a warning about rounding, if SDs are small compared with the values."""
     dtype = np.dtype(samples.settings["dtype"])
     sds = np.sqrt(np.diag(mode.information.covariance))
-    return too_coarse(float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max()), dtype)
+    return coarse_rounding_warnings(
+        float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max()), dtype
+    )
 
 
-def too_coarse(rounding: float, dtype: np.dtype) -> list[str]:
+def coarse_rounding_warnings(rounding: float, dtype: np.dtype) -> list[str]:
     """Return a warning if the rounding error of a number is large relative to its posterior SD."""
     if rounding <= _ROUNDING:
         return []
@@ -230,8 +239,8 @@ def too_coarse(rounding: float, dtype: np.dtype) -> list[str]:
     ]
 
 
-def _name(sampler: Sampler, place: int) -> str:
+def _name(sampler: Sampler, index: int) -> str:
     """Return the label of a coordinate."""
     layout = sampler.target.space.layout
-    name = layout.parameter_at(place)
-    return coordinate_name(name, layout.shapes[name], place - layout.slices[name].start)
+    name = layout.parameter_at(index)
+    return coordinate_name(name, layout.shapes[name], index - layout.slices[name].start)
