@@ -42,6 +42,12 @@ def logistic(params: Any, dataset: Any) -> tf.Tensor:
     return dataset["y"] * eta - tf.nn.softplus(eta)
 
 
+def linear(params: Any, dataset: Any) -> tf.Tensor:
+    """Return the log-likelihood of a linear regression, by row: its posterior is normal."""
+    eta = tf.linalg.matvec(dataset["X"], params["beta"]) + params["bias"]
+    return -0.5 * (dataset["y"] - eta) ** 2
+
+
 def normal_prior(params: Any) -> tf.Tensor:
     """Return the log density of normal priors with variance 4."""
     return -0.125 * (tf.reduce_sum(params["beta"] ** 2) + params["bias"] ** 2)
@@ -128,6 +134,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "weighted": _composed(
         dynamics.SGLD(), gradients.MinibatchGradient(), minibatches.Weighted(1.0 + np.arange(N) % 3)
     ),
+    "sample, linear": lambda: sgmcmc.sample(linear, *MODEL[1:], normal_prior, ess=50, **QUIET),
     "sample, logistic": lambda: sgmcmc.sample(*MODEL, normal_prior, ess=50, **QUIET),
 }  # fmt: skip
 """Calls by name."""

@@ -16,7 +16,13 @@ def test_every_case_is_written_down() -> None:
     assert list(KNOWN["cases"]) == list(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = "sample, logistic"
+"""Its posterior is far from normal: two kinds of chains are compiled."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == LONG)) for name in CASES]
+)
 def test_draws_are_those_written_down(name: str) -> None:
     """To the bit on the processor of the file; elsewhere as far as rounding leaves them.
 

@@ -120,6 +120,7 @@ DATASETS: dict[str, Callable[[Any, Path], Any]] = {
 }
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("form", FORMS)
 def test_new_rows_of_any_form(form: str, chain: sgmcmc.Samples) -> None:
     wanted = chain["m"][..., ROWS]

@@ -116,6 +116,7 @@ def _before(name: str) -> np.ndarray:
         return densities(DOORS[name], Change(), monkeypatch)
 
 
+@pytest.mark.some(150)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_posterior_is_the_same(door: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +141,7 @@ def _with_codes(frame: pd.DataFrame, folder: Path) -> Any:
     return _several_files(frame.astype(dict.fromkeys(TEXT, "category")), folder)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("write", [_one_file, _several_files, _with_codes])
 @pytest.mark.parametrize("door", ["terms", "expressions", "crossed", "levels"])
 @pytest.mark.parametrize("mapped", [False, True])

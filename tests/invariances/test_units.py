@@ -113,6 +113,7 @@ def _same(
     return models[0][0], models[1][0]
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("family", RESPONSES)
 @pytest.mark.parametrize("c", [1e-12, 1e9])
 def test_units_of_columns_divide_their_coefficients(family: str, c: float) -> None:
@@ -126,6 +127,7 @@ def test_units_of_columns_divide_their_coefficients(family: str, c: float) -> No
         np.testing.assert_allclose(changed.of_columns(np.ones(2)), effects, rtol=1e-6)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("family", RESPONSES)
 def test_columns_may_be_far_from_zero(family: str) -> None:
     """Slopes are as before; so is the predictor, and its distribution over groups."""
@@ -140,6 +142,7 @@ def test_columns_may_be_far_from_zero(family: str) -> None:
         assert after == pytest.approx([a - 2.0**31 * slope, slope])
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("family", [*REAL, *TIMES])
 @pytest.mark.parametrize("c", [1e-12, 1e9])
 def test_units_of_the_response(family: str, c: float) -> None:
@@ -161,6 +164,7 @@ def test_responses_may_be_far_from_zero(family: str) -> None:
     np.testing.assert_allclose(gap, 2.0**31 * (np.arange(len(gap)) == 0), atol=1e-5)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("family", BARS)
 def test_units_of_an_exposure_move_the_intercept_alone(family: str) -> None:
     one, other = _same(
@@ -185,6 +189,7 @@ def test_what_is_added_to_response_and_offset_is_nothing(family: str) -> None:
     )
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("family", RESPONSES)
 def test_weights_are_repeated_rows(family: str) -> None:
     """Default priors, and all that the numbers of the data are centered and scaled by, too."""
@@ -203,6 +208,7 @@ def test_weights_are_repeated_rows(family: str) -> None:
     )
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("family", RESPONSES)
 def test_rows_of_weight_zero_do_not_matter(family: str) -> None:
     """Not in priors, nor in the chain, whose numbers stay finite."""
