@@ -113,6 +113,7 @@ def test_its_quantiles_are_those_of_a_gamma_distribution() -> None:
         assert float(EnergyTuner().quantile(energy, probability)) == pytest.approx(exact, rel=0.02)
 
 
+@pytest.mark.slow
 def test_without_errors_the_tuner_changes_nothing() -> None:
     """With ``adaptation`` 0 and ``reset`` 1 the draws are those without a tuner."""
     tuner = EnergyTuner(adaptation=0.0, reset=1.0)

@@ -511,9 +511,9 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
     np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
 
 
+@pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("dynamics", [pytest.param("sgld", marks=pytest.mark.slow), "sghmc"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("dynamics", ["sgld", "sghmc"])
 def test_step_by_step_in_uneven_portions(
     gradient: Gradient, dynamics: str, short_blocks: None
 ) -> None:
@@ -651,7 +651,7 @@ def test_a_killed_run_goes_on_with_the_same_bits(
     same(run(gradient, store=store, n_iters=6000), run(gradient, n_iters=6000))
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @BOTH
 def test_a_chain_does_not_depend_on_how_many_there_are(
     gradient: Gradient, short_blocks: None
@@ -663,7 +663,8 @@ def test_a_chain_does_not_depend_on_how_many_there_are(
     assert (three[2] != three[1]).all()
 
 
-@SAGA_FIRST
+@pytest.mark.slow
+@BOTH
 def test_burn_in_and_thin_are_dropping_and_slicing(gradient: Gradient, short_blocks: None) -> None:
     """Draw i is the state after iteration burn_in + (i + 1) thin."""
     thinned = run(gradient, burn_in=31, thin=4, n_iters=119)

@@ -116,6 +116,7 @@ def test_another_seed_gives_another_chain(case: Case) -> None:
         assert (other[name] != values).all()
 
 
+@pytest.mark.some(1)
 @WALK
 def test_a_chain_does_not_depend_on_how_many_there_are(case: Case) -> None:
     two, three = run(case, n_chains=2), run(case, n_chains=3)

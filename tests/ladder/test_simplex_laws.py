@@ -162,6 +162,7 @@ def test_a_step_of_sgrld_against_its_transcription() -> None:
         np.testing.assert_allclose(found[name], expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.some(1)
 @every(POINTS)
 def test_the_start_is_at_the_scale_of_the_first_minibatch(case: Case) -> None:
     """θ = ω Σâ, or theta0: with a stepsize next to nothing the first draw is the start."""

@@ -252,7 +252,7 @@ def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @every(LINEAR)
 def test_two_starts_approach_each_other_as_the_equation_says(case: Case) -> None:
     """Where minibatch noise is additive, two chains on the same noise differ without any noise.

@@ -101,10 +101,14 @@ def test_thinning_stores_and_chains_leave_the_draws_as_they_are(kind: str, tmp_p
     assert (other != plain).any()
 
 
-def test_groups_of_chains_and_inner_steps_take_them_in_order() -> None:
+@pytest.mark.slow
+def test_groups_of_chains_take_them_in_order() -> None:
     some = _run(minibatches="reshuffled", n_chains=2)["theta"]
     many = _run(minibatches="reshuffled", n_chains=66, jit_compile=None)["theta"]
     np.testing.assert_allclose(many[:2], some, rtol=1e-4, atol=1e-5)
+
+
+def test_inner_steps_and_parameters_in_turn_take_them_in_order() -> None:
     inner = _run(function=sgmcmc.sghmc, minibatches="reshuffled", n_iters=20)
     assert np.isfinite(inner["theta"]).all()
     in_turn = _run(minibatches="reshuffled", updates="in_turn")

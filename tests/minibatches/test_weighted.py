@@ -384,7 +384,7 @@ def test_stationary_law(gradient: str) -> None:
     assert not compare_line(draws, uniform).accepts
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: Any) -> None:
     """With a store, thinned, stepped or among other chains the draws are the same."""

@@ -421,6 +421,7 @@ def test_the_report_says_what_was_chosen_and_reached(name: str) -> None:
     assert on_raw_scales(name)["beta"].dtype == np.float64
 
 
+@pytest.mark.slow
 def test_same_bits_twice() -> None:
     again = posterior_of(sgmcmc.hmc, jit_compile=False)
     np.testing.assert_array_equal(again["beta"], on_raw_scales("hmc")["beta"])
@@ -467,40 +468,27 @@ def test_a_store_with_chosen_constants_goes_on(
         posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4)
 
 
-# What is not given is chosen by the same code for all, so most are tried with one of them.
-GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"preconditioner": "diagonal"}, "mala"),
-    ({"preconditioner": "none", "stepsize": 0.2}, "nuts"),
-    ({"preconditioner": "none"}, ""),
-    ({"stepsize": 0.5}, "hmc"),
-    ({"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"}, "nuts"),
-    ({"preconditioner": [0.1, 0.1, 0.1]}, ""),
-    ({"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]}, "hmc"),
+GIVEN: tuple[dict[str, Any], ...] = (
+    {"preconditioner": "diagonal"},
+    {"preconditioner": "none", "stepsize": 0.2},
+    {"preconditioner": "none"},
+    {"stepsize": 0.5},
+    {"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"},
+    {"preconditioner": [0.1, 0.1, 0.1]},
+    {"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]},
 )
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    ("function", "given"),
-    [
-        pytest.param(
-            function,
-            given,
-            id=f"{function.__name__}-{given}",
-            marks=() if function.__name__ == usual else pytest.mark.slow,
-        )
-        for given, usual in GIVEN
-        for function in (sgmcmc.hmc, sgmcmc.nuts, sgmcmc.mala)
-        if function is not sgmcmc.mala or usual == "mala"
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("given", GIVEN, ids=str)
+@BOTH
 def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> None:
     problem = logistic(3, 100)
     given = dict(given)
     start = given.pop("params", problem.split(problem.start))
     samples = function(
         problem.log_lik, problem.dataset, start, problem.log_prior, n_iters=300, ess=100, seed=1,
-        verbose=False, jit_compile=None if function is sgmcmc.nuts else False, **given,
+        verbose=False, **given,
     )  # fmt: skip
     assert samples["beta"].shape == (4, 300, 2)
     assert max(samples.report["Draws"]["R-hat"]) < 1.05

@@ -153,6 +153,7 @@ def test_what_comes_back() -> None:
         sgmcmc.scir_setup(**arguments(store_unnormalized=True))
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits_and_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     once = short_call("scir", n_chains=2)
     monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
