@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
+from sgmcmc.engine.vectorized import Group
 from sgmcmc.minibatches.reshuffled import Place, Reshuffled
 from sgmcmc.tuning.laws import LinearRecursion
 
@@ -101,11 +102,21 @@ def test_thinning_stores_and_chains_leave_the_draws_as_they_are(kind: str, tmp_p
     assert (other != plain).any()
 
 
-@pytest.mark.slow
-def test_groups_of_chains_take_them_in_order() -> None:
-    some = _run(minibatches="reshuffled", n_chains=2)["theta"]
-    many = _run(minibatches="reshuffled", n_chains=66, jit_compile=None)["theta"]
-    np.testing.assert_allclose(many[:2], some, rtol=1e-4, atol=1e-5)
+def test_groups_of_chains_take_them_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four groups of two, which are compiled, against chains by themselves."""
+    alone = _run(minibatches="reshuffled", n_chains=8)["theta"]
+    for size in ("FEWEST", "SMALLEST", "LARGEST"):
+        monkeypatch.setattr(f"sgmcmc.run.chain_groups.{size}", 2)
+    blocks, advance = [], Group.advance
+
+    def counted(self: Group, most: int | None = None) -> int:
+        blocks.append(self)
+        return advance(self, most)
+
+    monkeypatch.setattr(Group, "advance", counted)
+    grouped = _run(minibatches="reshuffled", n_chains=8, jit_compile=None)["theta"]
+    assert len(set(map(id, blocks))) == 4
+    np.testing.assert_allclose(grouped, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_inner_steps_and_parameters_in_turn_take_them_in_order() -> None:
