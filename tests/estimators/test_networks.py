@@ -19,6 +19,7 @@ Y = 3 + np.sin(2 * X[:, 0]) + SD * RNG.normal(size=600)
 QUICK: dict[str, Any] = {
     "hidden": (12,), "members": 3, "n_iters": 500, "draws": 20, "epochs": 300, "random_state": 1
 }  # fmt: skip
+ENSEMBLE = {**QUICK, "n_iters": 0}
 
 
 @pytest.fixture(scope="module")
@@ -83,19 +84,22 @@ def test_the_report_judges_predictions(regressor: BayesianNetworkRegressor) -> N
     assert low < high and "need not mix" in held["judged by"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_draws(regressor: BayesianNetworkRegressor) -> None:
     again = BayesianNetworkRegressor(**QUICK).fit(X, Y)
     np.testing.assert_array_equal(regressor.samples_["W0"], again.samples_["W0"])
 
 
 def test_an_ensemble_without_sampling() -> None:
-    model = BayesianNetworkRegressor(**{**QUICK, "n_iters": 0}).fit(X, Y)
+    model, again = (BayesianNetworkRegressor(**ENSEMBLE).fit(X, Y) for _ in range(2))
+    np.testing.assert_array_equal(model.samples_["W0"], again.samples_["W0"])
     assert model.predict(X[:5]).shape == (5,) and model.samples_["W0"].shape[:2] == (3, 1)
     assert model.report_["Held out"]["gain by sampling, a row"] == pytest.approx([0.0, 0.0])
 
 
-def test_a_single_member_with_student_responses_of_one_scale() -> None:
-    given: dict[str, Any] = {**QUICK, "n_iters": 200, "members": 1, "likelihood": "student"}
+@pytest.mark.parametrize("n_iters", [0, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_single_member_with_student_responses_of_one_scale(n_iters: int) -> None:
+    given: dict[str, Any] = {**QUICK, "n_iters": n_iters, "members": 1, "likelihood": "student"}
     model = BayesianNetworkRegressor(**given, heteroscedastic=False).fit(X, Y)
     mean, sd = model.predict(X, return_std=True)
     assert np.corrcoef(mean, Y)[0, 1] > 0.8 and np.isfinite(model.log_score(X, Y))
@@ -123,12 +127,12 @@ def test_classes_that_come_in_parts() -> None:
 
 def test_sparse_and_float32_features_are_standardized_in_the_graph() -> None:
     """The same posterior whatever form features come in; float32 ones are not copied."""
-    given: dict[str, Any] = {**QUICK, "members": 2, "n_iters": 100}
     Z = np.where(RNG.random((400, 3)) < 0.5, 0.0, RNG.normal(2.0, 1.0, (400, 3))).astype("f")
     y = Z @ [1.0, -1.0, 0.5] + 0.1 * RNG.normal(size=400)
-    dense = BayesianNetworkRegressor(**given).fit(Z, y)
+    dense = BayesianNetworkRegressor(**ENSEMBLE).fit(Z, y)
     assert np.shares_memory(dense._data.columns["X"].array, Z)
     assert np.corrcoef(dense.predict(Z), y)[0, 1] > 0.95
+    given = {**QUICK, "members": 2, "n_iters": 100}
     sparse = BayesianNetworkRegressor(**given).fit(scipy.sparse.csr_array(Z), y)
     found = sparse.predict(scipy.sparse.csr_array(Z))
     np.testing.assert_array_equal(found, sparse.predict(Z))

@@ -205,7 +205,7 @@ def test_some_rows_stand_for_all(samples):
 
 
 def test_arviz_has_effects_with_the_labels_of_their_groups(samples):
-    data = samples[::200].to_arviz(effects={"site": ["s03", "s01"]}, log_likelihood=True)
+    data = samples[::40].to_arviz(effects={"site": ["s03", "s01"]}, log_likelihood=True)
     z = data.posterior["z"]
     assert z.dims == ("chain", "draw", "site")
     assert z.coords["site"].values.tolist() == ["s03", "s01"]
