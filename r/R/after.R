@@ -50,7 +50,10 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
 
 # An array whose first dimension is that of quantiles.
 namedQuantiles <- function(values, quantiles) {
-    labels <- vector("list", length(dim(values)))
+    labels <- dimnames(values)
+    if (is.null(labels)) {
+        labels <- vector("list", length(dim(values)))
+    }
     labels[[1]] <- labelsOfQuantiles(quantiles)
     dimnames(values) <- labels
     values
@@ -83,7 +86,9 @@ pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
 #' }
 extend <- function(chain, nIters, verbose = TRUE) {
     needRegular(chain, "chains go on after all")
-    found <- callPython("extend", forPython(chain), nIters, verbose)
+    found <- withWarnings(
+        callPython("extend", forPython(chain), nIters, verbose), function(found) found$report$warnings
+    )
     asChains(c(found, list(labels = attr(chain, "labels"), known = attr(chain, "known"))))
 }
 

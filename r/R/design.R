@@ -23,9 +23,11 @@ frameOf <- function(formula, bars, data, call, caller) {
         place$.data <- plain$data
     }
     made$drop.unused.levels <- TRUE
-    plainFrame(tryCatch(eval(made, place), error = function(problem) {
+    frame <- plainFrame(tryCatch(eval(made, place), error = function(problem) {
         stop(conditionMessage(problem), call. = FALSE)
     }))
+    attr(attr(frame, "terms"), "predvars") <- ofNewRows(attr(frame, "terms"), bars, plain)
+    frame
 }
 
 # A model frame whose columns are of R's basic types.
@@ -164,7 +166,10 @@ newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
         environment(one$terms) <- environment
         matrixOf(one, newdata)
     })
-    codes <- lapply(object$bars$groups, codesOf, valuesOf, newdata, environment)
+    codes <- lapply(object$bars$groups, function(groups) {
+        groups$variables <- groups$ofNewRows
+        codesOf(groups, valuesOf, newdata, environment)
+    })
     offset <- offsetOf(object, newdata)
     missing <- Reduce(`|`, lapply(matrices, function(values) rowSums(is.na(values)) > 0))
     if (!is.null(offset)) {
@@ -234,6 +239,10 @@ allRows <- function(values, complete, along) {
         return(values)
     }
     shape <- if (is.null(dim(values))) length(values) else dim(values)
+    labels <- dimnames(values)
+    if (!is.null(labels)) {
+        labels[along] <- list(NULL)
+    }
     shape[[along]] <- length(complete)
     found <- array(values[NA_integer_], shape)
     if (along == 1) {
@@ -243,7 +252,7 @@ allRows <- function(values, complete, along) {
         found <- array(found, c(shape[1:2], prod(shape[-(1:2)])))
         found[, complete, ] <- values
     }
-    array(found, shape)
+    array(found, shape, labels)
 }
 
 # The columns of a model under neutral names: those of the fixed terms, of the effects of each

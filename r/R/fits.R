@@ -6,9 +6,11 @@
 #' means, errors are posterior standard deviations, and intervals are central posterior
 #' intervals. [Predictions][sgmcmcGlm-predictions], with residuals, and [parts][sgmcmcGlm-parts] of regressions have pages of their own.
 #'
-#' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of
-#' effects for each factor, in the order of its levels, with their standard deviations in the attribute `sd`. `VarCorr` has
-#' the standard deviations and correlations of effects of groups, one row each. `vcov` and `confint` are about the fixed terms.
+#' `fixef` has the coefficients of the fixed terms, and so has `coef` of a regression without effects of groups. `ranef` has a
+#' data frame of effects for each factor, in the order of its levels, with their standard deviations in the attribute `sd`; with
+#' effects `coef` has such data frames of the sums of coefficients and effects, as in lme4. `VarCorr` has the standard deviations
+#' and correlations of effects, one row each; `VarCorr(fit)$g` is the covariance matrix of the effects of the factor `g`, and
+#' `as.data.frame(VarCorr(fit))` has lme4's rows. `vcov` and `confint` are about the fixed terms.
 #' `summary(fit, robust = TRUE)` has a column of standard deviations that hold if the model is
 #' wrong, by the sandwich of information and scores at the mode, clustered by groups that are
 #' integrated out. `coef(summary(fit))` is the table of the fixed terms.
@@ -29,6 +31,7 @@
 #' @param seed Seed of the choice of rows.
 #' @param sigma 1, as in lme4.
 #' @param complete,row.names,optional,stringsAsFactors As for R's own methods.
+#' @param order Order of rows, as in lme4: variances before covariances, or those of the lower triangle.
 #' @param ... For `print` further arguments of [print.data.frame()], for `plot` those of [graphics::plot.default()]; for
 #'   others no further arguments: what a method does not know is an error.
 #' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
@@ -100,7 +103,7 @@ coef.summary.sgmcmcGlm <- function(object, ...) {
 inPython <- function(object) {
     if (reticulate::py_is_null_xptr(object$python)) {
         stop(
-            "the regression was read from a file, which has draws and no data: coef, vcov, confint, ",
+            "the regression was read from a file, which has draws and no data: fixef, vcov, confint, ",
             "summary and as_draws work; for this, make the call again",
             call. = FALSE
         )
@@ -128,7 +131,8 @@ fixef.sgmcmcGlm <- function(object, ...) {
 #' @export
 coef.sgmcmcGlm <- function(object, complete = TRUE, ...) {
     needNoMore("coef() of a regression", ...)
-    base::colMeans(fixedDraws(object))
+    fixed <- base::colMeans(fixedDraws(object))
+    if (length(object$bars$groups) > 0) coefficientsOf(fixed, unclass(ranef.sgmcmcGlm(object))) else fixed
 }
 
 #' @rdname sgmcmcGlm-methods
@@ -151,7 +155,7 @@ ranef.sgmcmcGlm <- function(object, ...) {
         }
         structure(framed(parts$estimate), sd = framed(parts$error))
     })
-    stats::setNames(found, factors)
+    structure(found, names = factors, class = "ranef.sgmcmcGlm")
 }
 
 needGroups <- function(object) {
@@ -172,7 +176,9 @@ VarCorr.sgmcmcGlm <- function(x, sigma = 1, ...) {
     if (!identical(as.numeric(sigma), 1)) {
         stop("`sigma` must be 1: standard deviations are in units of the linear predictor", call. = FALSE)
     }
-    summary(x)[x$roles %in% c("sd", "cor"), ]
+    table <- summary(x)[x$roles %in% c("sd", "cor"), ]
+    scale <- if (x$familyName %in% c("gaussian", "student", "gamma")) scaleOf(x)
+    structure(table, class = c("VarCorr.sgmcmcGlm", "data.frame"), matrices = covariancesOf(x, table), sc = scale)
 }
 
 #' @rdname sgmcmcGlm-methods
@@ -297,7 +303,7 @@ plot.sgmcmcGlm <- function(x, prob = 0.95, ...) {
     before <- graphics::par(mar = c(4, max(4, 0.6 * max(nchar(terms))), 1, 1))
     on.exit(graphics::par(before))
     graphics::plot(
-        coef(x)[terms], places,
+        fixef.sgmcmcGlm(x)[terms], places,
         xlim = range(0, ends), yaxt = "n", ylab = "", pch = 19,
         xlab = paste0("coefficient, ", 100 * prob, "% interval"), ...
     )

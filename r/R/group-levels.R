@@ -10,7 +10,10 @@ groupsOf <- function(by, frame) {
     places <- do.call(order, unname(numbers))
     table <- unique(do.call(cbind, unname(numbers))[places, , drop = FALSE])
     labels <- lapply(seq_along(known), function(part) known[[part]]$labels[table[, part]])
-    list(variables = variables, known = known, table = table, labels = labelsOfPairs(labels))
+    list(
+        variables = variables, known = known, table = table, labels = labelsOfPairs(labels),
+        ofNewRows = lapply(variables, predvarOf, attr(frame, "terms"))
+    )
 }
 
 # Labels of combinations, as R writes those of a:b; parts with a colon are quoted if two
@@ -85,7 +88,7 @@ numbersAmong <- function(known, values) {
     }
     keys <- keysOf(values, known$name)
     found <- rep(NA_integer_, length(values))
-    if (known$text && (is.factor(values) || is.character(values))) {
+    if (known$text && (is.factor(values) || is.character(values) || is.logical(values))) {
         found <- match(as.character(values), known$labels)
         keys[is.na(found)] <- keysOf(as.character(values[is.na(found)]), known$name)
     }
@@ -109,17 +112,19 @@ keysOf <- function(values, name) {
     if (inherits(values, "difftime")) {
         return(paste("seconds", inDigits(as.numeric(values, units = "secs"))))
     }
-    if (inherits(values, "Date") || is.logical(values)) {
+    if (inherits(values, "Date")) {
         return(as.character(values))
     }
-    if (is.numeric(values)) {
+    if (is.numeric(values) || is.logical(values)) {
         return(inDigits(values))
     }
     if (!is.character(values)) {
         stop("`", name, "` must be a factor, numbers or strings: it is of class ", class(values)[[1]], call. = FALSE)
     }
     values <- enc2utf8(values)
-    # What R writes for a number is that number.
+    # What R writes for a number, or for TRUE and FALSE, is that number.
+    values[values == "TRUE"] <- "1"
+    values[values == "FALSE"] <- "0"
     numbers <- suppressWarnings(as.numeric(values))
     same <- !is.na(numbers) & as.character(numbers) == values
     values[same] <- inDigits(numbers[same])

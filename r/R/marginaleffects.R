@@ -17,7 +17,7 @@ get_predict.sgmcmcGlm <- function(model, newdata, type = "response", re.form = N
 }
 
 #' @exportS3Method marginaleffects::get_coef
-get_coef.sgmcmcGlm <- function(model, ...) coef.sgmcmcGlm(model)
+get_coef.sgmcmcGlm <- function(model, ...) fixef.sgmcmcGlm(model)
 
 # Intervals are those of the draws.
 #' @exportS3Method marginaleffects::get_vcov

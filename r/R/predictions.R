@@ -35,7 +35,7 @@
 #' @param draws Number of draws; `NULL` for all of them.
 #' @param transform Whether to return expected responses.
 #' @param ... No further arguments: what a method does not know is an error.
-#' @return For `predict` a vector; with `interval` a matrix, with `se.fit` a list, with `quantiles` a matrix with
+#' @return For `predict` a vector with the names of the rows; with `interval` a matrix, with `se.fit` a list, with `quantiles` a matrix with
 #'   a row for each. For families of levels the expected response is a matrix with the probability
 #'   of each level. For `simulate` a data frame with a column for each simulation.
 #' @name sgmcmcGlm-predictions
@@ -193,15 +193,42 @@ withoutGroups <- function(object) {
     object
 }
 
-# Predictions of the regression's own rows, with NA for those that na.exclude() left out.
+# Predictions with the names of rows. Those of the regression's own rows have NA for what na.exclude() left out.
 padded <- function(object, newdata, values, statistic) {
     left <- object$na.action
-    if (!is.null(newdata) || !inherits(left, "exclude")) {
-        return(values)
+    along <- if (statistic %in% c("mean", "sd")) 1L else 2L
+    if (is.null(newdata) && inherits(left, "exclude")) {
+        complete <- !seq_len(nrow(object$model) + length(left)) %in% left
+        values <- allRows(values, complete, along)
     }
-    complete <- !seq_len(nrow(object$model) + length(left)) %in% left
-    found <- allRows(values, complete, if (statistic %in% c("mean", "sd")) 1L else 2L)
-    if (length(dim(found)) == 1) as.vector(found) else found
+    namedRows(values, namesOfRows(object, newdata), along)
+}
+
+# The names of new rows, or of the regression's own with those that na.exclude() left out.
+namesOfRows <- function(object, newdata) {
+    if (!is.null(newdata)) {
+        return(row.names(as.data.frame(newdata, optional = TRUE)))
+    }
+    left <- object$na.action
+    names <- row.names(object$model)
+    if (!inherits(left, "exclude")) {
+        return(names)
+    }
+    found <- replace(character(length(names) + length(left)), left, names(left))
+    replace(found, -left, names)
+}
+
+namedRows <- function(values, names, along) {
+    if (length(dim(values)) < 2) {
+        return(stats::setNames(as.vector(values), names))
+    }
+    labels <- dimnames(values)
+    if (is.null(labels)) {
+        labels <- vector("list", length(dim(values)))
+    }
+    labels[[along]] <- names
+    dimnames(values) <- labels
+    values
 }
 
 #' @rdname sgmcmcGlm-predictions
@@ -275,16 +302,13 @@ simulate.sgmcmcGlm <- function(object, nsim = 1, seed = NULL, newdata = NULL, re
     }
     drawn <- do.call(rbind, made)
     columns <- lapply(seq_len(nsim), function(number) asResponse(object, drawn[number, ], newdata, trials))
-    names <- if (is.null(newdata)) row.names(object$model) else row.names(newdata)
-    found <- structure(columns, class = "data.frame", names = paste0("sim_", seq_len(nsim)), row.names = names)
-    left <- object$na.action
-    if (is.null(newdata) && inherits(left, "exclude")) {
-        order <- seq_len(nrow(found) + length(left))
-        names <- replace(character(length(order)), left, names(left))
-        names[-left] <- row.names(found)
-        found <- structure(found[match(order, order[-left]), , drop = FALSE], row.names = names)
+    names <- namesOfRows(object, newdata)
+    found <- structure(columns, class = "data.frame", names = paste0("sim_", seq_len(nsim)), row.names = seq_len(ncol(drawn)))
+    if (length(names) > nrow(found)) {
+        order <- seq_along(names)
+        found <- found[match(order, order[-object$na.action]), , drop = FALSE]
     }
-    structure(found, seed = seed)
+    structure(found, row.names = names, seed = seed)
 }
 
 # At most so many rows of a matrix of draws, evenly spaced.
@@ -346,6 +370,8 @@ notInDraws <- c(
 drawsOfRows <- function(object, newdata, kind, draws, re.form, seed, trials = NULL) {
     seed <- if (is.null(seed)) sample.int(.Machine$integer.max, 1) else seed
     found <- predicted(object, newdata, kind, "draws", NULL, re.form, seed, trials)
+    names <- if (is.null(newdata)) row.names(object$model) else namesOfRows(object, newdata)
+    found <- namedRows(found, names, 2L)
     if (is.null(draws)) {
         return(found)
     }

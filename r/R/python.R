@@ -70,9 +70,7 @@ callPython <- function(name, ...) {
     limit <- shown$limit
     shown$limit <- NULL
     giveAgain()
-    for (text in outcome$warnings) {
-        warning(inWordsOfR(text), call. = FALSE)
-    }
+    tellWarnings(inWordsOfR(as.character(unlist(outcome$warnings))))
     if (!is.null(limit)) {
         overLimit(limit, if (!is.null(outcome$value)) asChains(outcome$value))
     }
@@ -83,6 +81,26 @@ callPython <- function(name, ...) {
         stop(pythonError(outcome$error))
     }
     outcome$value
+}
+
+tellWarnings <- function(texts) {
+    for (text in unique(texts)) {
+        warning(structure(class = c("sgmcmcWarning", "warning", "condition"), list(message = text, call = NULL)))
+    }
+}
+
+# The value of a call of Python; its warnings, and those that `about` finds in it, are signaled once
+# each, in `words`.
+withWarnings <- function(value, about, words = identity) {
+    told <- character()
+    found <- withCallingHandlers(value, sgmcmcWarning = function(problem) {
+        text <- words(conditionMessage(problem))
+        tellWarnings(setdiff(text, told))
+        told <<- c(told, text)
+        invokeRestart("muffleWarning")
+    })
+    tellWarnings(setdiff(words(inWordsOfR(as.character(unlist(about(found))))), told))
+    found
 }
 
 # A Python error as a condition; a divergence brings the finite draws along.

@@ -31,7 +31,7 @@
 #'   `"(Intercept)"` is for the intercept at the means of all columns. The coefficient of a column
 #'   that is called `sigma` is `` "`sigma`" ``.
 #' @param weights Weight of each row's log-likelihood, a number of repeated rows; not a precision, as
-#'   that of [stats::lm()] is. Of proportions, the numbers of trials; one that is not whole makes the
+#'   that of [stats::lm()] is, of which a message reminds. Of proportions, the numbers of trials; one that is not whole makes the
 #'   row a success and a failure with weights.
 #' @param na.action Function for missing values, such as [stats::na.omit()], [stats::na.exclude()] or
 #'   [stats::na.fail()]; by default `getOption("na.action")`, as in [stats::lm()]. `print` has the
@@ -83,7 +83,18 @@ sgmcmcGlm <- function(formula, data, family = stats::gaussian(), priors = NULL, 
     arguments <- pythonArguments(
         list(seed = seed, verbose = verbose), c(list(priors = priorsOf(priors, made)), list(...))
     )
+    tellOfWeights(made)
     sampled(made, arguments[!vapply(arguments, is.null, NA)])
+}
+
+# Where weights are others than those of lm(), glm() and lmer(), the call says so.
+tellOfWeights <- function(object) {
+    if (object$familyName %in% c("gaussian", "student", "gamma") && !all(object$weights %in% 0:1)) {
+        message(
+            "`weights` are numbers of repeated rows: a row of weight 2 is two rows. In lm(), glm() and lmer() the ",
+            "variance of such a row is divided by 2 instead, and so standard errors differ."
+        )
+    }
 }
 
 # A regression before it is sampled: frame, designs and response, and what is sent to Python.
@@ -176,14 +187,9 @@ sentOf <- function(object, response) {
 sampled <- function(object, arguments) {
     known <- namesInR(object$design, object$bars)
     response <- codeOf(object$formula[[2]])
-    told <- character()
-    found <- withCallingHandlers(
-        inNamesOf(known, response, callPython("glm", object$sent, arguments)),
-        warning = function(problem) {
-            told <<- c(told, translated(conditionMessage(problem), known, response))
-            warning(told[[length(told)]], call. = FALSE)
-            invokeRestart("muffleWarning")
-        }
+    words <- function(text) translated(text, known, response)
+    found <- withWarnings(
+        inNamesOf(known, response, callPython("glm", object$sent, arguments)), function(found) found$warnings, words
     )
     named <- namedEntries(found$entries, known, object$levels)
     object$sent <- NULL
@@ -192,12 +198,9 @@ sampled <- function(object, arguments) {
     object$roles <- stats::setNames(named$roles, named$names)
     object$fixed <- named$fixed
     object$priors <- namedPriors(found$priors, known, named)
-    object$warnings <- translated(inWordsOfR(as.character(unlist(found$warnings))), known, response)
+    object$warnings <- words(inWordsOfR(as.character(unlist(found$warnings))))
     object$chain <- asChains(found$chain)
     object$python <- found$fit
-    for (text in setdiff(object$warnings, told)) {
-        warning(text, call. = FALSE)
-    }
     structure(object, class = "sgmcmcGlm")
 }
 
@@ -237,7 +240,7 @@ namedPriors <- function(priors, known, named) {
 # Text of Python's in R's names, each code once: what a name holds is not read again.
 translated <- function(text, known, response) {
     text <- gsub("data['y']", response, text, fixed = TRUE)
-    places <- gregexpr("\\b(x_[0-9]+_|z_[0-9]+_[0-9]+_|g_[0-9]+_|Intercept)(?![A-Za-z0-9_])", text, perl = TRUE)
+    places <- gregexpr("(?:\\b|(?<=\\bsd_)|(?<=\\bcor_))(x_[0-9]+_|z_[0-9]+_[0-9]+_|g_[0-9]+_|Intercept)(?![A-Za-z0-9_])", text, perl = TRUE)
     regmatches(text, places) <- lapply(regmatches(text, places), function(codes) {
         ifelse(is.na(known[codes]), codes, known[codes])
     })

@@ -1,7 +1,9 @@
 # Every sampler function hands over its own arguments, by name; the checks are made in
 # Python.
 runSampler <- function(method, arguments, ...) {
-    found <- callPython("sample", method, pythonArguments(arguments, list(...)))
+    found <- withWarnings(
+        callPython("sample", method, pythonArguments(arguments, list(...))), function(found) found$report$warnings
+    )
     asChains(c(found, list(
         labels = givenNames(arguments$params), known = knownOf(arguments$dataset, list(...))
     )))

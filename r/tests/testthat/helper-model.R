@@ -63,6 +63,37 @@ fitOf <- function(...) {
     sgmcmcGlm(..., seed = 1, verbose = FALSE, ess = 200)
 }
 
+# Fits that several tests, also of several files, look at: each is made once in a process.
+shared <- new.env()
+
+once <- function(name, fit) {
+    if (is.null(shared[[name]])) {
+        needsPython()
+        shared[[name]] <- fit
+    }
+    shared[[name]]
+}
+
+# A few draws: what is compared is computed from the same ones.
+shortFit <- function(...) {
+    needsPython()
+    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, nIters = 300, burnIn = 100, nChains = 2))
+}
+
+# Twenty groups with levels and slopes, whose numbers are of all sizes.
+ofGroups <- local({
+    set.seed(3)
+    groups <- data.frame(id = c(100000L, 200000L, 300000L, 7L, 70L, 700L, 10L, 2L, 1L, 100L, 11:20))
+    groups$level <- rnorm(20)
+    groups$slope <- rnorm(20, sd = 0.5)
+    rows <- data.frame(id = rep(groups$id, each = 20), x = rnorm(400))
+    own <- groups[match(rows$id, groups$id), ]
+    rows$y <- 1 + 2 * rows$x + own$level + own$slope * rows$x + rnorm(400, sd = 0.5)
+    list(groups = groups, rows = rows)
+})
+
+mixed <- function() once("mixed", shortFit(y ~ x + (1 + x | id), ofGroups$rows))
+
 # Coefficients within a part of a standard error: posterior means of 200 effective draws and wide priors.
 near <- function(fit, reference, most = 0.5) {
     expect_named(coef(fit), names(stats::coef(reference)))

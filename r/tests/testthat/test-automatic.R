@@ -16,6 +16,33 @@ test_that("sgmcmcSample needs no constants, and says what it chose", {
     expect_output(print(report(readRDS(file))), "Sampling report: underdamped")
 })
 
+test_that("warnings of a call and of its report are told once", {
+    texts <- function(code) {
+        found <- character()
+        withCallingHandlers(code, warning = function(problem) {
+            found <<- c(found, conditionMessage(problem))
+            invokeRestart("muffleWarning")
+        })
+        found
+    }
+    call <- function() {
+        tellWarnings(c("of the call", "of the call"))
+        warning("of the user's function")
+        list(report = list(warnings = list("of the call", "of the report in log_lik")))
+    }
+    about <- function(found) found$report$warnings
+    expect_equal(texts(withWarnings(call(), about)), c("of the call", "of the user's function", "of the report in logLik"))
+    expect_equal(texts(withWarnings(call(), about, toupper))[c(1, 3)], c("OF THE CALL", "OF THE REPORT IN LOGLIK"))
+    needsPython()
+    expect_silent(run("sgld"))
+    told <- texts(chain <- sgmcmcSample(logLik, list(x = observations()), list(theta = c(1, -2)), logPrior,
+        ess = 4000, nIters = 40, burnIn = 10, nChains = 2, verbose = FALSE, seed = 1
+    ))
+    expect_gt(length(told), 0)
+    expect_equal(told, report(chain)$warnings)
+    expect_equal(texts(extend(chain, 10, verbose = FALSE)), character())
+})
+
 test_that("sgmcmcSample with all parts given is the named function, and runs step by step", {
     needsPython()
     given <- list(logLik, list(x = observations()), list(theta = c(1, -2)), logPrior,

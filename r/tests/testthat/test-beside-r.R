@@ -95,6 +95,60 @@ test_that("formulas are lm's", {
     beside(lm(y ~ I(x) + I(z), as.list(d)))
     beside(lm(y ~ x, list2env(d)))
     beside(lm(y ~ cbind(x, z), d), few)
+    beside(lm(y ~ . - x, d[c("y", "x", "f", "o", "l")]), few)
+    beside(lm(y ~ .^2, d[c("y", "x", "f", "z")]), few)
+    beside(lm(y ~ . + I(x^2), d[c("y", "x", "f", "z")]), few)
+    beside(lm(log(y^2) ~ ., d[c("y", "x", "f", "z")]), few)
+    beside(lm(y ~ .:x, d[c("y", "x", "z")]), few)
+    beside(lm(y ~ f:x - 1, d), few)
+    beside(lm(y ~ f * o, d), few)
+    beside(lm(y ~ (x + z)^2 - x:z, d), few)
+    beside(lm(y ~ x + x + (z), d), few)
+    beside(lm(y ~ ordered(n) + as.factor(g), d))
+    beside(lm(y ~ interaction(f, s), d), few)
+    beside(lm(y ~ ifelse(x > 0, z, 0) + pmax(x, 0) + findInterval(z, c(1.5, 2)), d), few)
+    beside(lm(y ~ l + !l, d), few)
+    beside(lm(y ~ x > 0, d), few)
+    beside(lm(y ~ sin(2 * pi * x) + I(f == "u") + base::log(z), d), few)
+    beside(lm(y ~ x + offset(z) + offset(w), d), few)
+    beside(lm(y ~ weekdays(day) + I(as.numeric(day) / 365), d))
+    beside(lm(as.numeric(day) ~ x, d), few)
+    beside(lm(d$y ~ d$x))
+    beside(lm(reformulate("x", "y"), d), few)
+    beside(lm(update(y ~ x + f, log(z) ~ . - f), d), few)
+    beside(lm(y ~ factor(s, levels = c("two", "one")) * x, d), few)
+})
+
+test_that("factors are lm's, with levels that are unused, missing or have contrasts", {
+    data <- transform(d, f = factor(f, c("w", "v", "u", "unused")))
+    beside(lm(y ~ f, data), few)
+    beside(lm(y ~ f * x, data, subset = f != "u"), few[few$f != "u", ])
+    data <- transform(d, f = addNA(factor(ifelse(f == "u", NA, as.character(f)))))
+    beside(lm(y ~ f, data), data[1:5, ])
+    beside(lm(y ~ addNA(f), holes))
+    data <- d
+    contrasts(data$f) <- stats::contr.sum(3)
+    beside(lm(y ~ f * x, data))
+    beside(lm(y ~ f * x, data, contrasts = list(f = stats::contr.helmert)), few)
+    before <- options(contrasts = c("contr.sum", "contr.poly"))
+    on.exit(options(before))
+    beside(lm(y ~ f * o, d), few)
+})
+
+test_that("data are tables, lists and matrices of columns", {
+    beside(lm(y ~ X, list(y = d$y, X = cbind(a = d$x, b = d$z))))
+    data <- d
+    data$X <- cbind(a = d$x, b = d$z)
+    beside(lm(y ~ X, data), data[1:3, ])
+    beside(lm(y ~ X[, "a"], data), data[1:3, ])
+    data$y <- base::matrix(d$y)
+    beside(lm(y ~ x, data), few)
+    beside(lm(y ~ x, transform(d, x = array(x))), few)
+    beside(lm(y ~ x, data.frame(d, row.names = paste0("row", seq_len(rows)))))
+    skip_if_not_installed("tibble")
+    table <- tibble::as_tibble(d)
+    beside(lm(y ~ x + f + s, table, weights = w), table[1:3, ])
+    beside(glm(cbind(won, n - won) ~ f, binomial, table), table[1:3, ])
 })
 
 test_that("bases of new rows are those of the data", {
@@ -104,6 +158,19 @@ test_that("bases of new rows are those of the data", {
     beside(lm(y ~ splines::ns(x, df = 3), d), few)
     beside(lm(y ~ splines::bs(z, df = 4), d), few)
     beside(lm(y ~ poly(x, 2, raw = TRUE):f, d), few)
+    beside(lm(y ~ poly(x, 2) * f + splines::ns(log(z), knots = 0.5), d), few)
+    beside(lm(y ~ log(z) * scale(x), d), few)
+    # lm() divides the range of new rows into three.
+    for (formula in list(
+        y ~ cut(x, 3), y ~ cut(x, stats::quantile(x), include.lowest = TRUE), y ~ base::cut(z, 3, labels = FALSE),
+        y ~ cut(x, breaks = 2, labels = c("low", "high"), ordered_result = TRUE), y ~ 0 + x + (cut(x, 3) | g)
+    )) {
+        found <- sent(formula, d)
+        matrices <- lapply(found$sent$matrices, function(part) part$values[c(5, 9, 40), , drop = FALSE])
+        expect_identical(lapply(newRows(found, few)$sent$matrices, function(part) part$values), matrices)
+    }
+    expect_error(newRows(sent(y ~ cut(x, 3), d), transform(few, x = 1e6)), NA)
+    expect_identical(newRows(sent(y ~ cut(x, 3), d), transform(few, x = c(0, 1e6, 0)))$complete, c(TRUE, FALSE, TRUE))
 })
 
 test_that("missing values are treated as lm does, after the formula is evaluated", {
@@ -134,6 +201,12 @@ test_that("subset, weights and offsets are evaluated as lm does", {
     beside(lm(y ~ x, d, subset = -(1:5), offset = log(z)), few)
     beside(lm(y ~ x, d, weights = 1 / z^2))
     beside(lm(y ~ x, holes, weights = w))
+    beside(lm(y ~ x, holes, weights = ifelse(is.na(x), NA, 1)))
+    beside(lm(y ~ x, d, weights = as.numeric(l)))
+    beside(lm(y ~ x, d, weights = NULL, subset = ifelse(x > 0, TRUE, NA)))
+    beside(lm(y ~ x, d, subset = c(1, 1, 2, 3, 4)))
+    beside(lm(y ~ x, d, subset = rownames(d) %in% c("1", "2", "3", "9")))
+    beside(lm(y ~ x, d, weights = n, offset = z, subset = x > 0))
     here <- function() {
         own <- rev(d$w)
         beside(lm(y ~ x, d, weights = own))
@@ -164,6 +237,12 @@ test_that("responses are those of glm", {
     beside(glm(won / n ~ x, binomial(), d, weights = n), few)
     beside(glm(won / n ~ x, binomial(), d, weights = n, subset = n > 3), few)
     beside(glm(y ~ x, data = d), few)
+    beside(glm(k ~ x, poisson(), d, weights = as.numeric(l)), few)
+    beside(glm(l ~ x, binomial(), d, weights = rep(2, rows)), few)
+    beside(glm(won / n ~ x, binomial(), transform(d, n = ifelse(l, n, 0), won = ifelse(l, won, 0)), weights = n))
+    beside(glm(factor(k > 1, labels = c("no", "yes")) ~ x, binomial, d), few)
+    beside(glm(l ~ 0 + f, "binomial", d), few)
+    beside(glm(k ~ ., poisson, d[c("k", "x", "f")]), few)
     beside(glm(z ~ x, Gamma("log"), d), few)
     counted <- as.matrix(cbind(d$won, d$n - d$won))
     beside(glm(counted ~ x, binomial(), d))
@@ -263,6 +342,16 @@ test_that("bars are lmer's", {
     besideLmer(y ~ f + (f | g), contrasts = list(f = "contr.sum"))
     besideLmer(y ~ (1 | g))
     besideLmer(y ~ x + ((1 | g)) + (1 | (h)))
+    besideLmer(y ~ x + (1 + x * z | g) + offset(z))
+    besideLmer(y ~ x + (0 + f | g))
+    besideLmer(y ~ x + (x - 1 | g) + (1 | g))
+    besideLmer(y ~ splines::ns(x, 2) + (splines::ns(x, 2) | g))
+    besideLmer(log(z) ~ x + (x | g / h))
+    besideLmer(y ~ x * f + (1 | o), subset = x > 0)
+    besideLmer(y ~ x + (x > 0 | l) - 1, weights = w)
+    besideLmer(y ~ 0 + x + (I(x^2) || day))
+    besideLmer(y ~ f + (f + o || g))
+    besideLmer(y ~ x + (0 + x:z | g))
     skip_if_not_installed("lme4")
     expect_identical(names(sent(y ~ x + (1 | g / h), d)$bars$groups), c("g", "g:h"))
     expect_identical(colnames(sent(y ~ . + (1 | g), d[c("y", "x", "g")])$x), c("(Intercept)", "x"))
@@ -300,7 +389,14 @@ test_that("groups are known by value, whatever the type", {
     expect_identical(of(ids)$bars$groups$id$labels, c("100000", "123456", "200000", "300000"))
     expect_identical(codesOfNew(of(ids), id = c(7, 100000, 8, 7)), c(5L, 1L, 6L, 5L))
     expect_identical(codesOfNew(of(c("01", "1", "2", "10")), id = c(1, 2, 10)), c(2L, 4L, 3L))
-    expect_identical(codesOfNew(of(c(TRUE, FALSE)), id = c("TRUE", "FALSE")), c(2L, 1L))
+    logicals <- list(c(TRUE, FALSE), c(1, 0), 1:0, c("TRUE", "FALSE"), factor(c("TRUE", "FALSE")), c("1", "0"))
+    for (values in logicals) {
+        for (new in logicals) {
+            expect_identical(codesOfNew(of(values), id = new), c(2L, 1L))
+        }
+    }
+    expect_identical(codesOfNew(of(c("1", "TRUE", "x")), id = c(TRUE, NA)[1]), 2L)
+    expect_identical(codesOfNew(of(c("1", "TRUE", "x")), id = "1"), 1L)
     days <- as.Date("2026-01-01") + 0:3
     expect_identical(codesOfNew(of(days), id = rev(as.character(days))), 4:1)
     expect_identical(codesOfNew(of(days), id = factor(days[2])), 2L)
@@ -316,6 +412,26 @@ test_that("groups are known by value, whatever the type", {
     skip_if_not_installed("bit64")
     expect_identical(codesOfNew(of(ids), id = bit64::as.integer64(ids)), c(of(ids)$sent$groups$g_1_)[1:4])
     expect_identical(codesOfNew(of(bit64::as.integer64(ids)), id = ids), c(of(ids)$sent$groups$g_1_)[1:4])
+})
+
+test_that("groups that are computed are those of the data in new rows", {
+    for (by in list(
+        quote(cut(x, 3)), quote(cut(z, c(0, 2, 4))), quote(g:cut(x, stats::quantile(x), include.lowest = TRUE)),
+        quote(factor(g)), quote(interaction(g, h)), quote(paste(h, s)), quote(x > 0), quote(months(day)), quote(h / f),
+        quote(round(z)), quote(cut(day, "week")), quote(ifelse(x > 0, h, "none"))
+    )) {
+        formula <- stats::as.formula(call("~", quote(y), call("+", quote(x), call("(", call("|", 1, by)))))
+        found <- sent(formula, d)
+        own <- lapply(found$bars$groups, function(groups) codesOf(groups, inFrame, found$model)[c(5, 9, 40)])
+        expect_identical(unname(newRows(found, few)$sent$groups), unname(lapply(own, array)), label = deparse1(by))
+    }
+    for (by in list(quote(cut(rank(x), 3)), quote(cut(scale(x), 3)), quote(as.integer(factor(h))), quote(match(h, unique(h))))) {
+        formula <- stats::as.formula(call("~", quote(y), call("+", quote(x), call("(", call("|", 1, by)))))
+        found <- sent(formula, d)
+        expect_error(newRows(found, few), paste0("`", deparse1(by), "` of a row depends on other rows"), fixed = TRUE)
+        expect_true(all(newRows(withoutGroups(found), few)$complete))
+    }
+    expect_error(newRows(sent(y ~ (1 | cut(x, 3)), d), transform(few, x = 100)), "is NA in row 1: groups cannot be missing")
 })
 
 test_that("groups of two factors are pairs, whatever colons they have", {
@@ -434,6 +550,7 @@ test_that("codes are replaced by names once", {
         translated("x_2_ and x_3_ of g_1_, Intercept; x_4_, ax_2_ and x_2_b", known, "y"),
         "x_3_ and Intercept of a\\b, (Intercept); x_4_, ax_2_ and x_2_b"
     )
+    expect_identical(translated("266 (cor_g_1_[1]), sd_g_1_, acor_g_1_", c(g_1_ = "site"), "y"), "266 (cor_site[1]), sd_site, acor_g_1_")
     entries <- list(
         list(role = "fixed", terms = "Intercept", key = "Intercept"), list(role = "fixed", terms = "x_2_", key = "x_2_"),
         list(role = "sd", by = "g_1_", terms = "Intercept", key = "sd(g_1_: Intercept)"),

@@ -1,40 +1,23 @@
 # Methods of regressions beside those of lm, glm and lmer, on two fits.
 
-fits <- new.env()
-
-# A few draws: what is compared is computed from the same ones.
-shortFit <- function(...) {
-    needsPython()
-    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, nIters = 300, burnIn = 100, nChains = 2))
-}
+countRows <- local({
+    set.seed(1)
+    rows <- data.frame(x = rnorm(60), t = runif(60, 1, 3), w = rep(c(1, 2, 0), 20))
+    rows$y <- rpois(60, rows$t * exp(0.5 + 0.3 * rows$x))
+    rows$x[4] <- NA
+    rows
+})
 
 counted <- function() {
-    if (is.null(fits$counts)) {
-        set.seed(1)
-        fits$rows <- data.frame(x = rnorm(60), t = runif(60, 1, 3), w = rep(c(1, 2, 0), 20))
-        fits$rows$y <- rpois(60, fits$rows$t * exp(0.5 + 0.3 * fits$rows$x))
-        fits$rows$x[4] <- NA
-        fits$counts <- shortFit(
-            y ~ x + offset(log(t)), fits$rows, poisson(), weights = w, na.action = stats::na.exclude
-        )
-    }
-    fits$counts
-}
-
-mixed <- function() {
-    if (is.null(fits$mixed)) {
-        set.seed(2)
-        data <- data.frame(g = rep(c(10, 2, 1, 100), each = 10), x = rnorm(40))
-        data$y <- 1 + 2 * data$x + rnorm(4)[match(data$g, unique(data$g))] + rnorm(40, sd = 0.5)
-        fits$mixed <- shortFit(y ~ x + (1 | g), data)
-    }
-    fits$mixed
+    once("counted", shortFit(
+        y ~ x + offset(log(t)), countRows, poisson(), weights = w, na.action = stats::na.exclude
+    ))
 }
 
 test_that("what is in a fit is what glm has there", {
     fit <- counted()
     reference <- stats::glm(
-        y ~ x + offset(log(t)), poisson(), fits$rows,
+        y ~ x + offset(log(t)), poisson(), countRows,
         weights = w, na.action = stats::na.exclude
     )
     for (f in c(nobs, df.residual, weights, variable.names, case.names, stats::model.matrix, stats::model.frame)) {
@@ -46,15 +29,27 @@ test_that("what is in a fit is what glm has there", {
     expect_equal(sigma(fit), 1)
     for (type in c("response", "pearson", "deviance", "working")) {
         found <- residuals(fit, type)
-        expect_equal(which(is.na(found)), 4)
+        expect_named(found, names(residuals(reference, type)))
+        expect_equal(which(is.na(found)), c("4" = 4))
         expect_lt(max(abs(found - residuals(reference, type)), na.rm = TRUE), 0.6)
     }
-    expect_equal(which(is.na(fitted(fit))), 4)
-    expect_equal(residuals(fit)[-4], fits$rows$y[-4] - fitted(fit)[-4])
+    expect_equal(which(is.na(fitted(fit))), c("4" = 4))
+    expect_named(fitted(fit), row.names(countRows))
+    expect_named(weights(fit), row.names(countRows))
+    expect_equal(residuals(fit)[-4], countRows$y[-4] - fitted(fit)[-4])
+    few <- countRows[c(7, 4, 9), ]
+    for (given in list(few, data.frame(few, row.names = c("a", "b", "c")))) {
+        theirs <- stats::predict(reference, given, se.fit = TRUE)
+        expect_equal(lapply(predict(fit, given, se.fit = TRUE), names), lapply(theirs, names))
+    }
+    expect_named(predict(fit), names(stats::predict(reference)))
+    expect_equal(rownames(predict(fit, few, interval = "confidence")), c("7", "4", "9"))
+    expect_equal(dimnames(predict(fit, few, quantiles = c(0.1, 0.9))), list(c("10%", "90%"), c("7", "4", "9")))
+    expect_equal(colnames(predict(fit, few, type = "predictive")), c("7", "4", "9"))
     simulated <- stats::simulate(fit, 2, seed = 1)
-    expect_equal(row.names(simulated), row.names(fits$rows))
+    expect_equal(row.names(simulated), row.names(countRows))
     expect_equal(which(is.na(simulated$sim_2)), 4)
-    expect_equal(nrow(stats::simulate(fit, newdata = fits$rows[1:3, ], seed = 1)), 3)
+    expect_equal(nrow(stats::simulate(fit, newdata = countRows[1:3, ], seed = 1)), 3)
     expect_equal(rownames(coef(summary(fit))), c("(Intercept)", "x"))
     expect_equal(coef(summary(fit))[, "estimate"], coef(fit))
     expect_equal(names(getCall(fit))[2:4], c("formula", "data", "family"))
@@ -67,7 +62,7 @@ test_that("predict has intervals and errors of its draws", {
     draws <- as.matrix(fit)[, "(Intercept)"] + as.matrix(fit)[, "x"] + log(2)
     expect_equal(link$fit[[3]], mean(draws), tolerance = 1e-4)
     expect_equal(link$se.fit[[3]], stats::sd(draws), tolerance = 0.01)
-    expect_equal(which(is.na(link$fit)), 2)
+    expect_equal(which(is.na(link$fit)), c("2" = 2))
     response <- predict(fit, few, type = "response", interval = "confidence", level = 0.8)
     expect_equal(colnames(response), c("fit", "lwr", "upr"))
     expect_equal(response[3, 2:3], stats::quantile(exp(draws), c(0.1, 0.9)), tolerance = 1e-3, ignore_attr = TRUE)
@@ -83,29 +78,76 @@ test_that("predict has intervals and errors of its draws", {
 
 test_that("re.form chooses effects of groups", {
     fit <- mixed()
-    new <- data.frame(x = c(0, 1), g = c(2, 5))
-    expect_equal(predict(fit, new["x"], re.form = NA), as.vector(cbind(1, 0:1) %*% fixef(fit)), tolerance = 1e-5)
-    expect_equal(predict(fit, new, re.form = ~0), predict(fit, new, re.form = NA))
-    expect_equal(predict(fit, new, re.form = ~ (1 | g)), predict(fit, new))
+    new <- data.frame(x = c(0, 1), id = c(2, 5))
     expect_equal(
-        predict(fit, new)[[1]], fixef(fit)[[1]] + ranef(fit)$g["2", 1],
-        tolerance = 0.05
+        predict(fit, new["x"], re.form = NA), as.vector(cbind(1, 0:1) %*% fixef(fit)),
+        tolerance = 1e-5, ignore_attr = TRUE
     )
-    expect_equal(predict(fit, re.form = NA), as.vector(model.matrix(fit) %*% fixef(fit)), tolerance = 1e-5)
-    expect_gt(predict(fit, new, se.fit = TRUE)$se.fit[[2]], predict(fit, new, re.form = NA, se.fit = TRUE)$se.fit[[2]])
-    expect_error(predict(fit, new, re.form = ~ (1 | other)), "own factors, g")
-    expect_error(predict(fit, new, re.form = ~ (1 + x | g)), "those of g are \\(Intercept\\)")
+    expect_equal(predict(fit, new, re.form = ~0), predict(fit, new, re.form = NA))
+    with <- predict(fit, new, se.fit = TRUE)
+    expect_equal(predict(fit, new, re.form = ~ (x | id)), with$fit)
+    expect_equal(with$fit[[1]], fixef(fit)[[1]] + ranef(fit)$id["2", 1], tolerance = 0.05)
+    expect_equal(predict(fit, re.form = NA), (model.matrix(fit) %*% fixef(fit))[, 1], tolerance = 1e-5)
+    expect_gt(with$se.fit[[2]], predict(fit, new, re.form = NA, se.fit = TRUE)$se.fit[[2]])
+    expect_error(predict(fit, new, re.form = ~ (1 | other)), "own factors, id")
+    expect_error(predict(fit, new, re.form = ~ (1 | id)), "those of id are \\(Intercept\\), x")
     expect_error(predict(fit, new, re.form = 3), "`re.form` must be")
 })
 
 test_that("lme4's functions find their parts", {
     fit <- mixed()
-    expect_equal(rownames(ranef(fit)$g), c("1", "2", "10", "100"))
     expect_equal(sigma(fit), mean(as.matrix(fit)[, "sigma"]))
-    expect_equal(df.residual(fit), 40 - 4)
     expect_error(deviance(fit), "loo\\(fit\\)")
+    expect_output(print(ranef(fit)), "\\$id.*100000")
     skip_if_not_installed("lme4")
-    expect_equal(lme4::ngrps(fit), c(g = 4))
+    reference <- lme4::lmer(y ~ x + (1 + x | id), ofGroups$rows, REML = FALSE)
+    expect_equal(df.residual(fit), df.residual(reference))
+    expect_equal(lme4::ngrps(fit), lme4::ngrps(reference))
+    expect_named(fitted(fit), names(fitted(reference)))
+    expect_named(residuals(fit), names(residuals(reference)))
+    expect_equal(dimnames(coef(fit)$id), dimnames(stats::coef(reference)$id))
+    expect_lt(max(abs(coef(fit)$id - stats::coef(reference)$id)), 0.2)
+    expect_equal(fixef(fit) + colSums(ranef(fit)$id["7", ]), unlist(coef(fit)$id["7", ]), tolerance = 1e-6)
+    variances <- lme4::VarCorr(reference)
+    for (order in c("cov.last", "lower.tri")) {
+        found <- as.data.frame(VarCorr(fit), order = order)
+        theirs <- as.data.frame(variances, order = order)
+        expect_equal(found[1:3], theirs[1:3])
+        expect_equal(found$sdcor, theirs$sdcor, tolerance = 0.2)
+        single <- is.na(found$var2)
+        expect_equal(found$vcov[single], found$sdcor[single]^2)
+        expect_equal(found$vcov[!single], found$sdcor[!single] * prod(found$sdcor[single & found$grp == "id"]))
+    }
+    expect_equal(attr(VarCorr(fit)$id, "stddev"), attr(variances$id, "stddev"), tolerance = 0.3)
+    expect_equal(dimnames(VarCorr(fit)[["id"]]), dimnames(variances$id))
+    expect_equal(attr(VarCorr(fit), "sc"), sigma(fit))
+    expect_equal(VarCorr(fit)$estimate, summary(fit)$estimate[3:5])
+    ours <- as.data.frame(ranef(fit))
+    theirs <- as.data.frame(lme4::ranef(reference))
+    expect_equal(ours[1:3], theirs[1:3])
+    expect_lt(max(abs(ours$condval - theirs$condval)), 0.2)
+})
+
+test_that("several bars are those of lme4, in its order", {
+    skip_if_not_installed("lme4")
+    data <- data.frame(y = rnorm(40), x = rnorm(40), g = rep(1:4, 10), h = rep(1:8, each = 5))
+    formula <- y ~ 1 + (x || g) + (1 + x | h)
+    frame <- stats::model.frame(y ~ x + g + h, data)
+    bars <- barsOf(formula)
+    groups <- lapply(stats::setNames(nm = c("g", "h")), function(name) groupsOf(as.name(name), frame))
+    object <- list(bars = list(designs = effectsOf(bars, frame, environment()), groups = groups))
+    rows <- c("sd(g: (Intercept))", "sd(g: x)", "sd(h: (Intercept))", "sd(h: x)", "cor(h: (Intercept), x)")
+    table <- data.frame(estimate = c(1:4, 0.5), row.names = rows)
+    found <- structure(table, class = c("VarCorr.sgmcmcGlm", "data.frame"), matrices = covariancesOf(object, table), sc = 5)
+    reference <- suppressMessages(lme4::lmer(formula, data))
+    expect_equal(as.data.frame(found)[1:3], as.data.frame(lme4::VarCorr(reference))[1:3])
+    expect_equal(as.data.frame(found)$sdcor, c(3, 4, 0.5, 1, 2, 5))
+    expect_equal(as.data.frame(found)$vcov, c(9, 16, 6, 1, 4, 25))
+    effects <- list(g = data.frame("(Intercept)" = 1:2, x = 3:4, row.names = c("u", "v"), check.names = FALSE))
+    expect_equal(
+        coefficientsOf(c("(Intercept)" = 10), effects)$g,
+        data.frame(x = c(3, 4), "(Intercept)" = c(11, 12), row.names = c("u", "v"), check.names = FALSE)
+    )
 })
 
 test_that("simulate has the form of the response, by R's seed", {
@@ -115,7 +157,8 @@ test_that("simulate has the form of the response, by R's seed", {
     set.seed(1)
     expect_identical(simulate(fit, 2), one)
     expect_named(one, c("sim_1", "sim_2"))
-    expect_equal(nrow(one), 40)
+    expect_equal(nrow(one), 400)
+    expect_equal(row.names(one), row.names(ofGroups$rows))
     expect_equal(attr(simulate(fit, seed = 7), "seed"), 7)
     expect_lt(mean((one$sim_1 - fitted(fit))^2), 3 * sigma(fit)^2)
     counts <- cbind(won = 1:2, lost = 3:2)
@@ -128,25 +171,27 @@ test_that("simulate has the form of the response, by R's seed", {
 
 test_that("rstantools, coda and posterior have their forms", {
     fit <- mixed()
-    expect_equal(dim(as.matrix(fit)), c(600, 4))
+    expect_equal(dim(as.matrix(fit)), c(600, 6))
     expect_named(as.data.frame(fit), names(fit$draws))
     expect_equal(as.array(fit)[5, 2, "x"], fit$draws$x[2, 5], ignore_attr = TRUE)
     if (requireNamespace("coda", quietly = TRUE)) {
-        expect_equal(dim(coda::as.mcmc.list(fit)[[1]]), c(300, 4))
+        expect_equal(dim(coda::as.mcmc.list(fit)[[1]]), c(300, 6))
         expect_error(coda::as.mcmc(fit), "use as.mcmc.list")
     }
     skip_if_not_installed("rstantools")
-    new <- data.frame(x = 0:1, g = 1)
+    new <- data.frame(x = 0:1, id = 1)
     expect_equal(dim(rstantools::posterior_predict(fit, new, draws = 10)), c(10, 2))
     expect_equal(
         base::colMeans(rstantools::posterior_epred(fit, new, re.form = NA)), predict(fit, new, re.form = NA)
     )
     expect_equal(rstantools::posterior_linpred(fit), rstantools::posterior_epred(fit))
-    expect_equal(dim(rstantools::log_lik(fit)), c(600, 40))
+    expect_equal(dim(rstantools::log_lik(fit)), c(600, 400))
     expect_equal(rownames(rstantools::posterior_interval(fit, pars = "x")), "x")
     skip_if_not_installed("loo")
-    theirs <- loo::loo(rstantools::log_lik(fit))
-    expect_s3_class(loo(rstantools::log_lik(fit)), "loo")
+    terms <- rstantools::log_lik(fit)
+    relative <- loo::relative_eff(exp(terms), chain_id = rep(1:2, each = 300))
+    theirs <- loo::loo(terms, r_eff = relative)
+    expect_equal(loo(terms, r_eff = relative), theirs)
     expect_equal(loo(fit)$elpd, theirs$estimates["elpd_loo", "Estimate"], tolerance = 0.02)
 })
 
@@ -170,7 +215,7 @@ test_that("marginaleffects has draws of predictions", {
     rows <- data.frame(x = c(0, 1), t = 1, rowid = 3:4)
     found <- get_predict.sgmcmcGlm(fit, rows, "link")
     expect_equal(found$rowid, 3:4)
-    expect_equal(found$estimate, predict(fit, rows), tolerance = 1e-6)
+    expect_equal(found$estimate, unname(predict(fit, rows)), tolerance = 1e-6)
     expect_equal(dim(attr(found, "posterior_draws")), c(2, 600))
     before <- options(marginaleffects_model_classes = "other")
     on.exit(options(before))
