@@ -81,7 +81,8 @@ designOf <- function(described, frame, contrasts = NULL) {
     list(
         terms = stats::delete.response(described), matrix = matrix, names = colnames(matrix),
         levels = stats::.getXlevels(described, frame), contrasts = attr(matrix, "contrasts"),
-        units = unitsOf(frame[intersect(names, names(frame))])
+        units = unitsOf(frame[intersect(names, names(frame))]),
+        times = Filter(Negate(is.null), lapply(frame[intersect(names, names(frame))], timeOf))
     )
 }
 
@@ -97,6 +98,9 @@ needLevels <- function(columns) {
 
 # The units of differences of times, by variable.
 unitsOf <- function(columns) lapply(Filter(function(values) inherits(values, "difftime"), columns), units)
+
+# Dates count days and times seconds, which R's own check of classes does not tell apart.
+timeOf <- function(values) Find(function(kind) inherits(values, kind), c("Date", "POSIXt", "difftime"))
 
 # The designs of bars, and the groups of their factors.
 effectsOf <- function(bars, frame, environment) {
@@ -122,6 +126,15 @@ matrixOf <- function(design, data) {
         )
     }
     stats::.checkMFClasses(attr(design$terms, "dataClasses"), frame)
+    for (name in names(design$times)) {
+        if (!inherits(frame[[name]], design$times[[name]])) {
+            stop(
+                "`", name, "` was fitted as ", design$times[[name]], ", and in `newdata` it is of class ",
+                class(frame[[name]])[[1]],
+                call. = FALSE
+            )
+        }
+    }
     for (name in names(design$units)) {
         if (inherits(frame[[name]], "difftime")) units(frame[[name]]) <- design$units[[name]]
     }
@@ -153,6 +166,9 @@ offsetOf <- function(object, data) {
 # New rows in the form that the Python half takes: `sent`, and which rows are `complete`; the
 # others have missing values.
 newRows <- function(object, newdata, trials = NULL, needTrials = FALSE) {
+    if (!is.list(newdata) && !is.matrix(newdata)) {
+        stop("`newdata` must be a data frame: it is of class ", class(newdata)[[1]], call. = FALSE)
+    }
     if (!is.data.frame(newdata)) {
         newdata <- as.data.frame(newdata, optional = TRUE)
     }

@@ -151,8 +151,8 @@ ngrps.sgmcmcGlm <- function(object, ...) {
 }
 
 noLikelihood <- paste(
-    "a posterior has no maximized likelihood. Regressions are compared by loo(fit), or",
-    "loo::loo_compare() of loo::loo(rstantools::log_lik(fit))"
+    "a posterior has no maximized likelihood. Regressions are compared by loo(fit), and",
+    "loo::loo_compare(loo(fit), loo(other))"
 )
 
 #' @rdname sgmcmcGlm-parts
@@ -172,3 +172,45 @@ anova.sgmcmcGlm <- function(object, ...) {
 extractAIC.sgmcmcGlm <- function(fit, scale, k = 2, ...) {
     stop("extractAIC(), and step(), add1() and drop1(), which call it: ", noLikelihood, call. = FALSE)
 }
+
+# What users of lm() and glm() take out of a fit by `$`, where it is not an entry.
+partsOfLm <- list(
+    coefficients = function(x) coef.sgmcmcGlm(x), fitted.values = function(x) fitted.sgmcmcGlm(x),
+    residuals = function(x) residuals.sgmcmcGlm(x, if (x$familyName == "gaussian") "response" else "working"),
+    linear.predictors = function(x) predict.sgmcmcGlm(x), effects = function(x) stop("fit$effects: see ranef()", call. = FALSE),
+    df.residual = function(x) df.residual.sgmcmcGlm(x), deviance = function(x) deviance.sgmcmcGlm(x),
+    prior.weights = function(x) weights.sgmcmcGlm(x), rank = function(x) ncol(x$x),
+    aic = function(x) stop("fit$aic: ", noLikelihood, call. = FALSE)
+)
+
+#' @export
+`$.sgmcmcGlm` <- function(x, name) {
+    found <- unclass(x)[[name, exact = FALSE]]
+    part <- pmatch(name, names(partsOfLm))
+    if (!is.null(found) || is.na(part) || name %in% names(x)) found else partsOfLm[[part]](x)
+}
+
+#' @export
+`$.summary.sgmcmcGlm` <- function(x, name) {
+    if (name %in% c("coefficients", "coef")) {
+        return(coef.summary.sgmcmcGlm(x))
+    }
+    if (name %in% c("sigma", "r.squared", "adj.r.squared", "fstatistic", "dispersion", "deviance", "aic", "df", "residuals")) {
+        stop(
+            "summary() of a regression has no `", name, "`: its columns are ", paste(names(x), collapse = ", "),
+            "; see sigma(fit), residuals(fit), loo(fit)",
+            call. = FALSE
+        )
+    }
+    unclass(x)[[name, exact = FALSE]]
+}
+
+#' @rdname sgmcmcGlm-parts
+#' @exportS3Method rstantools::prior_summary
+prior_summary.sgmcmcGlm <- function(object, ...) {
+    needNoMore("prior_summary() of a regression", ...)
+    data.frame(prior = vapply(object$priors, identity, ""), row.names = names(object$priors))
+}
+
+#' @export
+labels.sgmcmcGlm <- function(object, ...) attr(object$terms, "term.labels")

@@ -17,7 +17,8 @@
 #'
 #' emmeans has methods for marginal means, and marginaleffects for predictions, comparisons and slopes. `loo` is the
 #' leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
-#' rows, 1000 are used. Of everything but a regression, `loo` is that of the package loo.
+#' rows, 1000 are used. Where all rows are used and have no weights, the result is one that `loo::loo_compare()` takes.
+#' Of everything but a regression, `loo` is that of the package loo.
 #'
 #' All draws of all parameters are in `as.matrix`, `as.data.frame` and `as.array`, in the forms of the
 #' package posterior, and in `coda::as.mcmc()`, of a single chain, and `coda::as.mcmc.list()`.
@@ -35,7 +36,8 @@
 #' @param ... For `print` further arguments of [print.data.frame()], for `plot` those of [graphics::plot.default()]; for
 #'   others no further arguments: what a method does not know is an error.
 #' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
-#'   `as_draws` draws as of the package posterior; for `loo` a list of `elpd` and `se`.
+#'   `as_draws` draws as of the package posterior; for `loo` a list of `elpd` and `se`, and the `estimates`, `pointwise` and
+#'   `diagnostics` of the package loo.
 #' @name sgmcmcGlm-methods
 #' @examples
 #' \dontrun{
@@ -220,7 +222,24 @@ loo.sgmcmcGlm <- function(x, seed = 1, ...) {
     if (x$halves) {
         stop("loo: numbers of trials that are not whole have no density of a row", call. = FALSE)
     }
-    structure(callPython("glm_loo", inPython(x), whole(seed)), class = "sgmcmcLoo")
+    found <- callPython("glm_loo", inPython(x), whole(seed))
+    rows <- found[c("terms", "k")]
+    found <- found[c("elpd", "se", "page")]
+    if (length(rows$terms) < nrow(x$model) || !is.null(x$weights)) {
+        return(structure(found, class = "sgmcmcLoo"))
+    }
+    density <- callPython("glm_terms", inPython(x))
+    most <- apply(density, 2, max)
+    inSample <- most + log(base::colMeans(exp(sweep(density, 2, most))))
+    each <- cbind(
+        elpd_loo = rows$terms, mcse_elpd_loo = NA, p_loo = inSample - rows$terms, looic = -2 * rows$terms,
+        influence_pareto_k = rows$k
+    )
+    summed <- each[, c("elpd_loo", "p_loo", "looic")]
+    found$estimates <- cbind(Estimate = base::colSums(summed), SE = sqrt(nrow(each) * apply(summed, 2, stats::var)))
+    found$pointwise <- each
+    found$diagnostics <- list(pareto_k = rows$k)
+    structure(found, class = c("sgmcmcLoo", "psis_loo", "importance_sampling_loo", "loo"), dims = dim(density))
 }
 
 #' @export

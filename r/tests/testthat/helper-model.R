@@ -77,7 +77,7 @@ once <- function(name, fit) {
 # A few draws: what is compared is computed from the same ones.
 shortFit <- function(...) {
     needsPython()
-    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, nIters = 300, burnIn = 100, nChains = 2))
+    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, ess = 100, nIters = 300, burnIn = 100, nChains = 2))
 }
 
 # Twenty groups with levels and slopes, whose numbers are of all sizes.

@@ -215,6 +215,12 @@ test_that("subset, weights and offsets are evaluated as lm does", {
     here()
     inside <- function(formula, ...) sgmcmcGlm(formula, ..., verbose = FALSE, chains = 2)
     expect_error(inside(y ~ x, d, weights = w), "`chains`: here it is `nChains`", fixed = TRUE)
+    for (weighted in list(sent(y ~ x, d, weights = w), sent(y ~ x + (1 | g), d, weights = n), sent(z ~ x, d, Gamma("log"), weights = n))) {
+        expect_message(tellOfWeights(weighted), "row of weight 2 is two rows. In lm\\(\\), glm\\(\\) and lmer\\(\\)")
+    }
+    for (alike in list(sent(y ~ x, d), sent(y ~ x, d, weights = as.numeric(l)), sent(k ~ x, d, poisson(), weights = w))) {
+        expect_silent(tellOfWeights(alike))
+    }
     expect_error(sent(y ~ x, d, weights = w[1:3]), "variable lengths differ")
     expect_error(sent(y ~ x, d, weights = -w), "`weights` must not be negative")
     expect_error(sent(y ~ x, d, weights = s), "`weights` must be a finite number")
@@ -486,6 +492,15 @@ test_that("new rows are those of predict.lm", {
     expect_error(newRows(found, transform(few, f = "z")), "new level")
     expect_error(suppressWarnings(newRows(found, transform(few, f = 1))), "type \"numeric\" was supplied|not a factor")
     expect_error(newRows(found, few["x"]), "object '.*' not found")
+    times <- transform(d, time = as.POSIXct("2026-01-01", tz = "UTC") + 3600 * seq_len(rows))
+    found <- sent(y ~ day + (0 + day | g), times)
+    expect_error(newRows(found, transform(few, day = as.POSIXct(day))), "`day` was fitted as Date, and in `newdata`.*POSIXct")
+    found <- sent(y ~ time, times)
+    expect_error(newRows(found, data.frame(time = few$day)), "`time` was fitted as POSIXt, and in `newdata`.*Date")
+    expect_identical(c(newRows(found, times[3, ])$sent$matrices[[1]]$values), as.numeric(times$time[3]))
+    for (wrong in list("x", 3)) {
+        expect_error(newRows(found, wrong), "`newdata` must be a data frame")
+    }
     outside <- d$z
     found <- sent(y ~ x, d, offset = outside)
     expect_error(newRows(found, few), "`newdata` has 3 rows, and the offset outside 60 entries")

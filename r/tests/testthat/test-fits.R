@@ -53,6 +53,19 @@ test_that("what is in a fit is what glm has there", {
     expect_equal(rownames(coef(summary(fit))), c("(Intercept)", "x"))
     expect_equal(coef(summary(fit))[, "estimate"], coef(fit))
     expect_equal(names(getCall(fit))[2:4], c("formula", "data", "family"))
+    expect_equal(labels(fit), labels(stats::terms(reference)))
+    for (name in c("coefficients", "fitted.values", "residuals", "linear.predictors", "prior.weights")) {
+        expect_named(`$`(fit, name), names(stats::naresid(reference$na.action, reference[[name]])))
+    }
+    expect_equal(fit$coef, coef(fit))
+    expect_equal(fit$residuals, residuals(fit, "working"))
+    expect_equal(fit$df.residual, reference$df.residual)
+    expect_equal(fit$rank, reference$rank)
+    expect_equal(fit$family, reference$family)
+    expect_null(fit$nothing)
+    expect_error(fit$aic, "no maximized likelihood")
+    expect_equal(summary(fit)$coefficients, coef(summary(fit)))
+    expect_error(summary(fit)$r.squared, "no `r.squared`")
 })
 
 test_that("predict has intervals and errors of its draws", {
@@ -192,7 +205,15 @@ test_that("rstantools, coda and posterior have their forms", {
     relative <- loo::relative_eff(exp(terms), chain_id = rep(1:2, each = 300))
     theirs <- loo::loo(terms, r_eff = relative)
     expect_equal(loo(terms, r_eff = relative), theirs)
-    expect_equal(loo(fit)$elpd, theirs$estimates["elpd_loo", "Estimate"], tolerance = 0.02)
+    ours <- loo(fit)
+    expect_equal(ours$elpd, theirs$estimates["elpd_loo", "Estimate"], tolerance = 0.02)
+    expect_equal(ours$elpd, ours$estimates["elpd_loo", "Estimate"])
+    expect_equal(ours$se, ours$estimates["elpd_loo", "SE"])
+    expect_equal(ours$estimates, theirs$estimates, tolerance = 0.1)
+    expect_equal(dimnames(ours$pointwise), dimnames(theirs$pointwise))
+    expect_output(print(ours), "p_loo")
+    difference <- loo::loo_compare(ours, theirs)[2, ]
+    expect_lt(abs(difference[["elpd_diff"]]), 0.01 * abs(ours$elpd))
 })
 
 test_that("arguments that a method does not know, and what a posterior has not, are refused", {

@@ -114,7 +114,8 @@ def loo(made: sgmcmc.Regression, seed: int) -> dict[str, Any]:
     found = made.loo(seed)
     page = f"elpd {found.elpd:.1f}, standard error {found.se:.1f}; p_loo {found.p_loo:.1f}; "
     page += f"largest Pareto k {found.pareto_k.max():.2f} of {len(found.rows)} rows"
-    return {"elpd": float(found.elpd), "se": float(found.se), "page": page}
+    rows = {"terms": np.atleast_1d(found.terms), "k": np.atleast_1d(found.pareto_k)}
+    return {"elpd": float(found.elpd), "se": float(found.se), "page": page, **rows}
 
 
 def frame_of(sent: Mapping[str, Any]) -> Any:
