@@ -5,7 +5,9 @@
 covariancesOf <- function(object, table) {
     designs <- object$bars$designs
     counts <- vapply(designs, function(one) length(object$bars$groups[[one$by]]$labels), 1L)
-    designs <- designs[order(-counts)]
+    if (any(diff(counts) > 0)) {
+        designs <- designs[rev(order(counts))]
+    }
     at <- function(role, by, names) table[paste0(role, "(", by, ": ", paste(names, collapse = ", "), ")"), "estimate"]
     found <- lapply(designs, function(one) {
         sds <- vapply(one$names, function(name) at("sd", one$by, name), 0)
@@ -68,9 +70,7 @@ as.data.frame.VarCorr.sgmcmcGlm <- function(x, row.names = NULL, optional = FALS
         found <- c(found, list(data.frame(grp = "Residual", var1 = NA, var2 = NA, vcov = scale^2, sdcor = scale)))
     }
     found <- do.call(rbind, unname(found))
-    if (!is.null(row.names)) {
-        row.names(found) <- row.names
-    }
+    row.names(found) <- row.names
     found
 }
 
@@ -82,7 +82,7 @@ print.ranef.sgmcmcGlm <- function(x, ...) {
 
 #' @rdname sgmcmcGlm-methods
 #' @export
-as.data.frame.ranef.sgmcmcGlm <- function(x, ...) {
+as.data.frame.ranef.sgmcmcGlm <- function(x, row.names = NULL, optional = FALSE, ...) {
     needNoMore("as.data.frame() of effects", ...)
     found <- Map(function(table, name) {
         groups <- row.names(table)
@@ -92,5 +92,7 @@ as.data.frame.ranef.sgmcmcGlm <- function(x, ...) {
             condsd = unlist(attr(table, "sd"), use.names = FALSE)
         )
     }, unclass(x), names(x))
-    do.call(rbind, unname(found))
+    found <- do.call(rbind, unname(found))
+    row.names(found) <- row.names
+    found
 }

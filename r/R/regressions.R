@@ -240,7 +240,8 @@ namedPriors <- function(priors, known, named) {
 # Text of Python's in R's names, each code once: what a name holds is not read again.
 translated <- function(text, known, response) {
     text <- gsub("data['y']", response, text, fixed = TRUE)
-    places <- gregexpr("(?:\\b|(?<=\\bsd_)|(?<=\\bcor_))(x_[0-9]+_|z_[0-9]+_[0-9]+_|g_[0-9]+_|Intercept)(?![A-Za-z0-9_])", text, perl = TRUE)
+    pattern <- "(?:\\b|(?<=\\bsd_)|(?<=\\bcor_))(x_[0-9]+_|z_[0-9]+_[0-9]+_|g_[0-9]+_|Intercept)(?![A-Za-z0-9_])"
+    places <- gregexpr(pattern, text, perl = TRUE)
     regmatches(text, places) <- lapply(regmatches(text, places), function(codes) {
         ifelse(is.na(known[codes]), codes, known[codes])
     })

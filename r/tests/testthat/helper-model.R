@@ -77,22 +77,32 @@ once <- function(name, fit) {
 # A few draws: what is compared is computed from the same ones.
 shortFit <- function(...) {
     needsPython()
-    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, ess = 100, nIters = 300, burnIn = 100, nChains = 2))
+    suppressWarnings(sgmcmcGlm(..., seed = 1, verbose = FALSE, ess = 100, nIters = 150, burnIn = 50, nChains = 2))
 }
 
-# Twenty groups with levels and slopes, whose numbers are of all sizes.
+# Twelve groups with levels and slopes, whose numbers are of all sizes.
 ofGroups <- local({
     set.seed(3)
-    groups <- data.frame(id = c(100000L, 200000L, 300000L, 7L, 70L, 700L, 10L, 2L, 1L, 100L, 11:20))
-    groups$level <- rnorm(20)
-    groups$slope <- rnorm(20, sd = 0.5)
-    rows <- data.frame(id = rep(groups$id, each = 20), x = rnorm(400))
+    groups <- data.frame(id = c(100000L, 200000L, 300000L, 7L, 70L, 700L, 10L, 2L, 1L, 100L, 11L, 12L))
+    groups$level <- rnorm(12)
+    groups$slope <- rnorm(12, sd = 0.5)
+    rows <- data.frame(id = rep(groups$id, each = 20), x = rnorm(240))
     own <- groups[match(rows$id, groups$id), ]
-    rows$y <- 1 + 2 * rows$x + own$level + own$slope * rows$x + rnorm(400, sd = 0.5)
+    rows$y <- 1 + 2 * rows$x + own$level + own$slope * rows$x + rnorm(240, sd = 0.5)
     list(groups = groups, rows = rows)
 })
 
 mixed <- function() once("mixed", shortFit(y ~ x + (1 + x | id), ofGroups$rows))
+
+# Counts, whose coefficients are compared with those of glm().
+counts <- local({
+    set.seed(1)
+    rows <- data.frame(x = rnorm(400), f = factor(sample(c("a", "b", "c"), 400, TRUE)), t = runif(400, 1, 3))
+    rows$y <- rpois(400, rows$t * exp(0.3 * rows$x + 0.5 * (rows$f == "b")))
+    rows
+})
+
+ofCounts <- function() once("counts", fitOf(y ~ x * f + I(x^2) + offset(log(t)), counts, poisson()))
 
 # Coefficients within a part of a standard error: posterior means of 200 effective draws and wide priors.
 near <- function(fit, reference, most = 0.5) {

@@ -36,7 +36,7 @@ test_that("warnings of a call and of its report are told once", {
     needsPython()
     expect_silent(run("sgld"))
     told <- texts(chain <- sgmcmcSample(logLik, list(x = observations()), list(theta = c(1, -2)), logPrior,
-        ess = 4000, nIters = 40, burnIn = 10, nChains = 2, verbose = FALSE, seed = 1
+        ess = 4000, nIters = 100, burnIn = 10, nChains = 2, verbose = FALSE, seed = 1
     ))
     expect_gt(length(told), 0)
     expect_equal(told, report(chain)$warnings)

@@ -55,7 +55,8 @@ test_that("what is in a fit is what glm has there", {
     expect_equal(names(getCall(fit))[2:4], c("formula", "data", "family"))
     expect_equal(labels(fit), labels(stats::terms(reference)))
     for (name in c("coefficients", "fitted.values", "residuals", "linear.predictors", "prior.weights")) {
-        expect_named(`$`(fit, name), names(stats::naresid(reference$na.action, reference[[name]])))
+        theirs <- reference[[name]]
+        expect_named(`$`(fit, name), names(if (name == "coefficients") theirs else stats::naresid(reference$na.action, theirs)))
     }
     expect_equal(fit$coef, coef(fit))
     expect_equal(fit$residuals, residuals(fit, "working"))
@@ -137,7 +138,7 @@ test_that("lme4's functions find their parts", {
     expect_equal(VarCorr(fit)$estimate, summary(fit)$estimate[3:5])
     ours <- as.data.frame(ranef(fit))
     theirs <- as.data.frame(lme4::ranef(reference))
-    expect_equal(ours[1:3], theirs[1:3])
+    expect_equal(lapply(ours[1:3], as.character), lapply(theirs[1:3], as.character))
     expect_lt(max(abs(ours$condval - theirs$condval)), 0.2)
 })
 
@@ -170,7 +171,7 @@ test_that("simulate has the form of the response, by R's seed", {
     set.seed(1)
     expect_identical(simulate(fit, 2), one)
     expect_named(one, c("sim_1", "sim_2"))
-    expect_equal(nrow(one), 400)
+    expect_equal(nrow(one), 240)
     expect_equal(row.names(one), row.names(ofGroups$rows))
     expect_equal(attr(simulate(fit, seed = 7), "seed"), 7)
     expect_lt(mean((one$sim_1 - fitted(fit))^2), 3 * sigma(fit)^2)
@@ -184,11 +185,11 @@ test_that("simulate has the form of the response, by R's seed", {
 
 test_that("rstantools, coda and posterior have their forms", {
     fit <- mixed()
-    expect_equal(dim(as.matrix(fit)), c(600, 6))
+    expect_equal(dim(as.matrix(fit)), c(300, 6))
     expect_named(as.data.frame(fit), names(fit$draws))
     expect_equal(as.array(fit)[5, 2, "x"], fit$draws$x[2, 5], ignore_attr = TRUE)
     if (requireNamespace("coda", quietly = TRUE)) {
-        expect_equal(dim(coda::as.mcmc.list(fit)[[1]]), c(300, 6))
+        expect_equal(dim(coda::as.mcmc.list(fit)[[1]]), c(150, 6))
         expect_error(coda::as.mcmc(fit), "use as.mcmc.list")
     }
     skip_if_not_installed("rstantools")
@@ -198,11 +199,12 @@ test_that("rstantools, coda and posterior have their forms", {
         base::colMeans(rstantools::posterior_epred(fit, new, re.form = NA)), predict(fit, new, re.form = NA)
     )
     expect_equal(rstantools::posterior_linpred(fit), rstantools::posterior_epred(fit))
-    expect_equal(dim(rstantools::log_lik(fit)), c(600, 400))
+    expect_equal(dim(rstantools::log_lik(fit)), c(300, 240))
     expect_equal(rownames(rstantools::posterior_interval(fit, pars = "x")), "x")
     skip_if_not_installed("loo")
+    fit <- ofCounts()
     terms <- rstantools::log_lik(fit)
-    relative <- loo::relative_eff(exp(terms), chain_id = rep(1:2, each = 300))
+    relative <- loo::relative_eff(exp(terms), chain_id = rep(1:4, each = nrow(terms) / 4))
     theirs <- loo::loo(terms, r_eff = relative)
     expect_equal(loo(terms, r_eff = relative), theirs)
     ours <- loo(fit)
@@ -237,7 +239,7 @@ test_that("marginaleffects has draws of predictions", {
     found <- get_predict.sgmcmcGlm(fit, rows, "link")
     expect_equal(found$rowid, 3:4)
     expect_equal(found$estimate, unname(predict(fit, rows)), tolerance = 1e-6)
-    expect_equal(dim(attr(found, "posterior_draws")), c(2, 600))
+    expect_equal(dim(attr(found, "posterior_draws")), c(2, 300))
     before <- options(marginaleffects_model_classes = "other")
     on.exit(options(before))
     tellMarginaleffects()

@@ -49,7 +49,7 @@ test_that("rows of a group are its rows in any type, and rows with missing value
     found <- predict(fit, new)
     expect_lt(max(abs(found - 1 - groups$level)), 0.6)
     expect_equal(predict(fit, transform(new, id = factor(id))), found)
-    expect_equal(unname(is.na(predict(fit, transform(new, x = replace(x, c(1, 20), NA))))), 1:20 %in% c(1, 20))
+    expect_equal(unname(is.na(predict(fit, transform(new, x = replace(x, c(1, 12), NA))))), 1:12 %in% c(1, 12))
     expect_error(predict(fit, transform(new, id = NA)), "`id` is NA in row 1")
 })
 
