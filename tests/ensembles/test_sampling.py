@@ -38,7 +38,7 @@ def trained() -> Trained:
     """Return two networks that were trained on all rows but twenty."""
     run = members(2)
     rows = np.arange(20, 200), np.arange(20)
-    return train(NETWORK, run.weights, run.data, rows, Schedule(200), np.random.default_rng(6))
+    return train(NETWORK, run.weights, run.data, rows, Schedule(60), np.random.default_rng(6))
 
 
 def members(count: int, rows: int = 200) -> Members:

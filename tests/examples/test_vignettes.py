@@ -553,6 +553,7 @@ def test_scir_is_near_exact_on_the_sparse_posterior(
     assert simplex.score(draws, simplex.ALPHA + counts).mean() < most
 
 
+@pytest.mark.slow
 def test_mixture_vignette_names_a_divergence(vignette: Callable[[str], ModuleType]) -> None:
     mixture = vignette("gaussian_mixture")
     run = mixture.Run("sgldcv", 1e-2, 10_000)
@@ -642,18 +643,23 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def with_code_of_their_own() -> list[Any]:
-    """Return the pages that have blocks which the README has not; the README is the quick one."""
+    """Return the pages that have blocks which the README has not, and whether they are short."""
     seen = {code for _, code in python_blocks(ROOT / "README.md")}
-    return [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name != "README.md"))
+    return [pytest.param(ROOT / "README.md", True, id="README.md in short")] + [
+        pytest.param(page, False, id=page.name, marks=pytest.mark.slow)
         for page in PAGES
         if page.name == "README.md" or not {code for _, code in python_blocks(page)} <= seen
     ]
 
 
-@pytest.mark.parametrize("page", with_code_of_their_own())
-def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All blocks of a page run in order, in one namespace, on few rows and for few iterations."""
+@pytest.mark.parametrize(("page", "quick"), with_code_of_their_own())
+def test_python_blocks_run(
+    page: Path, quick: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All blocks of a page run in order, in one namespace, on few rows and for few iterations.
+
+    In short, of the calls of ``sample`` the first.
+    """
     for needed in NEEDED.get(page.stem, ()):
         pytest.importorskip(needed)
     monkeypatch.setattr(sgmcmc, "get_dataset", few_rows_of_covertype)
@@ -662,8 +668,10 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     np.save("y.npy", np.zeros(100, np.float32))
     namespace: dict[str, Any] = {}
     calls: list[str] = []
+    sampled = False
     for line, code in python_blocks(page):
-        short = shortened(code, calls, quick=page.name == "README.md")
+        short = shortened(without_sample(code) if quick and sampled else code, calls, quick)
+        sampled |= "sgmcmc.sample(" in code
         try:
             exec(compile(short, f"{page.name}:{line}", "exec"), namespace)
         except Exception as error:
@@ -672,6 +680,13 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
         assert {"sgldcv"} <= set(calls)
         assert namespace["chains"]["beta"].shape == (4, 120, 54)
         assert (tmp_path / "chain.npz").exists()
+
+
+def without_sample(code: str) -> str:
+    """Return a block without its statements that call ``sample``."""
+    tree = ast.parse(code)
+    tree.body = [each for each in tree.body if "sgmcmc.sample(" not in ast.unparse(each)]
+    return ast.unparse(tree)
 
 
 def called_in(code: str) -> list[ast.Call]:

@@ -74,6 +74,7 @@ def test_stores_without_the_setting_are_of_joint_updates(tmp_path: Path) -> None
         call(updates="in_turn")
 
 
+@pytest.mark.slow
 def test_sessions_go_on_bit_for_bit(tmp_path: Path) -> None:
     def set_up(updates: str = "in_turn") -> sgmcmc.StepwiseSampler:
         return sgmcmc.sghmc_setup(

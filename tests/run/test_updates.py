@@ -88,8 +88,14 @@ def test_what_was_measured_is_kept_until_things_change() -> None:
     assert source(more).rows == 2500
     noise = [origin_of(each).sampler.request.plan.around.noise for each in (samples, more)]
     np.testing.assert_allclose(*noise, rtol=1e-6)
-    assert source(more.update({"x": X[4000:4600]}, verbose=False)).rows == 2500
     assert source(more.update({"x": X[4000:]}, verbose=False)) is None
+
+
+@pytest.mark.slow
+def test_what_was_measured_is_kept_twice_and_not_for_rows_of_another_kind() -> None:
+    samples = sampled({"x": X[:2500]}, n_iters=200)
+    more = samples.update({"x": X[2500:4000]}, verbose=False)
+    assert source(more.update({"x": X[4000:4600]}, verbose=False)).rows == 2500
     assert source(samples.update({"x": X[2500:3000] + 30.0}, verbose=False)) is None
 
 

@@ -115,6 +115,7 @@ def test_they_say_so_before_they_run(slow_nuts: None, monkeypatch: pytest.Monkey
         _started_again(monkeypatch, 1e3)
 
 
+@pytest.mark.slow
 def test_hmc_where_minibatches_would_need_very_many_gradients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -70,6 +70,7 @@ def test_chains_that_cross_are_one_posterior() -> None:
     assert samples["t"].std() == pytest.approx(np.sqrt(1.5**2 + 0.5), rel=0.05)
 
 
+@pytest.mark.slow
 def test_fewer_chains_than_modes() -> None:
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.normal(m, 1.0, 100) for m in (-6.0, 0.0, 6.0)])
