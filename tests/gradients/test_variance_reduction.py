@@ -694,6 +694,7 @@ def test_other_constants_are_another_run_to_a_store(gradient: Gradient, tmp_path
         run(other, store=tmp_path / "chain")
 
 
+@pytest.mark.slow
 def test_divergence_is_told() -> None:
     """A chain that explodes under SVRG or SAGA raises the error that names the iterations."""
     for gradient in (SVRG(7), SAGA()):
