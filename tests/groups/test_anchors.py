@@ -23,7 +23,7 @@ from sgmcmc.run import anchored
 from sgmcmc.run.automatic import far_from_normal
 from sgmcmc.run.automatic import posterior as automatic
 from sgmcmc.run.exact import posterior as exact_posterior
-from sgmcmc.run.exact.adaptation import LostError
+from sgmcmc.run.exact.adaptation import LeftModeError
 from sgmcmc.run.origin import origin_of
 from sgmcmc.tuning import modes
 
@@ -243,7 +243,7 @@ def test_what_follows_chains_that_were_lost_or_diverged(monkeypatch, runs, steps
         outcome = runs[len(tried)]
         tried.append(arguments[-1])
         if outcome == "lost":
-            raise LostError
+            raise LeftModeError
         report = {
             "Chain": {"divergences": outcome}, "Draws": {"chains": 2, "draws per chain": 500},
             "warnings": [f"{outcome} diverged"] if outcome else [],
@@ -437,6 +437,19 @@ def test_a_chain_on_disk_holds_the_same_nodes(tmp_path):
         np.testing.assert_array_equal(stored[name], again[name])
 
 
+def test_nodes_of_few_groups_are_not_held():
+    """Those of many are: the shared chain holds them. It is decided before anything is computed."""
+    few = GROUP < 8
+    model = read_groups(
+        sgmcmc.Groups("g", {"z": 0.0}, law), log_lik,
+        {"x": X[few], "y": COUNTS[few], "g": GROUP[few]}, {"a": 0.3, "b": 0.4, "tau": 0.6},
+        None, tf.float64,
+    )  # fmt: skip
+    request = SimpleNamespace(log_lik=model.log_lik, groups=model.structure, read=None)
+    assert anchored.anchored(request, np.zeros(3), 1) is None
+
+
+@pytest.mark.slow
 def test_few_groups_search_at_each_draw():
     few = GROUP < 8
     data = {"x": X[few], "y": COUNTS[few], "g": GROUP[few]}
