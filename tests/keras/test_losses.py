@@ -216,6 +216,7 @@ def recurrent(layer: Any, *more: Any) -> keras.Model:
     return keras.Sequential([keras.Input((4, 3)), layer, *more, layers.Dense(1)])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -399,6 +400,7 @@ def test_the_posterior_of_five_labels_is_that_of_five_networks() -> None:
     np.testing.assert_allclose(curvature, -300 * 0.25, rtol=1e-5)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_of_targets_never_make_pairs_of_rows(seed: int) -> None:
     """Targets (n, 1) beside a distribution (n,): right for every seed, at both doors."""
