@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.geometries import read_geometries
-from tests.conftest import CENTERED, METHODS, PLAIN
+from tests.conftest import CENTERED, METHODS, PLAIN, short_call
 
 tfb = tfp.bijectors
 Run = Callable[..., sgmcmc.Samples]
@@ -107,7 +108,7 @@ def test_gradient_with_softplus(run: Run) -> None:
     np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", CENTERED)
 def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
     """In u = log precision the mode lies at SHAPE / RATE; it is shown in the user's space."""
@@ -151,6 +152,7 @@ def softmax_centered() -> Any:
         pytest.skip("this TensorFlow Probability does not work with this NumPy")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("make", [tfb.IteratedSigmoidCentered, softmax_centered])
 def test_dirichlet_posterior(make: Callable[[], Any], run: Run) -> None:
@@ -194,6 +196,15 @@ MIXED: dict[str, Any] = {
 }
 
 
+FUNCTIONS = {"total": lambda params: tf.reduce_sum(params["scale"])}
+
+
+@functools.cache
+def once() -> sgmcmc.Samples:
+    """Return a chain of parameters with bijectors and without, run once for all tests."""
+    return short_call(**MIXED, store_gradients=True, test_functions=FUNCTIONS)
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "n_chains"),
@@ -209,9 +220,10 @@ MIXED: dict[str, Any] = {
     ],
 )
 def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: Run) -> None:
-    functions = {"total": lambda params: tf.reduce_sum(params["scale"])}
-    samples = run(
-        method, **MIXED, n_chains=n_chains, store_gradients=True, test_functions=functions
+    samples = (
+        run(method, **MIXED, n_chains=n_chains, store_gradients=True, test_functions=FUNCTIONS)
+        if n_chains or method != PLAIN[0]
+        else once()
     )
     leading = (20,) if n_chains is None else (n_chains, 20)
     shapes = {name: array.shape for name, array in samples.items()}
@@ -228,7 +240,7 @@ def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: R
 
 
 def test_store_params_of_constrained_ones(run: Run) -> None:
-    everything, some = run(**MIXED), run(**MIXED, store_params=["omega"], store_gradients=True)
+    everything, some = once(), run(**MIXED, store_params=["omega"], store_gradients=True)
     assert list(some) == ["omega"] and some.gradients["omega"].shape == (20, 2)
     np.testing.assert_allclose(some["omega"], everything["omega"], rtol=1e-5)
 
@@ -319,7 +331,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
 def test_bijectors_map_the_dtype_of_the_chain(dtype: tf.DType) -> None:
     """Constants of Python, NumPy and TensorFlow become those of the chain, to its last digit."""
     cases = {code: (bijector, start_of(code)) for code, bijector in of_the_table().items()}

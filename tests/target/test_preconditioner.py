@@ -143,7 +143,13 @@ def of_covariance() -> tuple[sgmcmc.Samples, Array]:
     return run(whitened(MODEL, C, MODEL.origin)), C
 
 
-@pytest.mark.some(2)
+@functools.cache
+def preconditioned() -> sgmcmc.Samples:
+    """Return the chain with this matrix as its preconditioner."""
+    return run(preconditioner=covariance(P))
+
+
+@pytest.mark.some(1)
 @pytest.mark.parametrize("form", list(GIVEN))
 def test_whatever_form_it_is_given_in(form: str) -> None:
     """Each form of M gives the chain of the model that is whitened by hand."""
@@ -172,7 +178,7 @@ EACH_ONCE = {
 """Each gradient and each dynamics; every combination is among the slow."""
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("dynamics", "gradient", "dense"),
     [
@@ -192,11 +198,11 @@ def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense:
     }
     if gradient == "full":
         given["minibatch_size"] = None
-    found = run(preconditioner=M if dense else VARIANCES, **given)
     if (dynamics, gradient, dense) == ("sgld", "minibatch", True):
-        by_hand, C = of_covariance()
+        found, (by_hand, C) = preconditioned(), of_covariance()
     else:
         C = np.linalg.cholesky(M)
+        found = run(preconditioner=M if dense else VARIANCES, **given)
         by_hand = run(whitened(MODEL, C, MODEL.origin), **given)
     agree(found, by_hand, C, MODEL.origin)
     assert (found.mode is not None) == gradient.startswith("cv")
@@ -215,22 +221,21 @@ def test_without_xla() -> None:
 
 
 def test_the_named_functions_take_it_too() -> None:
-    """sgmcmc.sgldcv with a preconditioner is sgmcmc.sample with the same parts."""
+    """sgmcmc.sgld with a preconditioner is sgmcmc.sample with the same parts."""
+    named = sgmcmc.sgld(
+        MODEL.log_lik, MODEL.data, MODEL.start, 0.01, MODEL.log_prior, minibatch_size=SMALL,
+        n_iters=ITERATIONS, preconditioner=covariance(P), verbose=False, seed=1, dtype=tf.float64,
+    )  # fmt: skip
+    np.testing.assert_array_equal(flat(named), flat(preconditioned()))
+
+
+@pytest.mark.slow
+def test_the_named_functions_with_control_variates_take_it_too() -> None:
     named = sgmcmc.sgldcv(
-        MODEL.log_lik,
-        MODEL.data,
-        MODEL.start,
-        0.01,
-        0.01,
-        MODEL.log_prior,
-        minibatch_size=SMALL,
-        n_iters=ITERATIONS,
-        n_iters_opt=30,
-        preconditioner=VARIANCES,
-        verbose=False,
-        seed=1,
+        MODEL.log_lik, MODEL.data, MODEL.start, 0.01, 0.01, MODEL.log_prior, minibatch_size=SMALL,
+        n_iters=ITERATIONS, n_iters_opt=30, preconditioner=VARIANCES, verbose=False, seed=1,
         dtype=tf.float64,
-    )
+    )  # fmt: skip
     found = run(gradient=ControlVariate(0.01, 30), preconditioner=VARIANCES)
     np.testing.assert_array_equal(flat(named), flat(found))
 
@@ -249,7 +254,7 @@ def test_stepsizes_belong_to_the_whitened_coordinates() -> None:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
+@pytest.mark.parametrize("gradient", ["saga", "minibatch", "svrg"])
 def test_several_starts(gradient: str) -> None:
     """With a start for each chain all of them move in the coordinates around the first."""
     M = covariance(P)
@@ -366,7 +371,7 @@ class StopError(Exception):
     """In place of a kill."""
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["cv", "svrg", "saga"])
 def test_a_stopped_run_goes_on_with_the_same_bits(
     gradient: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -400,24 +405,36 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
             if expected.mode is not None and found.mode is not None:
                 np.testing.assert_array_equal(found.mode[name], expected.mode[name])
         np.testing.assert_array_equal(found.log_post.values, expected.log_post.values)
-    other = {**given, "preconditioner": 1.01 * covariance(P)}
+
+
+def test_a_stored_chain_does_not_go_on_with_another_matrix(tmp_path: Path) -> None:
+    run(preconditioner=covariance(P), store=tmp_path / "chain")
     with pytest.raises(ValueError, match="preconditioner"):
-        run(**other, store=tmp_path / "chain")
+        run(preconditioner=1.01 * covariance(P), store=tmp_path / "chain", n_iters=60)
 
 
-def test_step_by_step() -> None:
+@pytest.mark.parametrize(
+    ("gradient", "n_chains"),
+    [("minibatch", None), pytest.param(SVRG(7), 2, marks=pytest.mark.slow)],
+)
+def test_step_by_step(gradient: Any, n_chains: int | None) -> None:
     """A preconditioned session shows the parameters, not ζ, and gives the draws of one call."""
-    given: dict[str, Any] = {"preconditioner": covariance(P), "gradient": SVRG(7)}
-    expected = run(**given, n_chains=2)
-    sampler = MODEL.stepwise(**given, n_chains=2, minibatch_size=SMALL)
+    given: dict[str, Any] = {
+        "preconditioner": covariance(P), "gradient": gradient, "n_chains": n_chains,
+    }  # fmt: skip
+    expected = run(**given) if n_chains else preconditioned()
+    sampler = MODEL.stepwise(**given, minibatch_size=SMALL)
+    leading = 1 if n_chains else 0
     start = {name: value.numpy() for name, value in sampler.params.items()}
-    np.testing.assert_allclose(flat(start), np.tile(MODEL.origin, (2, 1)))
+    origin = np.tile(MODEL.origin, (2, 1)) if n_chains else MODEL.origin
+    np.testing.assert_allclose(flat(start, leading), origin)
     session = sgmcmc.init_sess(sampler)
     for steps, at in ((3, 2), (20, 22), (27, 49)):
         sgmcmc.sgmcmc_step(sampler, session, steps)
         params = sgmcmc.get_params(sampler, session)
         for name in expected:
-            np.testing.assert_allclose(params[name], expected[name][:, at], **EXACT)
+            there = np.take(expected[name], at, axis=leading)
+            np.testing.assert_allclose(params[name], there, **EXACT)
 
 
 # ------------------------------------------------------------- stationary distribution
