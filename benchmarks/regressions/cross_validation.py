@@ -17,7 +17,7 @@ import numpy as np
 
 import sgmcmc
 from benchmarks.regressions.large import CASES, ROWS, write
-from sgmcmc.regression.frames import pieces
+from sgmcmc.regression.frames import chunks
 
 _DRAWS = {"covertype": 400, "simulated": 100}
 """Draws of the sum over all rows."""
@@ -51,7 +51,7 @@ def whole(fit: sgmcmc.Regression, draws: int) -> float:
     chains, count = next(iter(fit.samples.values())).shape[:2]
     few = fit.samples[:: max(1, chains * count // draws)]
     total = 0.0
-    for part in pieces(fit._frame, len(fit._model.terms)):
+    for part in chunks(fit._frame, len(fit._model.terms)):
         terms = few.predict(fit._model.log_lik, predictor.dataset(part), reduce=None)
         terms = np.asarray(terms, np.float64).reshape(-1, len(part))
         low = (-terms).max(0)

@@ -40,9 +40,9 @@ def weighted_table(
     rows = {}
     for name, array in draws.items():
         flat = np.reshape(np.asarray(array, float), (*array.shape[:2], -1))
-        for place, label in enumerate(coordinate_names(name, array.shape[2:])):
+        for coordinate, label in enumerate(coordinate_names(name, array.shape[2:])):
             with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all alike
-                rows[label] = _row(flat[..., place], weights, quantiles)
+                rows[label] = _row(flat[..., coordinate], weights, quantiles)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -50,17 +50,17 @@ def _row(x: np.ndarray, weights: np.ndarray, quantiles: Sequence[float]) -> dict
     mean = (weights * x).mean()
     variance = (weights * (x - mean) ** 2).mean()
     sd = np.sqrt(variance)
-    every = np.tile(weights, len(x))
-    wanted = weighted_quantiles(x.reshape(-1), [*quantiles, *_TAILS], every)
+    draw_weights = np.tile(weights, len(x))
+    values = weighted_quantiles(x.reshape(-1), [*quantiles, *_TAILS], draw_weights)
     tails = [
         p * (1 - p) / _mcse(weights * ((x <= q) - p)) ** 2
-        for p, q in zip(_TAILS, wanted[len(quantiles) :], strict=True)
+        for p, q in zip(_TAILS, values[len(quantiles) :], strict=True)
     ]
     mcse = _mcse(weights * (x - mean))
     return {
         "mean": mean,
         "sd": sd,
-        **{f"q{100 * p:g}": q for p, q in zip(quantiles, wanted, strict=False)},
+        **{f"q{100 * p:g}": q for p, q in zip(quantiles, values, strict=False)},
         "mcse_mean": mcse,
         "mcse_sd": _mcse(weights * ((x - mean) ** 2 - variance) / (2 * sd)),
         "ess_bulk": variance / mcse**2,
@@ -158,9 +158,9 @@ def _table(
     az = libraries.arviz()
     shown = az.summary(data, var_names=names, kind="stats", round_to="none")[["mean", "sd"]]
     judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
-    every = [np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names]
-    found = np.quantile(np.concatenate(every, axis=1), list(quantiles), axis=0)
-    for q, values in zip(quantiles, found, strict=True):
+    flat = [np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names]
+    by_quantile = np.quantile(np.concatenate(flat, axis=1), list(quantiles), axis=0)
+    for q, values in zip(quantiles, by_quantile, strict=True):
         shown[f"q{100 * q:g}"] = values
     chains = {name: np.reshape(draws[name], (*draws[name].shape[:2], -1)) for name in names}
     # With the quantiles of ArviZ 0; ArviZ 1 has others by default.
@@ -174,10 +174,10 @@ def _table(
 
 def _with_warnings(table: Any, samples: Samples) -> Any:
     """Return the table with the report's warnings, which are also raised as a warning."""
-    doubts = samples.quick_warnings()
-    table.attrs["warnings"] = doubts
-    if doubts:
-        warnings.warn("\n".join(["These draws may not be reliable:", *doubts]), stacklevel=3)
+    messages = samples.quick_warnings()
+    table.attrs["warnings"] = messages
+    if messages:
+        warnings.warn("\n".join(["These draws may not be reliable:", *messages]), stacklevel=3)
     return table
 
 

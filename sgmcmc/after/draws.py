@@ -40,7 +40,7 @@ def need_draws(samples: Any, var_names: Sequence[str] | None = None) -> list[str
 TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
 
 
-class Part(NamedTuple):
+class DrawSegment(NamedTuple):
     """A slice of the draws of one chain."""
 
     chain: int
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     stop: int
 
 
-class Source:
+class DrawSource:
     """Draws and their control variates, piece by piece."""
 
     def __init__(
@@ -101,10 +101,10 @@ class Source:
         return next(iter(self._gradients.values())).dtype
 
     def batch_means(
-        self, parts: list[Part], length: int
+        self, segments: list[DrawSegment], length: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield means over ``length`` draws, of the quantities and of their control variates."""
-        for _, _, *rows in self.pieces(parts, length):
+        for _, _, *rows in self.chunks(segments, length):
             batches = len(rows[0]) // length
             if batches:
                 h, f = (
@@ -112,16 +112,16 @@ class Source:
                 )
                 yield h, f
 
-    def pieces(
-        self, parts: list[Part], multiple: int = 1
+    def chunks(
+        self, segments: list[DrawSegment], multiple: int = 1
     ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Yield chain, first draw, quantities and control variates, in float64.
 
         All pieces but the last of a part hold a multiple of ``multiple`` draws.
         """
-        most = PIECE_BYTES // (8 * (self.features + self.layout.size))
-        length = max(1, most // multiple) * multiple
-        for chain, first, last in parts:
+        largest = PIECE_BYTES // (8 * (self.features + self.layout.size))
+        length = max(1, largest // multiple) * multiple
+        for chain, first, last in segments:
             for start in range(first, last, length):
                 stop = min(start + length, last)
                 values = matrix(self._values(chain, start, stop))
@@ -151,15 +151,15 @@ class Source:
 
     def _positions(self, chain: int, start: int, stop: int) -> np.ndarray:
         """Return draws in the space that the chain moves in."""
-        found = {}
+        positions = {}
         for name in self._gradients:
             value = np.asarray(self._params[name][chain, start:stop])
             if name in self._bijectors:
                 tensor = tf.constant(value)
                 bijector = fitting(self._bijectors[name], value[0], tensor.dtype)
                 value = bijector.inverse(tensor).numpy()
-            found[name] = value
-        return matrix(found)
+            positions[name] = value
+        return matrix(positions)
 
     def _mean_position(self) -> np.ndarray:
         total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
@@ -177,10 +177,14 @@ class Source:
                 "`degree`: degree 2 needs the draws in the space that the chain moved in; "
                 f"{name!r} moved in {coordinates}, which are not kept. Use degree 1."
             )
-        moved = samples.settings.get("bijectors") or {}
-        known_keys("bijectors", self._bijectors, moved, "the chain was run with bijectors for")
+        run_bijectors = samples.settings.get("bijectors") or {}
+        known_keys(
+            "bijectors", self._bijectors, run_bijectors, "the chain was run with bijectors for"
+        )
         lacking = [
-            name for name in moved if name in self._gradients and name not in self._bijectors
+            name
+            for name in run_bijectors
+            if name in self._gradients and name not in self._bijectors
         ]
         if lacking:
             raise ValueError(

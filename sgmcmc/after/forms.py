@@ -12,20 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.after.draws import DrawSegment, DrawSource, TestFunctions
 from sgmcmc.results.samples import Samples
 
+# Least number of batches, over all chains, from which variances of means are estimated.
 _BATCHES = 40
-"""Least number of batches, over all chains, from which variances of means are estimated."""
 
-_COARSER = 4
-"""Ratio of the batch lengths of successive forms."""
-
-_LARGEST = 2000
-"""Largest number of control variates of a form that is tried."""
+_COARSER = 4  # ratio of the batch lengths of successive forms
+_LARGEST = 2000  # largest number of control variates of a form that is tried
 
 
-class Moments:
+class RunningMoments:
     """Mean and variance of rows, in pieces."""
 
     def __init__(self, size: int) -> None:
@@ -47,7 +44,7 @@ class Moments:
         self._count = total
 
 
-class Regression:
+class ControlVariateRegression:
     """Means and products of control variates f and quantities h, in double precision.
 
     Args:
@@ -78,14 +75,14 @@ class Regression:
         self._count = total
 
     @classmethod
-    def of_all(cls, parts: Iterable[Regression]) -> Regression:
+    def of_all(cls, regressions: Iterable[ControlVariateRegression]) -> ControlVariateRegression:
         """Return the union of several regressions."""
-        parts = list(parts)
-        features, size = parts[0]._products.shape
-        found = cls(features, size - features)
-        for part in parts:
-            found._merge(part._count, part._mean, part._products)
-        return found
+        regressions = list(regressions)
+        features, size = regressions[0]._products.shape
+        union = cls(features, size - features)
+        for regression in regressions:
+            union._merge(regression._count, regression._mean, regression._products)
+        return union
 
     def coefficients(self, dtype: np.dtype) -> tuple[np.ndarray, str]:
         """Return a = −Var(f)⁻¹ Cov(f, h), and a warning, if there is one.
@@ -112,7 +109,7 @@ def _solve(
     """
     k = len(correlation)
     weights, directions = np.linalg.eigh(correlation)
-    known = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
+    determined = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
     complaint = ""
     if 2 * k > rows:
         complaint = (
@@ -120,12 +117,12 @@ def _solve(
             "are shrunk. Use more of them, or degree 1."
         )
         weights = weights + k / rows
-    elif not known.all():
+    elif not determined.all():
         complaint = (
-            f"The control variates are collinear: {np.count_nonzero(~known)} of {k} directions are "
-            "left out."
+            f"The control variates are collinear: {np.count_nonzero(~determined)} of {k} "
+            "directions are left out."
         )
-    directions, weights = directions[:, known], weights[known]
+    directions, weights = directions[:, determined], weights[determined]
     return directions @ ((directions.T @ cross) / weights[:, np.newaxis]), complaint
 
 
@@ -176,40 +173,45 @@ class Fitted:
     """
 
     form: Form
-    source: Source
-    plan: list[tuple[list[Part], list[Part]]]
+    source: DrawSource
+    plan: list[tuple[list[DrawSegment], list[DrawSegment]]]
     coefficients: list[np.ndarray]
     complaints: set[str]
     gain: np.ndarray
 
 
-def fitted(source: Source, form: Form, judged: Judge | None = None) -> Fitted:
+def fitted(source: DrawSource, form: Form, judge: Judge | None = None) -> Fitted:
     """Return a form with its coefficients.
 
     Args:
         source: Draws, with control variates of the form's degree.
         form: Form.
-        judged: Object that measures the gain; ``None`` creates one.
+        judge: Object that measures the gain; ``None`` creates one.
     """
-    parts = _parts(source, form.fit)
+    segments = _segments(source, form.fit)
     length = 1 if form.batches is None else source.draws // form.batches
-    sums = {part: _regression(source, part, length) for part in parts}
+    sums = {segment: _regression(source, segment, length) for segment in segments}
     plan = {
-        "pooled": [(parts, parts)],
-        "own": [([part], [part]) for part in parts],
-        "others": [([other for other in parts if other != part], [part]) for part in parts],
+        "pooled": [(segments, segments)],
+        "own": [([segment], [segment]) for segment in segments],
+        "others": [
+            ([left_in for left_in in segments if left_in != segment], [segment])
+            for segment in segments
+        ],
     }[form.fit]
     coefficients, complaints = [], set()
     for fit_to, _ in plan:
-        found, complaint = Regression.of_all(sums[part] for part in fit_to).coefficients(
-            source.gradient_dtype
-        )
-        coefficients.append(found)
+        solution, complaint = ControlVariateRegression.of_all(
+            sums[segment] for segment in fit_to
+        ).coefficients(source.gradient_dtype)
+        coefficients.append(solution)
         complaints.add(complaint)
-    by_part = {
-        part: a for (_, corrected), a in zip(plan, coefficients, strict=True) for part in corrected
+    by_segment = {
+        segment: a
+        for (_, corrected), a in zip(plan, coefficients, strict=True)
+        for segment in corrected
     }
-    gain = (judged or Judge(source, parts)).gain(by_part)
+    gain = (judge or Judge(source, segments)).gain(by_segment)
     return Fitted(form, source, plan, coefficients, complaints - {""}, gain)
 
 
@@ -217,21 +219,21 @@ def best(
     samples: Samples, test_functions: TestFunctions | None, bijectors: Mapping[str, Any]
 ) -> Fitted:
     """Return the form whose gain is largest in the median over the quantities."""
-    found = None
+    best_form = None
     for degree in (1, 2):
         if degree == 2 and not _has_positions(samples, bijectors):
             break
-        source = Source(samples, degree, test_functions, bijectors)
-        parts = _parts(source, "others")
-        if degree == 2 and not _suffice(source, parts):
+        source = DrawSource(samples, degree, test_functions, bijectors)
+        segments = _segments(source, "others")
+        if degree == 2 and not _has_enough_draws(source, segments):
             break
-        judge = Judge(source, parts)
-        for batches in _batches(source, parts):
-            each = fitted(source, Form(degree, "others", batches), judge)
-            if found is None or np.median(each.gain) > np.median(found.gain):
-                found = each
-    assert found is not None
-    return found
+        judge = Judge(source, segments)
+        for batches in _batches(source, segments):
+            candidate = fitted(source, Form(degree, "others", batches), judge)
+            if best_form is None or np.median(candidate.gain) > np.median(best_form.gain):
+                best_form = candidate
+    assert best_form is not None
+    return best_form
 
 
 class Judge:
@@ -242,65 +244,68 @@ class Judge:
         parts: Parts of the draws that have separate coefficients.
     """
 
-    def __init__(self, source: Source, parts: list[Part]) -> None:
+    def __init__(self, source: DrawSource, segments: list[DrawSegment]) -> None:
         self._means = {}
-        for part in parts:
-            length = max(1, (part.stop - part.start) // max(10, -(-_BATCHES // len(parts))))
-            rows = list(source.batch_means([part], length))
-            self._means[part] = [np.concatenate(each) for each in zip(*rows, strict=True)]
+        for segment in segments:
+            length = max(
+                1, (segment.stop - segment.start) // max(10, -(-_BATCHES // len(segments)))
+            )
+            rows = list(source.batch_means([segment], length))
+            self._means[segment] = [np.concatenate(means) for means in zip(*rows, strict=True)]
 
-    def gain(self, coefficients: Mapping[Part, np.ndarray]) -> np.ndarray:
+    def gain(self, coefficients: Mapping[DrawSegment, np.ndarray]) -> np.ndarray:
         """Return the variance of batch means before over after, by quantity."""
         before = after = np.zeros(())
-        for part, a in coefficients.items():
-            h, f = self._means[part]
+        for segment, a in coefficients.items():
+            h, f = self._means[segment]
             before = before + h.var(axis=0)
             after = after + (h + f @ a).var(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(before == after, 1.0, before / after)
 
 
-def _regression(source: Source, part: Part, length: int) -> Regression:
-    found = Regression(source.features, source.layout.size)
-    for h, f in source.batch_means([part], length):
-        found.add(h, f)
-    return found
+def _regression(source: DrawSource, segment: DrawSegment, length: int) -> ControlVariateRegression:
+    regression = ControlVariateRegression(source.features, source.layout.size)
+    for h, f in source.batch_means([segment], length):
+        regression.add(h, f)
+    return regression
 
 
-def _parts(source: Source, fit: str) -> list[Part]:
+def _segments(source: DrawSource, fit: str) -> list[DrawSegment]:
     """Return the parts of the draws that have separate coefficients, or are fitted apart."""
-    parts = [Part(chain, 0, source.draws) for chain in range(source.chains)]
-    if fit == "others" and len(parts) == 1:
+    segments = [DrawSegment(chain, 0, source.draws) for chain in range(source.chains)]
+    if fit == "others" and len(segments) == 1:
         middle = source.draws // 2
-        return [Part(0, 0, middle), Part(0, middle, source.draws)]
-    return parts
+        return [DrawSegment(0, 0, middle), DrawSegment(0, middle, source.draws)]
+    return segments
 
 
-def _fewest(parts: list[Part], length: int) -> int:
+def _fewest(segments: list[DrawSegment], length: int) -> int:
     """Return the least number of batches of this length in all parts but one."""
-    sizes = sorted((part.stop - part.start) // length for part in parts)
+    sizes = sorted((segment.stop - segment.start) // length for segment in segments)
     return sum(sizes[:-1])
 
 
-def _suffice(source: Source, parts: list[Part]) -> bool:
-    """Return whether there are enough draws for a number of control variates."""
-    return source.features <= _LARGEST and 10 * source.features <= _fewest(parts, 1)
+def _has_enough_draws(source: DrawSource, segments: list[DrawSegment]) -> bool:
+    return source.features <= _LARGEST and 10 * source.features <= _fewest(segments, 1)
 
 
-def _batches(source: Source, parts: list[Part]) -> list[int | None]:
+def _batches(source: DrawSource, segments: list[DrawSegment]) -> list[int | None]:
     """Return the numbers of batches of each chain to try: all draws, then fewer and fewer."""
-    found: list[int | None] = [None]
+    counts: list[int | None] = [None]
     batches = source.draws // _COARSER
-    while batches > 1 and _fewest(parts, source.draws // batches) >= max(20, 2 * source.features):
-        found.append(batches)
+    while batches > 1 and _fewest(segments, source.draws // batches) >= max(
+        20, 2 * source.features
+    ):
+        counts.append(batches)
         batches //= _COARSER
-    return found
+    return counts
 
 
 def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:
     """Return whether the draws are available in the space in which the chain moved."""
     gradients: Mapping[str, Any] = samples.gradients or {}
-    moved = samples.settings.get("bijectors") or {}
+    run_bijectors = samples.settings.get("bijectors") or {}
     return not samples.settings.get("own_coordinates") and all(
-        name in samples and (name not in moved or name in bijectors) for name in gradients
+        name in samples and (name not in run_bijectors or name in bijectors) for name in gradients
     )

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 _GRID = 200
-_CURVE = 1000
-"""Largest number of draws used for a density."""
+_CURVE = 1000  # largest number of draws used for a density
 
 
 def plot_trace(columns: Mapping[str, np.ndarray], **keywords: Any) -> Any:
@@ -42,8 +41,8 @@ def plot_posterior(
         ax.set_yticks([])
     for ax in axes.flat[len(columns) :]:
         ax.set_visible(False)
-    found = axes.ravel()[: len(columns)]
-    return found[0] if len(found) == 1 else found
+    shown = axes.ravel()[: len(columns)]
+    return shown[0] if len(shown) == 1 else shown
 
 
 def plot_forest(
@@ -52,11 +51,11 @@ def plot_forest(
     """Return an array of one axes with the intervals of all coordinates, the first on top."""
     _, axes = _grid("plot_forest", 1, 1, keywords, (6.0, 1 + 0.35 * len(columns)))
     ax, labels = axes[0, 0], list(columns)[::-1]
-    for place, name in enumerate(labels):
+    for row, name in enumerate(labels):
         column = np.asarray(columns[name], np.float64)
         chains = [column.ravel()] if combined else list(column)
         for k, chain in enumerate(chains):
-            y = place + 0.6 * ((k + 0.5) / len(chains) - 0.5)
+            y = row + 0.6 * ((k + 0.5) / len(chains) - 0.5)
             ax.hlines(y, *_interval(chain, hdi_prob), color=f"C{k}", linewidth=1)
             ax.hlines(y, *np.quantile(chain, [0.25, 0.75]), color=f"C{k}", linewidth=3)
             ax.plot(np.median(chain), y, "o", color=f"C{k}", markerfacecolor="w")
@@ -98,8 +97,8 @@ def plot_rank(name: str, column: np.ndarray, ax: Any, bins: int = 20) -> None:
 
     ranks = rankdata(column, method="average").reshape(column.shape)
     edges = np.linspace(0, ranks.size, bins + 1)
-    for chain, own in enumerate(ranks):
-        counts, _ = np.histogram(own, edges)
+    for chain, chain_ranks in enumerate(ranks):
+        counts, _ = np.histogram(chain_ranks, edges)
         heights = 0.8 * counts / max(1, counts.max())
         width = edges[1] - edges[0]
         ax.bar(edges[:-1], heights, width, chain, align="edge", color="C0", edgecolor="w")
@@ -142,8 +141,8 @@ def _density(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if not high > low:
         return np.array([low, low]), np.array([0.0, 1.0])
     x = np.linspace(low, high, _GRID)
-    some = draws[:: -(-len(draws) // _CURVE)]
+    subset = draws[:: -(-len(draws) // _CURVE)]
     center, scale = draws.mean(), draws.std()
-    if some.max() == some.min():
-        some = draws
-    return x, gaussian_kde((some - center) / scale)((x - center) / scale) / scale
+    if subset.max() == subset.min():
+        subset = draws
+    return x, gaussian_kde((subset - center) / scale)((x - center) / scale) / scale

@@ -15,8 +15,7 @@ from sgmcmc.after.report_plots import warning_line
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 
-MOST_SHOWN = 20
-"""Largest number of coordinates with a separate panel, by default."""
+MOST_SHOWN = 20  # largest number of coordinates with a separate panel, by default
 
 
 def plot_trace(
@@ -188,34 +187,33 @@ def _plots() -> Any:
 
 def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.ndarray]:
     """Return the draws of each coordinate, (chain, draw), by its label."""
-    wanted = need_draws(samples, var_names)
-    found = {}
+    names = need_draws(samples, var_names)
+    columns = {}
     for name, array in by_chain(samples.settings, samples).items():
-        if name in wanted:
+        if name in names:
             flat = np.reshape(array, (*array.shape[:2], -1))
-            own = coordinate_names(name, array.shape[2:])
-            found.update({label: flat[:, :, place] for place, label in enumerate(own)})
-    return found
+            labels = coordinate_names(name, array.shape[2:])
+            columns.update({label: flat[:, :, index] for index, label in enumerate(labels)})
+    return columns
 
 
 def _worst(
-    samples: Samples, var_names: Sequence[str] | None, most: int
+    samples: Samples, var_names: Sequence[str] | None, largest: int
 ) -> tuple[dict[str, np.ndarray], str]:
     """Return the coordinates to show, in their order, and a sentence on the others."""
     columns = _columns(samples, var_names)
-    if len(columns) <= most:
+    if len(columns) <= largest:
         return columns, ""
     az = libraries.arviz()
     effective = np.array([az.ess(np.asarray(column, np.float64)) for column in columns.values()])
     # A coordinate that never moved has no effective sample size, and is the worst of all.
-    kept = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:most])
+    selected = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:largest])
     names = list(columns)
-    title = f"{most} of {len(names)} coordinates: those with the smallest effective sample sizes"
-    return {names[place]: columns[names[place]] for place in kept}, title
+    title = f"{largest} of {len(names)} coordinates: those with the smallest effective sample sizes"
+    return {names[index]: columns[names[index]] for index in selected}, title
 
 
 def _digits(columns: dict[str, np.ndarray]) -> int:
-    """Return the number of significant digits that distinguishes the ends of every interval."""
     needed = [2]
     for column in columns.values():
         size, sd = np.abs(column).max(), column.std()
@@ -295,22 +293,22 @@ def plot_zero_variance(
         Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
         figure 3.5.2.
     """
-    for label, given in (("before", before), ("after", after)):
-        if name not in given:
-            raise ValueError(f"`{label}` has no {name!r}; there is {', '.join(given)}.")
+    for label, quantities in (("before", before), ("after", after)):
+        if name not in quantities:
+            raise ValueError(f"`{label}` has no {name!r}; there is {', '.join(quantities)}.")
     ax = _axes(ax)
     shape = np.shape(after[name])
     old = np.reshape(before[name], (shape[0], -1)).astype(np.float64)
     new = np.reshape(after[name], (shape[0], -1))
     single = old.shape[1] == 1
     center: np.ndarray = np.zeros(1) if single else old.mean(axis=0)
-    places = np.arange(old.shape[1])
+    positions = np.arange(old.shape[1])
     handles = []
     pairs: list[tuple[np.ndarray, float, str]] = [(old, -0.2, "C0"), (new, 0.2, "C1")]
     for draws, shift, color in pairs:
         boxes = ax.boxplot(
             draws - center,
-            positions=places + shift,
+            positions=positions + shift,
             widths=0.3,
             patch_artist=True,
             flierprops={"markersize": 2, "markeredgecolor": color},
@@ -319,7 +317,7 @@ def plot_zero_variance(
         for box in boxes["boxes"]:
             box.set(facecolor=color, alpha=0.5)
         handles.append(boxes["boxes"][0])
-    ax.set_xticks(places, [name] if single else [str(place) for place in places])
+    ax.set_xticks(positions, [name] if single else [str(position) for position in positions])
     ax.set_ylabel(name if single else f"{name}, less the mean before")
     if not single:
         ax.set_xlabel("component")

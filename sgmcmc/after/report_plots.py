@@ -14,11 +14,8 @@ from sgmcmc.after.draws import need_draws
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 
-_NAMED = 25
-"""Largest number of coordinates with names on the axis."""
-
-_RANKED = 2
-"""Number of coordinates with a panel of ranks."""
+_NAMED = 25  # largest number of coordinates with names on the axis
+_RANKED = 2  # number of coordinates with a panel of ranks
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ def plot_report(samples: Samples) -> Any:
         )
     lists = ReportLists.of(report)
     draws = by_chain(samples.settings, samples)
-    names = [own for name, a in draws.items() for own in coordinate_names(name, a.shape[2:])]
+    names = [label for name, a in draws.items() for label in coordinate_names(name, a.shape[2:])]
     figure, grid = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
     axes = grid.reshape(-1)
     figure.suptitle(warning_line(report.warnings) or "no warnings", fontsize=9)
@@ -128,7 +125,7 @@ def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
     if shown is None:
         _say(ax, "The report has no prediction of SDs.")
         return
-    places = np.arange(len(shown))
+    positions = np.arange(len(shown))
     ax.axhline(1.0, color="0.7", linewidth=0.8)
     if lists.measured is not None:
         error = None
@@ -138,12 +135,14 @@ def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
                 effective = np.full(len(shown), np.nanmin(effective))
             # Of a normal sample, the relative error of an sd is (2n)^(−1/2).
             error = 2.0 * lists.measured / np.sqrt(2.0 * np.maximum(effective, 1.0))
-        ax.errorbar(places, lists.measured, error, fmt="o", markersize=3, label="measured ± 2 s.e.")
+        ax.errorbar(
+            positions, lists.measured, error, fmt="o", markersize=3, label="measured ± 2 s.e."
+        )
     if lists.predicted is not None:
-        ax.plot(places, 1.0 + lists.predicted, "_", color="C3", markersize=9, label="predicted")
+        ax.plot(positions, 1.0 + lists.predicted, "_", color="C3", markersize=9, label="predicted")
     ax.legend(fontsize=8)
     if len(names) == len(shown) <= _NAMED:
-        ax.set_xticks(places, names, rotation=90, fontsize=7)
+        ax.set_xticks(positions, names, rotation=90, fontsize=7)
     else:
         ax.set_xlabel("coordinate")
 
@@ -154,26 +153,25 @@ def plot_noise(ax: Any, lists: ReportLists) -> None:
     if lists.noise is None:
         _say(ax, "Gradients use all observations, or their noise was not measured.")
         return
-    parts = np.arange(1, len(lists.noise) + 1)
-    ax.bar(parts, lists.noise, color="0.75")
+    segments = np.arange(1, len(lists.noise) + 1)
+    ax.bar(segments, lists.noise, color="0.75")
     ax.axhline(lists.noise.mean(), color="C3", linewidth=0.8, label="mean")
     ax.legend(fontsize=8)
 
 
 def _plot_ranks(axes: Any, samples: Samples, lists: ReportLists, names: list[str]) -> None:
-    """Plot ranks of the coordinates that mix worst."""
     az = libraries.arviz()
     draws = by_chain(samples.settings, samples)
     if next(iter(draws.values())).shape[0] < 2:
         for ax in axes:
             _say(ax, "A single chain has no ranks among others.")
         return
-    for ax, place in zip(axes, worst_places(lists, len(names)), strict=False):
-        column = _column(draws, place)
+    for ax, coordinate in zip(axes, worst_places(lists, len(names)), strict=False):
+        column = _column(draws, coordinate)
         if libraries.arviz_is_new():
-            panels.plot_rank(names[place], column, ax)
+            panels.plot_rank(names[coordinate], column, ax)
         else:
-            az.plot_rank({names[place]: column}, ax=ax, kind="bars", colors="C0")
+            az.plot_rank({names[coordinate]: column}, ax=ax, kind="bars", colors="C0")
     for ax in axes[len(names) :]:
         _say(ax, "There are no more coordinates.")
 
@@ -185,14 +183,14 @@ def worst_places(lists: ReportLists, size: int) -> list[int]:
     return np.argsort(lists.effective)[:_RANKED].tolist()
 
 
-def _column(draws: Mapping[str, np.ndarray], place: int) -> np.ndarray:
+def _column(draws: Mapping[str, np.ndarray], index: int) -> np.ndarray:
     """Return the draws of one coordinate, (chain, draw)."""
     for array in draws.values():
         size = int(np.prod(array.shape[2:]))
-        if place < size:
-            return np.asarray(np.reshape(array, (*array.shape[:2], -1))[:, :, place], np.float64)
-        place -= size
-    raise IndexError(place)
+        if index < size:
+            return np.asarray(np.reshape(array, (*array.shape[:2], -1))[:, :, index], np.float64)
+        index -= size
+    raise IndexError(index)
 
 
 def _say(ax: Any, text: str) -> None:

@@ -17,11 +17,11 @@ from sgmcmc.target.geometry.conversion import fitting
 
 _BLOCK = 2048
 
-_DRAWS_EACH = 10
-"""Draws per coordinate that a curvature matrix needs; below, variances alone are found."""
+# Draws per coordinate that a curvature matrix needs; below, variances alone are found.
+_DRAWS_PER_COORDINATE = 10
 
-_FLAT = 1e-4
-"""The least curvature, in units of the draws' own SDs, that does not count as noise."""
+# The least curvature, in units of the draws' own SDs, that does not count as noise.
+_SMALLEST_CURVATURE = 1e-4
 
 
 class Discrepancy(float):
@@ -39,9 +39,9 @@ class Discrepancy(float):
 
     def __new__(cls, value: float, expected: float, draws: int) -> Discrepancy:
         """Make one."""
-        found = super().__new__(cls, value)
-        found.expected, found.draws = expected, draws
-        return found
+        discrepancy = super().__new__(cls, value)
+        discrepancy.expected, discrepancy.draws = expected, draws
+        return discrepancy
 
     @property
     def ratio(self) -> float:
@@ -62,11 +62,11 @@ class Discrepancies(np.ndarray):
     draws: int
 
     @classmethod
-    def of(cls, found: list[Discrepancy]) -> Discrepancies:
+    def of(cls, discrepancies: list[Discrepancy]) -> Discrepancies:
         """Make one of the discrepancies of several chains."""
-        array = np.array([float(one) for one in found]).view(cls)
-        array.expected = np.array([one.expected for one in found])
-        array.draws = found[0].draws
+        array = np.array([float(discrepancy) for discrepancy in discrepancies]).view(cls)
+        array.expected = np.array([discrepancy.expected for discrepancy in discrepancies])
+        array.draws = discrepancies[0].draws
         return array
 
     @property
@@ -144,48 +144,50 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    most = whole_number("max_draws", max_draws, 2)
-    draws, slopes = _thinned(samples, names, gradients, bijectors, most)
+    largest = whole_number("max_draws", max_draws, 2)
+    draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, largest)
     chains, k, d = draws.shape
     c = np.sqrt(d) if c is None else positive_number("c", c)
-    known = None if samples.origin is None else samples.origin.target.space.preconditioner
-    at = whitened(draws.reshape(-1, d), slopes.reshape(-1, d), _checked(covariance, d), known)
-    diagonal = c ** (-2 * beta) * (square_of_gradients(at) + 2 * beta * d / c**2)
+    preconditioner = None if samples.origin is None else samples.origin.target.space.preconditioner
+    white = whitened(
+        draws.reshape(-1, d), slopes.reshape(-1, d), _checked(covariance, d), preconditioner
+    )
+    diagonal = c ** (-2 * beta) * (square_of_gradients(white) + 2 * beta * d / c**2)
     expected = float(np.sqrt(diagonal / k))
-    by = [part.reshape(chains, k, d) for part in at]
-    found = [
+    by = [array.reshape(chains, k, d) for array in white]
+    discrepancies = [
         Discrepancy(_ksd(by[0][chain], by[1][chain], c, beta), expected, k)
         for chain in range(chains)
     ]
-    return Discrepancies.of(found) if has_chains(samples.settings) else found[0]
+    return Discrepancies.of(discrepancies) if has_chains(samples.settings) else discrepancies[0]
 
 
-def _thinned(
+def _unconstrained_rows(
     samples: Samples,
     names: list[str],
     gradients: Mapping[str, np.ndarray],
     bijectors: Mapping[str, Any] | None,
-    most: int,
+    largest: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return draws and gradients at them in the unconstrained space, (chain, draw, d)."""
     draws = by_chain(samples.settings, samples)
     chains, length = draws[names[0]].shape[:2]
-    places = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
-    some = {name: np.asarray(draws[name][:, places]) for name in names}
-    rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in some.items()}
+    indices = np.unique(np.linspace(0, length - 1, min(length, largest)).round().astype(int))
+    selected = {name: np.asarray(draws[name][:, indices]) for name in names}
+    rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in selected.items()}
     u = unconstrained(samples, rows, bijectors)
     slopes = {}
     for name in names:
-        wanted = (*samples[name].shape[: 1 + has_chains(samples.settings)], *u[name].shape[1:])
+        expected = (*samples[name].shape[: 1 + has_chains(samples.settings)], *u[name].shape[1:])
         shape = np.shape(gradients[name]) if name in gradients else None
-        if shape != wanted:
+        if shape != expected:
             raise ValueError(
                 f"`gradients[{name!r}]` must have the shape of the draws in the unconstrained "
-                f"space, {wanted}; it has {shape}."
+                f"space, {expected}; it has {shape}."
             )
         slope = by_chain(samples.settings, {name: gradients[name]})[name]
-        slopes[name] = np.asarray(slope)[:, places].reshape(-1, *u[name].shape[1:])
-    flat = (chains, len(places), -1)
+        slopes[name] = np.asarray(slope)[:, indices].reshape(-1, *u[name].shape[1:])
+    flat = (chains, len(indices), -1)
     return matrix(u).reshape(flat), matrix(slopes).reshape(flat)
 
 
@@ -212,8 +214,8 @@ def _ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:
     for i in starts:
         for j in starts[i // _BLOCK :]:
             a, b = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
-            part = _pairs(theta[a], g[a], theta[b], g[b], c, beta).sum()
-            total += part if i == j else 2 * part
+            block_sum = _pairs(theta[a], g[a], theta[b], g[b], c, beta).sum()
+            total += block_sum if i == j else 2 * block_sum
     return float(np.sqrt(max(total, 0.0)) / len(theta))
 
 
@@ -259,38 +261,41 @@ def unconstrained(
     Raises:
         ValueError: Draws in that space are not known.
     """
-    for where in (samples.settings.get("own_coordinates") or {}).values():
+    for coordinates in (samples.settings.get("own_coordinates") or {}).values():
         raise ValueError(
-            f"`samples`: the chain moved in another space, {where}, where its draws are not kept."
+            f"`samples`: the chain moved in another space, {coordinates}, where its draws are not "
+            "kept."
         )
-    moved = samples.settings.get("bijectors") or {}
-    if bijectors is None and moved:
+    run_bijectors = samples.settings.get("bijectors") or {}
+    if bijectors is None and run_bijectors:
         if samples.origin is None:
             raise ValueError(
                 "`bijectors` must be given for draws that are not in the process of the sampler "
-                f"that made them; it had those of {', '.join(map(repr, moved))}."
+                f"that made them; it had those of {', '.join(map(repr, run_bijectors))}."
             )
         space = samples.origin.target.space
         dtype = samples.origin.target.dtype
         return {name: space.geometries[name].start(a, dtype) for name, a in draws.items()}
-    given = bijectors or {}
-    known_keys("bijectors", given, moved, "the chain was run with bijectors for")
-    for name in moved:
-        if name in draws and name not in given:
+    by_name = bijectors or {}
+    known_keys("bijectors", by_name, run_bijectors, "the chain was run with bijectors for")
+    for name in run_bijectors:
+        if name in draws and name not in by_name:
             raise ValueError(f"`bijectors` lacks that of {name!r}, which the chain was run with.")
-    found = dict(draws)
-    for name in given:
-        if name in found:
-            value = tf.constant(found[name])
-            found[name] = fitting(given[name], found[name][0], value.dtype).inverse(value).numpy()
-    return found
+    positions = dict(draws)
+    for name in by_name:
+        if name in positions:
+            value = tf.constant(positions[name])
+            positions[name] = (
+                fitting(by_name[name], positions[name][0], value.dtype).inverse(value).numpy()
+            )
+    return positions
 
 
 def whitened(
     draws: np.ndarray,
     gradients: np.ndarray,
     covariance: np.ndarray | None = None,
-    known: Preconditioner | None = None,
+    preconditioner: Preconditioner | None = None,
 ) -> Whitened:
     """Return draws and gradients in whitened coordinates.
 
@@ -303,58 +308,57 @@ def whitened(
         draws: Unconstrained draws, (k, d), in float64.
         gradients: Gradients of the log posterior at the draws, (k, d).
         covariance: M, (d, d), or variances, (d,).
-        known: Preconditioner of the chain; a dense one is used instead of J.
+        preconditioner: Preconditioner of the chain; a dense one is used instead of J.
     """
     draws = draws - draws.mean(0)
     d = draws.shape[1]
-    if covariance is None and known is not None and known.dense:
-        return _in_terms_of(draws, gradients, known.root)
+    if covariance is None and preconditioner is not None and preconditioner.dense:
+        return _in_terms_of(draws, gradients, preconditioner.root)
     if covariance is not None and covariance.ndim == 1:
         return _scaled(draws, gradients, np.sqrt(covariance))
     if covariance is not None:
         return _in_terms_of(draws, gradients, root_of(covariance))
     sds = draws.std(0)
     draws, gradients = _scaled(draws, gradients, np.where(sds > 0, sds, 1.0))
-    if len(draws) < _DRAWS_EACH * d:
+    if len(draws) < _DRAWS_PER_COORDINATE * d:
         slopes = -(draws * gradients).mean(0)
-        return _scaled(draws, gradients, 1.0 / np.sqrt(_curved(slopes)))
+        return _scaled(draws, gradients, 1.0 / np.sqrt(_curvatures(slopes)))
     root = _root(draws)
     draws, gradients = _in_terms_of(draws, gradients, root)
     J = -draws.T @ gradients / len(draws)
     values, vectors = np.linalg.eigh((J + J.T) / 2)
-    return _in_terms_of(draws, gradients, vectors / np.sqrt(_curved(values)))
+    return _in_terms_of(draws, gradients, vectors / np.sqrt(_curvatures(values)))
 
 
-def square_of_gradients(at: Whitened) -> float:
+def square_of_gradients(white: Whitened) -> float:
     """Return E|g|² over the posterior, with the noise of the gradients.
 
     For draws from the posterior it would be the mean of |g|². Gradients at wrong draws are larger
     or smaller. So the part of g that is linear in the draws counts as tr J, which is the same by
     Stein's identity, and the mean square of the residuals is added.
     """
-    draws, gradients = at
+    draws, gradients = white
     k, d = draws.shape
     gradients = gradients - gradients.mean(0)
-    if k < _DRAWS_EACH * d:
+    if k < _DRAWS_PER_COORDINATE * d:
         variances = (draws**2).mean(0)
         slopes = (draws * gradients).mean(0) / np.where(variances > 0, variances, 1.0)
-        left = gradients - slopes * draws
-        return float(max(-slopes.sum(), 0.0) + (left**2).sum() / k)
+        residuals = gradients - slopes * draws
+        return float(max(-slopes.sum(), 0.0) + (residuals**2).sum() / k)
     slope = np.linalg.lstsq(draws, gradients, rcond=None)[0]
-    left = gradients - draws @ slope
-    return float(max(-np.trace(slope), 0.0) + (left**2).sum() / (k - d))
+    residuals = gradients - draws @ slope
+    return float(max(-np.trace(slope), 0.0) + (residuals**2).sum() / (k - d))
 
 
-def _curved(values: np.ndarray) -> np.ndarray:
-    """Return curvatures, with 1 for directions without curvature."""
-    return np.where(values > _FLAT, values, 1.0)
+def _curvatures(values: np.ndarray) -> np.ndarray:
+    return np.where(values > _SMALLEST_CURVATURE, values, 1.0)
 
 
 def _root(draws: np.ndarray) -> np.ndarray:
     """Return C with CCᵀ the covariance of draws; directions without draws keep their scale."""
     values, vectors = np.linalg.eigh(draws.T @ draws / len(draws))
-    kept = values > 1e-10 * values[-1]
-    return vectors * np.sqrt(np.where(kept, values, 1.0))
+    spanned = values > 1e-10 * values[-1]
+    return vectors * np.sqrt(np.where(spanned, values, 1.0))
 
 
 def _scaled(draws: np.ndarray, gradients: np.ndarray, scale: np.ndarray) -> Whitened:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.draws import Source, TestFunctions, need_samples
-from sgmcmc.after.forms import Fitted, Form, Moments, best, fitted
+from sgmcmc.after.draws import DrawSource, TestFunctions, need_samples
+from sgmcmc.after.forms import Fitted, Form, RunningMoments, best, fitted
 from sgmcmc.checks import choice, flag, whole_number
 from sgmcmc.results.arrays import Arrays, has_chains
 from sgmcmc.results.samples import Samples
@@ -166,20 +166,20 @@ def zero_variance(
     flag("keep_draws", keep_draws)
     chosen = degree is None and fit is None and batches is None
     if chosen:
-        found = best(samples, test_functions, bijectors or {})
+        correction = best(samples, test_functions, bijectors or {})
     else:
         form = Form(
             1 if degree is None else whole_number("degree", degree, 1),
             fit or "pooled",
             None if batches is None else whole_number("batches", batches, 2),
         )
-        found = _as_given(samples, form, test_functions, bijectors or {})
-    helped = found.gain > 1 if chosen else np.ones(found.gain.shape, bool)
+        correction = _as_given(samples, form, test_functions, bijectors or {})
+    helped = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
     if helped.any():
-        for complaint in found.complaints:
+        for complaint in correction.complaints:
             warnings.warn(complaint, stacklevel=2)
-    coefficients = [np.where(helped, each, 0.0) for each in found.coefficients]
-    return _corrected(samples, found, coefficients, helped, keep_draws)
+    coefficients = [np.where(helped, a, 0.0) for a in correction.coefficients]
+    return _corrected(samples, correction, coefficients, helped, keep_draws)
 
 
 def _as_given(
@@ -192,7 +192,7 @@ def _as_given(
     if form.degree > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
     choice("fit", form.fit, ("pooled", "own", "others"))
-    source = Source(samples, form.degree, test_functions, bijectors)
+    source = DrawSource(samples, form.degree, test_functions, bijectors)
     if form.batches is not None and form.batches > source.draws:
         raise ValueError(f"`batches` is {form.batches}, but there are only {source.draws} draws.")
     return fitted(source, form)
@@ -200,31 +200,32 @@ def _as_given(
 
 def _corrected(
     samples: Samples,
-    found: Fitted,
+    correction: Fitted,
     coefficients: list[np.ndarray],
     helped: np.ndarray,
     keep_draws: bool,
 ) -> ZeroVarianceSamples:
-    """Return the corrected draws."""
-    source, layout = found.source, found.source.layout
-    out = np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
-    before, after = Moments(layout.size), Moments(layout.size)
-    for (_, parts), each in zip(found.plan, coefficients, strict=True):
-        for chain, start, values, features in source.pieces(parts):
-            corrected = values + features @ each
+    source, layout = correction.source, correction.source.layout
+    corrected_draws = np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
+    before, after = RunningMoments(layout.size), RunningMoments(layout.size)
+    for (_, segments), a in zip(correction.plan, coefficients, strict=True):
+        for chain, start, values, features in source.chunks(segments):
+            corrected = values + features @ a
             before.add(values)
             after.add(corrected)
-            if out is not None:
-                out[chain, start : start + len(values)] = corrected
+            if corrected_draws is not None:
+                corrected_draws[chain, start : start + len(values)] = corrected
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = before.variance / after.variance
     stacked = coefficients[0] if len(coefficients) == 1 else np.stack(coefficients)
     return ZeroVarianceSamples(
-        {} if out is None else layout.split(out if source.has_chains else out[0]),
+        {}
+        if corrected_draws is None
+        else layout.split(corrected_draws if source.has_chains else corrected_draws[0]),
         mean=layout.split(after.mean),
         coefficients=layout.split(stacked),
         variance_ratio=layout.split(ratio),
-        settings={**samples.settings, "zero_variance_degree": found.form.degree},
-        gain=layout.split(np.where(helped, found.gain, 1.0)),
-        form=found.form if helped.any() else None,
+        settings={**samples.settings, "zero_variance_degree": correction.form.degree},
+        gain=layout.split(np.where(helped, correction.gain, 1.0)),
+        form=correction.form if helped.any() else None,
     )

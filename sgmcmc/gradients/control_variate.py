@@ -55,16 +55,16 @@ class Centered(Gradient):
         at_center: Minibatch,
     ) -> tuple[tf.Tensor, CenteredState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
-        here = target.gradient(position, minibatch)
+        at_position = target.gradient(position, minibatch)
         center = target.gradient(state.center, at_center)
-        return state.full_gradient + (here - center), state
+        return state.full_gradient + (at_position - center), state
 
     def terms(
         self, target: Target, state: CenteredState, position: tf.Tensor, minibatch: Minibatch
     ) -> tf.Tensor:
         """Return ∇log p(x_i | θ) − ∇log p(x_i | θ̂), (n, d)."""
-        here = target.term_gradients(position, minibatch.columns)
-        return here - target.term_gradients(self.center(state), minibatch.columns)
+        at_position = target.term_gradients(position, minibatch.columns)
+        return at_position - target.term_gradients(self.center(state), minibatch.columns)
 
 
 @checks.renamed("centre_at")

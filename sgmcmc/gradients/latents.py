@@ -56,8 +56,10 @@ class Latents:
 
     def state(self, centered: bool, dtype: tf.DType) -> LatentState:
         """Return the state at the start of a chain, whose estimator may have a center."""
-        kept = self.start()
-        return LatentState(kept, dict(kept) if centered else {}, tf.zeros([], dtype))
+        latent_values = self.start()
+        return LatentState(
+            latent_values, dict(latent_values) if centered else {}, tf.zeros([], dtype)
+        )
 
     def complete(
         self,
@@ -82,19 +84,27 @@ class Latents:
             seeds: Seeds, one for each of the two.
         """
         columns, rows = minibatch.columns, minibatch.rows
-        here, kept = self.draw(space.constrain(position), columns, rows, state.here, seeds[0])
-        completed, state = minibatch._replace(columns=here), state._replace(here=kept)
+        drawn, latent_values = self.draw(
+            space.constrain(position), columns, rows, state.here, seeds[0]
+        )
+        completed, state = minibatch._replace(columns=drawn), state._replace(here=latent_values)
         if center is None:
             return completed, completed, state
-        there, kept = self.draw(space.constrain(center), columns, rows, state.center, seeds[1])
-        return completed, minibatch._replace(columns=there), state._replace(center=kept)
+        drawn_at_center, latent_values = self.draw(
+            space.constrain(center), columns, rows, state.center, seeds[1]
+        )
+        return (
+            completed,
+            minibatch._replace(columns=drawn_at_center),
+            state._replace(center=latent_values),
+        )
 
     def draw(
         self,
         params: Tensors,
         minibatch: Tensors,
         rows: tf.Tensor | tuple[()],
-        kept: Tensors,
+        latent_values: Tensors,
         seed: tf.Tensor,
     ) -> tuple[Tensors, Tensors]:
         """Return the completed minibatch, and the kept values.
@@ -103,17 +113,17 @@ class Latents:
             params: User's parameters.
             minibatch: Observations.
             rows: Their row numbers, used only if values are kept.
-            kept: Values kept of all observations.
+            latent_values: Values kept of all observations.
             seed: Pair of int32 that is used nowhere else.
         """
-        handed = {name: tf.gather(values, rows) for name, values in kept.items()}
-        given = {**minibatch, **handed}
-        completed = {**given, **self.gibbs(dict(params), dict(given), seed)}
+        gathered = {name: tf.gather(values, rows) for name, values in latent_values.items()}
+        inputs = {**minibatch, **gathered}
+        completed = {**inputs, **self.gibbs(dict(params), dict(inputs), seed)}
         after = {
             name: tf.tensor_scatter_nd_update(
                 values, tf.expand_dims(rows, 1), tf.cast(completed[name], values.dtype)
             )
-            for name, values in kept.items()
+            for name, values in latent_values.items()
         }
         tensors = {
             name: value if isinstance(value, tf.SparseTensor) else tf.convert_to_tensor(value)

@@ -12,15 +12,12 @@ import tensorflow as tf
 from sgmcmc.data.memory import available_bytes
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient
-from sgmcmc.gradients.tables import AtPlaces, AtRows, Held
+from sgmcmc.gradients.tables import AtCoordinates, AtRows, TableContents
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
 
-_COPIES = 3
-"""Copies of a table in memory while a block runs: input, output, and checkpoint."""
-
-_PASSES = 10
-"""Passes over the data after which the table's total is summed again, against rounding."""
+_COPIES = 3  # copies of a table in memory while a block runs: input, output, and checkpoint
+_PASSES = 10  # passes over the data after which the table's total is summed again, against rounding
 
 
 class SAGAState(NamedTuple):
@@ -70,7 +67,7 @@ class SAGA(Gradient):
     """
 
     lookups: Mapping[str, str] | None = None
-    held: Held | None = field(default=None, repr=False, metadata={"constant": False})
+    held: TableContents | None = field(default=None, repr=False, metadata={"constant": False})
 
     name = "saga"
     needs_rows = True
@@ -82,22 +79,22 @@ class SAGA(Gradient):
             MemoryError: The table would not fit.
             ValueError, TypeError: The lookups are wrong.
         """
-        held: Held
+        contents: TableContents
         if self.lookups is None:
-            held = AtPlaces(whole.data_places())
+            contents = AtCoordinates(whole.data_places())
         else:
-            held = AtRows.of(self.lookups, whole)
-        needed = whole.chains * whole.size * held.width * whole.target.dtype.size
+            contents = AtRows.of(self.lookups, whole)
+        needed = whole.chains * whole.size * contents.width * whole.target.dtype.size
         free = available_bytes()
         if _COPIES * needed > free:
             looks_up = " (or `lookups`)" if self.lookups is None else ""
             raise MemoryError(
                 f"`gradient`: SAGA keeps a gradient for each observation, {needed:,} bytes for "
-                f"{whole.size:,} observations, {held.width} coordinates and {whole.chains} "
+                f"{whole.size:,} observations, {contents.width} coordinates and {whole.chains} "
                 f"chain{'s' * (whole.chains > 1)}, and {_COPIES} copies while it runs; {free:,} "
                 f"bytes are free. Use control variates or SVRG, which keep one gradient{looks_up}."
             )
-        return replace(self, held=held)
+        return replace(self, held=contents)
 
     def init(self, whole: WholeData, position: np.ndarray) -> SAGAState:
         """Return the table of all gradients at the chain's start."""
@@ -121,14 +118,14 @@ class SAGA(Gradient):
         # A row that is in twice, its places neighbours, changes the table once.
         first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
         once = tf.cast(first, change.dtype)
-        each = tf.fill(once.shape, weights) if isinstance(weights, float) else weights
-        both = tf.stack([tf.cast(each, change.dtype), once])
+        row_weights = tf.fill(once.shape, weights) if isinstance(weights, float) else weights
+        both = tf.stack([tf.cast(row_weights, change.dtype), once])
         sums = self.held.sums(both, change, minibatch.columns)
         estimate, total = tf.unstack(state.total + sums)
         # XLA writes the rows in place if all that depends on the old ones must be known first;
         # else it copies the table, twice a step.
-        known = tf.reduce_sum(sums)
-        new = tf.where(tf.math.is_nan(known), known, new)
+        barrier = tf.reduce_sum(sums)
+        new = tf.where(tf.math.is_nan(barrier), barrier, new)
         table = tf.tensor_scatter_nd_update(state.table, rows[:, tf.newaxis], new)
         slope = target.prior_gradient(position) + self.held.flat(target, estimate)
         return slope, SAGAState(table, total)

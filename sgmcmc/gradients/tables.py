@@ -17,14 +17,11 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
-_ROUNDING = 1e-3
-"""Tolerated relative difference of the sums of rows' and terms' gradients."""
-
-_ROWS = 500
-"""Terms compared."""
+_ROUNDING = 1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
+_ROWS = 500  # terms compared
 
 
-class Held(Protocol):
+class TableContents(Protocol):
     """Part of each term's gradient that is held, k numbers.
 
     Attributes:
@@ -52,28 +49,28 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True)
-class AtPlaces:
+class AtCoordinates:
     """The coordinates on which the log-likelihood depends.
 
     Args:
         places: Numbers of the coordinates, (k,).
     """
 
-    places: np.ndarray
+    coordinates: np.ndarray
 
     @property
     def width(self) -> int:
         """Number of coordinates."""
-        return len(self.places)
+        return len(self.coordinates)
 
     def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
         """Return the held parts of all terms at a position, (N, k)."""
-        return whole.term_gradients(position, self.places)
+        return whole.term_gradients(position, self.coordinates)
 
     def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return the held parts of the terms of a minibatch, (n, k)."""
         new = target.term_gradients(position, columns)
-        return new if self.width == target.size else tf.gather(new, self.places, axis=1)
+        return new if self.width == target.size else tf.gather(new, self.coordinates, axis=1)
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, added up in float64."""
@@ -88,7 +85,7 @@ class AtPlaces:
         if self.width == target.size:
             return sum_of_terms
         zeros = tf.zeros([target.size], sum_of_terms.dtype)
-        return tf.tensor_scatter_nd_update(zeros, self.places[:, np.newaxis], sum_of_terms)
+        return tf.tensor_scatter_nd_update(zeros, self.coordinates[:, np.newaxis], sum_of_terms)
 
 
 @dataclass(frozen=True)
@@ -128,8 +125,8 @@ class AtRows:
                 )
         numbers = {}
         for name, column in lookups.items():
-            found, size = data.columns[column], space.layout.shapes[name][0]
-            values = found.slice(0, data.size) if isinstance(found, DenseColumn) else np.zeros(0)
+            stored, size = data.columns[column], space.layout.shapes[name][0]
+            values = stored.slice(0, data.size) if isinstance(stored, DenseColumn) else np.zeros(0)
             if values.ndim != 1 or not len(values) or values.min() < 0 or values.max() >= size:
                 raise ValueError(
                     f"`lookups`: the column {column!r} must be a vector of integers from 0 to "
@@ -163,9 +160,9 @@ class AtRows:
         point = tf.constant(position + 0.1 * away)
         values = self.gradients(target, point, columns)
         added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[0]
-        wanted = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
-        found = self.flat(target, added).numpy()
-        if not np.linalg.norm(found - wanted) <= _ROUNDING * np.linalg.norm(wanted):
+        expected = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
+        actual = self.flat(target, added).numpy()
+        if not np.linalg.norm(actual - expected) <= _ROUNDING * np.linalg.norm(expected):
             raise ValueError(
                 "`lookups`: a term of `log_lik` must depend on each parameter through the row "
                 "alone that its column numbers. The gradients of these rows do not add up to the "
@@ -178,12 +175,12 @@ class AtRows:
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, flat, added up in float64."""
-        N, parts = len(table), []
+        N, sums = len(table), []
         for name, values in self._split(table).items():
             rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
             added = scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N)) @ values
-            parts.append(np.reshape(added, -1))
-        return np.concatenate(parts).astype(table.dtype)
+            sums.append(np.reshape(added, -1))
+        return np.concatenate(sums).astype(table.dtype)
 
     def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return weighted sums over a minibatch, flat, (m, d).
@@ -191,22 +188,22 @@ class AtRows:
         Parameters with as many rows that are looked up by the same column are added up together:
         time goes by the rows of the minibatch, not by the entries of a row.
         """
-        parts = self._split(values)
-        together: dict[tuple[str, int], list[str]] = {}
+        by_parameter = self._split(values)
+        names_by_column: dict[tuple[str, int], list[str]] = {}
         for name, column in self.lookups.items():
-            together.setdefault((column, self.layout.shapes[name][0]), []).append(name)
-        found: Tensors = {}
-        for (column, size), names in together.items():
-            rows = tf.concat([parts[name] for name in names], 1)
+            names_by_column.setdefault((column, self.layout.shapes[name][0]), []).append(name)
+        sums: Tensors = {}
+        for (column, size), names in names_by_column.items():
+            rows = tf.concat([by_parameter[name] for name in names], 1)
             many = tf.concat([tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1)
             number = tf.cast(columns[column], tf.int32)
             added = tf.math.unsorted_segment_sum(many, number, size)
             widths = [self._widths[name] for name in names] * weights.shape[0]
-            for i, part in enumerate(tf.split(added, widths, 1)):
+            for i, block in enumerate(tf.split(added, widths, 1)):
                 label = names[i % len(names)]
-                one = tf.reshape(part, [1, -1])
-                found[label] = tf.concat([found[label], one], 0) if label in found else one
-        return tf.concat([found[name] for name in self.layout.names], 1)
+                flat = tf.reshape(block, [1, -1])
+                sums[label] = tf.concat([sums[label], flat], 0) if label in sums else flat
+        return tf.concat([sums[name] for name in self.layout.names], 1)
 
     def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
         """Return a sum as a gradient in the coordinates of the chain, (d,)."""
@@ -221,8 +218,8 @@ class AtRows:
 
     def _split(self, values: Any) -> dict[str, Any]:
         """Return the rows of each parameter, (n, entries of a row)."""
-        ends, found = 0, {}
+        start, by_parameter = 0, {}
         for name, width in self._widths.items():
-            found[name] = values[:, ends : ends + width]
-            ends += width
-        return found
+            by_parameter[name] = values[:, start : start + width]
+            start += width
+        return by_parameter

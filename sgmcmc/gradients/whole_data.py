@@ -18,8 +18,7 @@ from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
 
-PASSES = 100
-"""Passes over the dataset whose gradients are averaged if latent variables are drawn."""
+PASSES = 100  # passes over the dataset whose gradients are averaged if latent variables are drawn
 
 
 @dataclass
@@ -59,7 +58,7 @@ class WholeData:
     seed: int = 0
     chain: int = 0
     chains: int = 1
-    _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _remembered: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _passes: dict[Any, Pass] = field(default_factory=dict)
     _last: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
@@ -70,11 +69,11 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return replace(self, chain=number, _known=[])  # the last gradient is one for all
+        return replace(self, chain=number, _remembered=[])  # the last gradient is one for all
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
-        self._known.append((position, gradient))
+        self._remembered.append((position, gradient))
 
     def gradient(self, position: np.ndarray, visit: int = 0) -> np.ndarray:
         """Return G = ∇log p(θ | x) over the whole dataset, (d,), added up in float64.
@@ -87,42 +86,44 @@ class WholeData:
             visit: Number of the call, which names the random numbers, for estimators that are
                 called again.
         """
-        for known, gradient in (*self._known, *self._last):
-            if np.array_equal(known, position):
+        for known_position, gradient in (*self._remembered, *self._last):
+            if np.array_equal(known_position, position):
                 return gradient
         dtype = self.target.dtype.as_numpy_dtype
         if self.latents is None:
             gradient = self._one_pass(position, {}, None)[0].astype(dtype)
             self._last[:] = [(np.array(position), gradient)]  # chains begin at the same center
             return gradient
-        kept, gradients = self.latents.start(), []
+        latent_values, gradients = self.latents.start(), []
         for number in range(PASSES):
             block = visit * PASSES + number
             rng = generator(self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block)
-            gradient, kept = self._one_pass(position, kept, rng)
+            gradient, latent_values = self._one_pass(position, latent_values, rng)
             gradients.append(gradient)
             if number == 1 and np.array_equal(gradients[0], gradients[1]):
                 break  # nothing is drawn at random
-        warm_up = len(gradients) // 2 if kept else 0
+        warm_up = len(gradients) // 2 if latent_values else 0
         return np.mean(gradients[warm_up:], 0).astype(dtype)
 
     def _one_pass(
-        self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
+        self, position: np.ndarray, latent_values: Tensors, rng: np.random.Generator | None
     ) -> tuple[np.ndarray, Tensors]:
         """Return the gradient over all pieces, and the kept latent variables."""
-        places = self._places(rng)
-        if not kept:
-            found = self._pass.sums("gradient", position, first="posterior", each=places)
-            return found[0], {}
+        keys = self._piece_keys(rng)
+        if not latent_values:
+            sums = self._pass.sums("gradient", position, first="posterior", each=keys)
+            return sums[0], {}
         total = np.zeros(position.shape)  # these go from piece to piece
-        for shard, each in zip(
-            shards(self.data, row_terms=self.target.row_terms), places, strict=True
+        for shard, shard_keys in zip(
+            shards(self.data, row_terms=self.target.row_terms), keys, strict=True
         ):
-            for (start, columns), place in zip(pieces(self.data, shard), each, strict=True):
+            for (start, columns), key in zip(pieces(self.data, shard), shard_keys, strict=True):
                 name = "kept gradient" if start else "kept posterior"
-                part, kept = self._pass.run(name, position, kept, place, columns)
-                total += part.numpy()
-        return total, kept
+                gradient, latent_values = self._pass.run(
+                    name, position, latent_values, key, columns
+                )
+                total += gradient.numpy()
+        return total, latent_values
 
     def term_gradients(
         self, position: np.ndarray, places: np.ndarray, lookups: Mapping[str, str] | None = None
@@ -138,15 +139,19 @@ class WholeData:
                 coordinates are then those of these rows, one after another.
         """
         size = self.target.size if lookups is None else len(places)
-        most = 2**20 // max(1, size)
+        largest = 2**20 // max(1, size)
         rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
-        kept = {} if self.latents is None else self.latents.starts
+        latent_values = {} if self.latents is None else self.latents.starts
         key = (lookups is None, places.tobytes())
         if key not in self._passes:
             terms = partial(self._chainless()._terms, lookups, places)
             self._passes[key] = Pass(self.data, {"terms": terms}, row_terms=self.target.row_terms)
         (table,) = self._passes[key].joined(
-            "terms", position, dict(kept), most=most, each=self._places(rng, most)
+            "terms",
+            position,
+            dict(latent_values),
+            most=largest,
+            each=self._piece_keys(rng, largest),
         )
         return table
 
@@ -162,8 +167,8 @@ class WholeData:
         def find(position: tf.Tensor) -> tf.Tensor:
             params, columns = space.constrain(position), first
             if self.latents is not None:
-                seed, kept = tf.constant([0, 1]), self.latents.start()
-                columns, _ = self.latents.draw(params, first, tf.range(1), kept, seed)
+                seed, latent_values = tf.constant([0, 1]), self.latents.start()
+                columns, _ = self.latents.draw(params, first, tf.range(1), latent_values, seed)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(list(params.values()))
                 value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
@@ -192,64 +197,70 @@ class WholeData:
         return WholeData(self.target, self.data, self.minibatch_size, self.latents)
 
     def _gradient(
-        self, with_prior: bool, point: tf.Tensor, place: tf.Tensor, piece: Tensors
+        self, with_prior: bool, point: tf.Tensor, key: tf.Tensor, columns: Tensors
     ) -> list[tf.Tensor]:
-        return [self._kept_gradient(with_prior, point, {}, place, piece)[0]]
+        return [self._kept_gradient(with_prior, point, {}, key, columns)[0]]
 
     def _kept_gradient(
         self,
         with_prior: bool,
         point: tf.Tensor,
-        kept: Tensors,
-        place: tf.Tensor,
-        piece: Tensors,
+        latent_values: Tensors,
+        key: tf.Tensor,
+        columns: Tensors,
     ) -> tuple[tf.Tensor, Tensors]:
         """Return the gradient over a piece, and the kept latent variables.
 
         The prior and the Jacobian count once, with the first piece.
         """
-        piece, kept = self._completed(point, piece, place, kept)
-        return self.target.gradient(point, Minibatch(piece), with_prior), kept
+        columns, latent_values = self._completed(point, columns, key, latent_values)
+        return self.target.gradient(point, Minibatch(columns), with_prior), latent_values
 
     def _terms(
         self,
         lookups: Mapping[str, str] | None,
-        places: np.ndarray,
+        coordinates: np.ndarray,
         point: tf.Tensor,
-        kept: Tensors,
-        place: tf.Tensor,
-        piece: Tensors,
+        latent_values: Tensors,
+        key: tf.Tensor,
+        columns: Tensors,
     ) -> list[tf.Tensor]:
-        piece, _ = self._completed(point, piece, place, kept)
+        columns, _ = self._completed(point, columns, key, latent_values)
         if lookups is not None:
-            return [self.target.lookup_gradients(point, piece, lookups)]
-        found = self.target.term_gradients(point, piece)
-        return [found if len(places) == self.target.size else tf.gather(found, places, axis=1)]
+            return [self.target.lookup_gradients(point, columns, lookups)]
+        terms = self.target.term_gradients(point, columns)
+        return [
+            terms if len(coordinates) == self.target.size else tf.gather(terms, coordinates, axis=1)
+        ]
 
     def _completed(
-        self, point: tf.Tensor, piece: Tensors, place: tf.Tensor, kept: Tensors
+        self, point: tf.Tensor, columns: Tensors, key: tf.Tensor, latent_values: Tensors
     ) -> tuple[Tensors, Tensors]:
         """Return a piece with its latent variables, and those to keep.
 
         Args:
             point: Position, flat.
-            piece: Columns of the piece.
-            place: Number of its first row, and its seed.
-            kept: Kept latent variables.
+            columns: Columns of the piece.
+            key: Number of its first row, and its seed.
+            latent_values: Kept latent variables.
         """
         if self.latents is None:
-            return piece, kept
-        rows = place[0] + tf.range(next(iter(piece.values())).shape[0])
-        return self.latents.draw(self.target.space.constrain(point), piece, rows, kept, place[1:])
+            return columns, latent_values
+        rows = key[0] + tf.range(next(iter(columns.values())).shape[0])
+        return self.latents.draw(
+            self.target.space.constrain(point), columns, rows, latent_values, key[1:]
+        )
 
-    def _places(self, rng: np.random.Generator | None, most: int | None = None) -> list[np.ndarray]:
+    def _piece_keys(
+        self, rng: np.random.Generator | None, largest: int | None = None
+    ) -> list[np.ndarray]:
         """Return the first row and a seed of each piece of each shard, int32."""
-        found = []
-        for shard in shards(self.data, most, self.target.row_terms):
-            places = np.zeros((len(shard.starts), 3), np.int32)
-            places[:, 0] = shard.starts
+        keys_by_shard = []
+        for shard in shards(self.data, largest, self.target.row_terms):
+            keys = np.zeros((len(shard.starts), 3), np.int32)
+            keys[:, 0] = shard.starts
             if rng is not None:
-                for place in places:
-                    place[1:] = rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
-            found.append(places)
-        return found
+                for key in keys:
+                    key[1:] = rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
+            keys_by_shard.append(keys)
+        return keys_by_shard

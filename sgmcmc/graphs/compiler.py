@@ -32,8 +32,8 @@ try:
 except ImportError:  # a TensorFlow that keeps them elsewhere
     context = None
 
+# The expected parameters of TensorFlow's `Context.call_function`.
 _KNOWN = ["name", "tensor_inputs", "num_outputs"]
-"""The expected parameters of TensorFlow's ``Context.call_function``."""
 
 FlatCall = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 
@@ -41,8 +41,8 @@ FlatCall = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 def calls_directly() -> bool:
     """Return whether graphs can be handed to the runtime directly."""
     call = getattr(context and context.context(), "call_function", None)
-    known = call is not None and list(signature(call).parameters) == _KNOWN
-    return known and not libraries.public_calls()
+    as_expected = call is not None and list(signature(call).parameters) == _KNOWN
+    return as_expected and not libraries.public_calls()
 
 
 def flat_call(graph: Any) -> FlatCall:
@@ -64,11 +64,11 @@ def side_by_side(call: FlatCall) -> FlatCall:
     rewriting = config.graph_options.rewrite_options
     rewriting.arithmetic_optimization = RewriterConfig.OFF
     rewriting.memory_optimization = RewriterConfig.NO_MEM_OPT
-    own = context.FunctionCallOptions(options.executor_type, config)
+    call_options = context.FunctionCallOptions(options.executor_type, config)
 
     def called(leaves: list[tf.Tensor]) -> list[tf.Tensor]:
         now = context.context()
-        before, now.function_call_options = now.function_call_options, own
+        before, now.function_call_options = now.function_call_options, call_options
         try:
             return call(leaves)
         finally:
@@ -201,13 +201,13 @@ def _packer(structure: Any) -> Pack:
     takes longer than a call.
     """
     if isinstance(structure, tuple):
-        kind, parts = type(structure), [_packer(part) for part in structure]
+        kind, packers = type(structure), [_packer(packer) for packer in structure]
         if not hasattr(kind, "_fields"):
-            return lambda leaves: tuple([part(leaves) for part in parts])
-        return lambda leaves: kind(*[part(leaves) for part in parts])
+            return lambda leaves: tuple([packer(leaves) for packer in packers])
+        return lambda leaves: kind(*[packer(leaves) for packer in packers])
     if isinstance(structure, dict):
         named = {name: _packer(structure[name]) for name in sorted(structure)}
-        return lambda leaves: {name: part(leaves) for name, part in named.items()}
+        return lambda leaves: {name: packer(leaves) for name, packer in named.items()}
     return next
 
 
@@ -215,9 +215,9 @@ def _culprit(error: Exception) -> str:
     """Return the op that an XLA error complains of, in words for a person."""
     text = str(error)
     for pattern in (r"unsupported operations[^:]*:\s*(\w+)", r"\{\{node [^}]*?(\w+)\}\}"):
-        found = re.search(pattern, text)
-        if found:
-            return f"the op {found.group(1)}"
+        match = re.search(pattern, text)
+        if match:
+            return f"the op {match.group(1)}"
     return _first_line(error)
 
 

@@ -15,29 +15,32 @@ import tensorflow as tf
 
 from sgmcmc.graphs.tracing import imported, sum_of_pieces
 
-_LARGE = 2**18
-"""Numbers of X from which this is quicker."""
+_LARGE = 2**18  # numbers of X from which this is quicker
 
+# Columns of X from which it is passed over in pieces, and numbers of a piece.
 _WIDE, _PIECE = 128, 2**20
-"""Columns of X from which it is passed over in pieces, and numbers of a piece."""
 
 
-def import_with_data_last(graph: Any, points: int, given: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def import_with_data_last(
+    graph: Any, points: int, arguments: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
     """Return the outputs of a graph in which products Xᵀr of data are computed as (rᵀX)ᵀ.
 
     Args:
         graph: Graph of parameters and data.
         points: Number of its inputs that are parameters; they come first.
-        given: Tensors in the place of its inputs, without those that it captured.
+        arguments: Tensors in the place of its inputs, without those that it captured.
     """
-    turned = _of_data(graph, points)
-    factors = [tensor.name for op in turned for tensor in op.inputs]
-    found = imported(graph, given, {}, factors, "data_last")
-    held = {}
-    for op, data, rows in zip(turned, found[::2], found[1::2], strict=True):
+    products = _of_data(graph, points)
+    factors = [tensor.name for op in products for tensor in op.inputs]
+    operands = imported(graph, arguments, {}, factors, "data_last")
+    replaced = {}
+    for op, data, rows in zip(products, operands[::2], operands[1::2], strict=True):
         rows = tf.transpose(rows) if op.get_attr("transpose_b") else rows
-        held[op.outputs[0].name] = tf.transpose(_product(data, rows))
-    return imported(graph, given, held, [output.name for output in graph.outputs], "data_last")
+        replaced[op.outputs[0].name] = tf.transpose(_product(data, rows))
+    return imported(
+        graph, arguments, replaced, [output.name for output in graph.outputs], "data_last"
+    )
 
 
 def _product(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -47,11 +50,11 @@ def _product(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     if p < _WIDE or n < 2 * length:
         return tf.matmul(rows, data, transpose_a=True)
 
-    def part(first: Any, count: int) -> tf.Tensor:
-        some = (tf.slice(a, [first, 0], [count, a.shape[1]]) for a in (rows, data))
-        return tf.matmul(*some, transpose_a=True)
+    def product_of_rows(first: Any, count: int) -> tf.Tensor:
+        slices = (tf.slice(a, [first, 0], [count, a.shape[1]]) for a in (rows, data))
+        return tf.matmul(*slices, transpose_a=True)
 
-    return sum_of_pieces(n, length, part)
+    return sum_of_pieces(n, length, product_of_rows)
 
 
 def are_large(columns: Mapping[str, tf.Tensor]) -> bool:
@@ -67,13 +70,13 @@ def has_products_of_data(graph: Any, points: int) -> bool:
 
 def _of_data(graph: Any, points: int) -> list[Any]:
     """Return the products Xᵀr of large X that do not depend on the parameters."""
-    moving = {leaf.name for leaf in graph.inputs[:points]}
-    found = []
+    dependent = {leaf.name for leaf in graph.inputs[:points]}
+    products = []
     for op in graph.graph.get_operations():
-        moves = [tensor.name in moving for tensor in op.inputs]
-        if any(moves):
-            moving.update(tensor.name for tensor in op.outputs)
-        if op.type == "MatMul" and op.get_attr("transpose_a") and moves == [False, True]:
+        depends = [tensor.name in dependent for tensor in op.inputs]
+        if any(depends):
+            dependent.update(tensor.name for tensor in op.outputs)
+        if op.type == "MatMul" and op.get_attr("transpose_a") and depends == [False, True]:
             if (op.inputs[0].shape.num_elements() or 0) >= _LARGE:
-                found.append(op)
-    return found
+                products.append(op)
+    return products

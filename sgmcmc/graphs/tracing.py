@@ -22,11 +22,10 @@ from sgmcmc.graphs.vectorization import in_loops, nodes_of, warn_of_loops
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import need_no_fork, without_chatter
 
+# Ends of the names of operations that XLA compiles in some cases, or never.
 _NOT_ALWAYS_COMPILED = ("While", "If", "Case", "PyFunc", "PyFuncStateless")
-"""Ends of the names of operations that XLA compiles in some cases, or never."""
 
-_SOME_ROWS = 4
-"""Number of rows in place of an unknown one, to see whether XLA compiles a graph."""
+_SOME_ROWS = 4  # number of rows in place of an unknown one, to see whether XLA compiles a graph
 
 
 def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Any:
@@ -39,12 +38,14 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     need_no_fork()
     traced = _traced(function, arguments, jit_compile)
     captured = list(traced.captured_inputs)
-    other = bool(captured) and "_captured_inputs" in vars(traced)  # not public: it may be renamed
-    found = same_as_before(traced, jit_compile, any_captured=other)
-    if other and any(a is not b for a, b in zip(found.captured_inputs, captured, strict=True)):
-        found = copy.copy(found)
-        found._captured_inputs = captured
-    return found
+    # The attribute is not public: it may be renamed.
+    replaces_captured = bool(captured) and "_captured_inputs" in vars(traced)
+    graph = same_as_before(traced, jit_compile, any_captured=replaces_captured)
+    pairs = zip(graph.captured_inputs, captured, strict=True)
+    if replaces_captured and any(a is not b for a, b in pairs):
+        graph = copy.copy(graph)
+        graph._captured_inputs = captured
+    return graph
 
 
 def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
@@ -52,16 +53,18 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
         function = partial(_called, function)
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        found = graph.get_concrete_function(*arguments)
-        if not jit_compile and _has_unsafe_products(found.graph):
+        concrete = graph.get_concrete_function(*arguments)
+        if not jit_compile and _has_unsafe_products(concrete.graph):
             graph = tf.function(function, autograph=False, jit_compile=True)
-            if not _may_fail(found.graph) or _compiles(graph, arguments, found.captured_inputs):
+            if not _may_fail(concrete.graph) or _compiles(
+                graph, arguments, concrete.captured_inputs
+            ):
                 return graph.get_concrete_function(*arguments)
             with in_loops():  # the products are those of a vectorized function
                 plain = tf.function(function, autograph=False)
-                found = plain.get_concrete_function(*arguments)
+                concrete = plain.get_concrete_function(*arguments)
             warn_of_loops()
-    return found
+    return concrete
 
 
 def _may_fail(graph: Any) -> bool:
@@ -96,9 +99,9 @@ def _has_unsafe_products(graph: Any) -> bool:
     """
     for op in graph.get_operations():
         if op.type.startswith("BatchMatMul"):
-            one, other = (tensor.shape for tensor in op.inputs)
-            if None not in (one.rank, other.rank) and max(one.rank, other.rank) >= 4:
-                if one[:-2].as_list() != other[:-2].as_list():
+            left, right = (tensor.shape for tensor in op.inputs)
+            if None not in (left.rank, right.rank) and max(left.rank, right.rank) >= 4:
+                if left[:-2].as_list() != right[:-2].as_list():
                     return True
     return False
 
@@ -114,12 +117,12 @@ def with_known_shapes(arguments: Any) -> Any:
     other there, so that nothing would be known of the shape of a product with it.
     """
 
-    def known(value: Any) -> Any:
+    def with_constant_shape(value: Any) -> Any:
         if isinstance(value, tf.SparseTensor) and value.shape.is_fully_defined():
             return tf.SparseTensor(value.indices, value.values, value.shape)
         return value
 
-    return tf.nest.map_structure(known, arguments)
+    return tf.nest.map_structure(with_constant_shape, arguments)
 
 
 def spec_of(tensor: tf.Tensor) -> tf.TensorSpec:
@@ -134,17 +137,12 @@ def quiet_start() -> None:
         tf.config.list_logical_devices()
 
 
-_MOST = 64
-"""Number of graphs kept."""
+_MOST = 64  # number of graphs kept
+_MOST_BYTES = 2**22  # largest size of a graph that is kept, with all its constants
+_MODELS = 8  # number of models of which further graphs are kept
 
-_MOST_BYTES = 2**22
-"""Largest size of a graph that is kept, with all its constants."""
-
-_MODELS = 8
-"""Number of models of which further graphs are kept."""
-
+# Attributes that differ from trace to trace, and matter only to who differentiates once more.
 _ACCIDENTAL = ("_gradient_op_type", "_uid", "forward_function_name", "backward_function_name")
-"""Attributes that differ from trace to trace, and matter only to who differentiates once more."""
 
 _graphs: OrderedDict[bytes, Any] = OrderedDict()
 _models: OrderedDict[bytes, tuple[Any, dict[Any, Any]]] = OrderedDict()
@@ -161,11 +159,11 @@ def graphs_of(model: Any) -> dict[Any, Any]:
     if content is None:
         return {}
     with _lock:
-        kept = _models.pop(content, (model, {}))  # the model's graph holds what has the ids
-        _models[content] = kept
+        entry = _models.pop(content, (model, {}))  # the model's graph holds what has the ids
+        _models[content] = entry
         if len(_models) > _MODELS:
             _models.popitem(last=False)
-    return kept[1]
+    return entry[1]
 
 
 def has_own_gradients(graph: Any) -> bool:
@@ -189,11 +187,11 @@ def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) ->
     if content is None:
         return graph
     with _lock:
-        found = _graphs.pop(content, graph)
-        _graphs[content] = found
+        cached = _graphs.pop(content, graph)
+        _graphs[content] = cached
         if len(_graphs) > _MOST:
             _graphs.popitem(last=False)
-    return found
+    return cached
 
 
 def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes | None:
@@ -211,33 +209,33 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
         return None
     if definition.ByteSize() > _MOST_BYTES or _draws(definition):
         return None
-    found = hashlib.sha256(b"XLA" if jit_compile else b"graph")
+    digest = hashlib.sha256(b"XLA" if jit_compile else b"graph")
     count = len(graph.inputs) - len(captured)  # captured ones come last, named by a number
-    places = {leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])}
+    labels = {leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])}
     for node in definition.node:
-        if node.name in places:
-            node.name = places[node.name]
+        if node.name in labels:
+            node.name = labels[node.name]
             node.attr.pop("_user_specified_name", None)
-        node.input[:] = [_renamed_input(given, places) for given in node.input]
-    names = [_renamed_input(leaf.name, places) for leaf in (*graph.inputs, *graph.outputs)]
+        node.input[:] = [_renamed_input(name, labels) for name in node.input]
+    names = [_renamed_input(leaf.name, labels) for leaf in (*graph.inputs, *graph.outputs)]
     structure = (graph.structured_input_signature, graph.structured_outputs)
     # The cache holds the graph, and that these: as long as it does, nothing else has their id.
-    alive = [id(thing) for thing in _kinds(structure)]
+    alive = [id(kind) for kind in _kinds(structure)]
     alive += [-1 if any_captured else id(tensor) for tensor in captured]
-    found.update(repr((names, structure, alive)).encode())
-    found.update(_renamed(definition))
-    return found.digest()
+    digest.update(repr((names, structure, alive)).encode())
+    digest.update(_renamed(definition))
+    return digest.digest()
 
 
 def _kinds(structure: Any) -> list[type]:
     """Return the classes of all tuples and dicts in a structure; a user may have changed theirs."""
     if isinstance(structure, dict):
-        parts = list(structure.values())
+        children = list(structure.values())
     elif isinstance(structure, tuple | list):
-        parts = list(structure)
+        children = list(structure)
     else:
         return []
-    return [type(structure), *(kind for part in parts for kind in _kinds(part))]
+    return [type(structure), *(kind for child in children for kind in _kinds(child))]
 
 
 def _draws(definition: tf.compat.v1.GraphDef) -> bool:
@@ -248,37 +246,39 @@ def _draws(definition: tf.compat.v1.GraphDef) -> bool:
 def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
     """Return a graph whose functions are named by their places, without accidental attributes."""
     library = {function.signature.name: function for function in definition.library.function}
-    places: dict[str, str] = {}
+    labels: dict[str, str] = {}
     ordered: list[Any] = []
 
-    def place(name: str) -> str:
+    def label(name: str) -> str:
         if name not in library:
             return name
-        if name not in places:
-            places[name] = f"function {len(places)}"
+        if name not in labels:
+            labels[name] = f"function {len(labels)}"
             ordered.append(library[name])
-        return places[name]
+        return labels[name]
 
     def rename(nodes: Any) -> None:
         for node in nodes:
             if node.op in library:
-                node.op = place(node.op)
+                node.op = label(node.op)
             for key in _ACCIDENTAL:
                 node.attr.pop(key, None)
             for key in sorted(node.attr):
                 value = node.attr[key]
                 for called in (value.func, *value.list.func) if _calls(value) else ():
-                    called.name = place(called.name)
+                    called.name = label(called.name)
 
     rename(definition.node)
     for function in ordered:  # which grows on the way
-        function.signature.name = place(function.signature.name)
+        function.signature.name = label(function.signature.name)
         rename(function.node_def)
         for key in _ACCIDENTAL:
             function.attr.pop(key, None)
     _rename_arguments(ordered)
-    parts = [part.SerializeToString(deterministic=True) for part in (*definition.node, *ordered)]
-    return b"|".join(parts)
+    messages = [
+        message.SerializeToString(deterministic=True) for message in (*definition.node, *ordered)
+    ]
+    return b"|".join(messages)
 
 
 def _rename_arguments(functions: list[Any]) -> None:
@@ -287,24 +287,25 @@ def _rename_arguments(functions: list[Any]) -> None:
     Those of loops are named after functions, and captured ones by a number that counts upwards.
     """
     for function in functions:
-        places = {
-            given.name: f"argument {k}" for k, given in enumerate(function.signature.input_arg)
+        labels = {
+            argument.name: f"argument {k}"
+            for k, argument in enumerate(function.signature.input_arg)
         }
-        for given in function.signature.input_arg:
-            given.name = places[given.name]
+        for argument in function.signature.input_arg:
+            argument.name = labels[argument.name]
         for attributes in function.arg_attr.values():
             attributes.attr.pop("_user_specified_name", None)
         for node in function.node_def:
-            for place, given in enumerate(node.input):
-                node.input[place] = _renamed_input(given, places)
+            for index, tensor in enumerate(node.input):
+                node.input[index] = _renamed_input(tensor, labels)
         for k, result in enumerate(function.signature.output_arg):
-            given, result.name = function.ret.pop(result.name), f"result {k}"
-            function.ret[result.name] = _renamed_input(given, places)
+            tensor, result.name = function.ret.pop(result.name), f"result {k}"
+            function.ret[result.name] = _renamed_input(tensor, labels)
 
 
-def _renamed_input(given: str, places: dict[str, str]) -> str:
-    name, colon, rest = given.partition(":")
-    return places.get(name, name) + colon + rest
+def _renamed_input(tensor: str, labels: dict[str, str]) -> str:
+    name, colon, output = tensor.partition(":")
+    return labels.get(name, name) + colon + output
 
 
 def _calls(value: Any) -> bool:
@@ -313,8 +314,8 @@ def _calls(value: Any) -> bool:
 
 def imported(
     graph: Any,
-    given: Sequence[tf.Tensor],
-    held: Mapping[str, tf.Tensor],
+    arguments: Sequence[tf.Tensor],
+    replacements: Mapping[str, tf.Tensor],
     names: Sequence[str],
     scope: str,
 ) -> list[tf.Tensor]:
@@ -324,50 +325,56 @@ def imported(
 
     Args:
         graph: Graph of a function.
-        given: Tensors in the place of its inputs, without those that it captured.
-        held: Tensors in the place of some of its others, by name.
+        arguments: Tensors in the place of its inputs, without those that it captured.
+        replacements: Tensors in the place of some of its others, by name.
         names: Names of the tensors.
         scope: Scope of the operations.
     """
-    inputs = map(tf.identity, [*given, *graph.captured_inputs])  # of this graph, or of one around
-    held = {**held, **{leaf.name: new for leaf, new in zip(graph.inputs, inputs, strict=True)}}
-    of_held = {name.partition(":")[0] for name in held}
+    # Tensors of the present graph, or of one around it.
+    inputs = map(tf.identity, [*arguments, *graph.captured_inputs])
+    replacements = {
+        **replacements,
+        **{leaf.name: new for leaf, new in zip(graph.inputs, inputs, strict=True)},
+    }
+    replaced = {name.partition(":")[0] for name in replacements}
     definition = graph.graph.as_graph_def()
     nodes = {node.name: node for node in definition.node}
     needed: set[str] = set()
-    wanted = {name.partition(":")[0] for name in names} - of_held
-    while wanted:
-        needed |= wanted
-        before = {name for one in wanted for name in nodes[one].input}
+    pending = {name.partition(":")[0] for name in names} - replaced
+    while pending:
+        needed |= pending
+        before = {name for consumer in pending for name in nodes[consumer].input}
         controls = {name[1:] for name in before if name.startswith("^")}
         data = {name.partition(":")[0] for name in before if not name.startswith("^")}
-        wanted = controls | (data - of_held)
-        wanted -= needed
-    kept = tf.compat.v1.GraphDef(
+        pending = controls | (data - replaced)
+        pending -= needed
+    subgraph = tf.compat.v1.GraphDef(
         node=[node for name, node in nodes.items() if name in needed],
         library=definition.library, versions=definition.versions,
     )  # fmt: skip
-    used = {name.partition(":")[0] for node in kept.node for name in node.input}
-    mapped = {name: tensor for name, tensor in held.items() if name.partition(":")[0] in used}
-    there = [name for name in names if name not in held]
-    new = iter(tf.graph_util.import_graph_def(kept, mapped, there, name=scope))
-    return [held[name] if name in held else next(new) for name in names]
+    used = {name.partition(":")[0] for node in subgraph.node for name in node.input}
+    mapped = {
+        name: tensor for name, tensor in replacements.items() if name.partition(":")[0] in used
+    }
+    computed = [name for name in names if name not in replacements]
+    new = iter(tf.graph_util.import_graph_def(subgraph, mapped, computed, name=scope))
+    return [replacements[name] if name in replacements else next(new) for name in names]
 
 
-def sum_of_pieces(size: int, length: int, part: Callable[[Any, int], Any]) -> Any:
+def sum_of_pieces(size: int, length: int, summand: Callable[[Any, int], Any]) -> Any:
     """Return the sum of nested tensors over consecutive pieces of rows, in a loop of the graph.
 
     Args:
         size: Number of rows.
         length: Number of rows in a piece, at most all; the last one may have fewer.
-        part: Function of the first row of a piece, maybe a tensor, and of the number of its rows.
+        summand: Function of the first row of a piece, maybe a tensor, and of its number of rows.
     """
-    pieces, rest = divmod(size, length)
-    total = part(pieces * length if rest else 0, rest or length)
+    count, remainder = divmod(size, length)
+    total = summand(count * length if remainder else 0, remainder or length)
 
     def add(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
-        more = part(i * length, length)
+        more = summand(i * length, length)
         return i + 1, tf.nest.map_structure(tf.add, total, more)
 
-    first = tf.constant(0 if rest else 1)
-    return tf.while_loop(lambda i, _: i < pieces, add, (first, total), parallel_iterations=1)[1]
+    first = tf.constant(0 if remainder else 1)
+    return tf.while_loop(lambda i, _: i < count, add, (first, total), parallel_iterations=1)[1]

@@ -33,25 +33,25 @@ _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 
 
 def call(
-    argument: str, dtype: tf.DType, function: Callable[..., Any], given: str, **inputs: Any
+    argument: str, dtype: tf.DType, function: Callable[..., Any], described: str, **inputs: Any
 ) -> Any:
     """Return the value of a user's function for ``inputs``, or explain its error.
 
-    ``argument`` is the function's name, ``given`` describes its inputs.
+    ``argument`` is the function's name, ``described`` describes its inputs.
     """
-    wanted = " and ".join(f"`{name}`" for name in inputs)
+    names = " and ".join(f"`{name}`" for name in inputs)
     with contextlib.suppress(ValueError):  # some builtins have no signature
         try:
             inspect.signature(function).bind(*inputs.values())
         except TypeError as error:
             raise TypeError(
-                f"`{argument}` must be a function of {wanted}, called with {len(inputs)} argument"
+                f"`{argument}` must be a function of {names}, called with {len(inputs)} argument"
                 f"{'s' * (len(inputs) > 1)}; it cannot be: {error}."
             ) from None
     try:
         return function(*(copy.copy(value) for value in inputs.values()))
     except Exception as error:
-        raise explain(argument, given, error, dtype) from error
+        raise explain(argument, described, error, dtype) from error
 
 
 def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
@@ -67,7 +67,7 @@ def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
     return tensor
 
 
-def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exception:
+def explain(argument: str, described: str, error: Exception, dtype: tf.DType) -> Exception:
     """Return an error that explains an exception in a user's function."""
     text = first_lines(error)
     if _DTYPE_CLASH.search(str(error)):
@@ -93,7 +93,9 @@ def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exc
         return TypeError(
             f"`{argument}` must be written in TensorFlow (tf.math.log, not np.log). {text}"
         )
-    return ValueError(f"`{argument}` failed when it was tried. It was called with {given}. {text}")
+    return ValueError(
+        f"`{argument}` failed when it was tried. It was called with {described}. {text}"
+    )
 
 
 def first_lines(error: Exception) -> str:
@@ -109,9 +111,9 @@ def first_lines(error: Exception) -> str:
     return text
 
 
+# Largest distance of the sum of the terms, computed row by row, from `log_lik` of all rows at once,
+# as a part of the sum of their sizes.
 _ROUNDING = 1e-3
-"""Largest distance of the sum of the terms, computed row by row, from `log_lik` of all rows at
-once, as a part of the sum of their sizes."""
 
 
 def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
@@ -132,9 +134,9 @@ def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
 
 
 @contextlib.contextmanager
-def naming(part: object, method: str, given: str = "") -> Iterator[None]:
+def naming(component: object, method: str, condition: str = "") -> Iterator[None]:
     """Name class and method in an error that a user's own class raises in the ``with`` block."""
-    label = f"{type(part).__name__}.{method}".rstrip(".")
+    label = f"{type(component).__name__}.{method}".rstrip(".")
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError):
@@ -144,4 +146,6 @@ def naming(part: object, method: str, given: str = "") -> Iterator[None]:
         if label in str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"`{label}` failed when it was tried{given}. {first_lines(error)}") from error
+        raise kind(
+            f"`{label}` failed when it was tried{condition}. {first_lines(error)}"
+        ) from error

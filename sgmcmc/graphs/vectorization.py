@@ -18,11 +18,9 @@ import tensorflow as tf
 from sgmcmc.checks import outside
 from sgmcmc.interrupts import pass_on
 
-_state = threading.local()
-"""Whether this thread makes loops, ``in_loops``."""
+_state = threading.local()  # whether this thread makes loops, `in_loops`
 
-_warned = threading.Event()
-"""Whether the present call of a sampler has warned."""
+_warned = threading.Event()  # whether the present call of a sampler has warned
 
 
 def begin_call() -> None:
@@ -56,10 +54,10 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
         try:
             return tf.vectorized_map(function, elements)
         except Exception as error:  # TensorFlow and what a user wrote raise of all kinds
-            found = _in_a_loop(function, elements)  # which raises what is wrong with the function
+            results = _in_a_loop(function, elements)  # which raises what is wrong with the function
             pass_on(error)
             warn_of_loops()
-            return found
+            return results
     return _in_a_loop(function, elements)
 
 
@@ -103,10 +101,10 @@ def jacobian(
         try:
             return derivative(True)
         except Exception as error:
-            found = derivative(False)
+            looped = derivative(False)
             pass_on(error)
             warn_of_loops()
-            return found
+            return looped
     return derivative(False)
 
 

@@ -107,17 +107,17 @@ def computed(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 def compared(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """Return a comparison of two operands."""
 
-    def found(left: Any, right: Any) -> Any:
+    def compare(left: Any, right: Any) -> Any:
         left, right = _series(plain(left)), _series(plain(right))
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, str) and not (are_levels(other) or _dated(other)):
-                raise TypeError(f"The text {one!r} is compared with numbers.")
-            text = hasattr(one, "dtype") and are_levels(one) and _is_text(one)
-            if text and not are_levels(other):
-                raise TypeError(f"Text is compared with {other!r}. Write text in quotes.")
+        for operand, opposite in ((left, right), (right, left)):
+            if isinstance(operand, str) and not (are_levels(opposite) or _dated(opposite)):
+                raise TypeError(f"The text {operand!r} is compared with numbers.")
+            text = hasattr(operand, "dtype") and are_levels(operand) and _is_text(operand)
+            if text and not are_levels(opposite):
+                raise TypeError(f"Text is compared with {opposite!r}. Write text in quotes.")
         return operation(left, right)
 
-    return found
+    return compare
 
 
 def _dated(values: Any) -> bool:
@@ -131,13 +131,14 @@ def _is_text(values: Any) -> bool:
     return bool(pd.api.types.infer_dtype(levels, skipna=True) == "string")
 
 
-def contained(part: Any, whole: Any) -> Any:
+def contained(values: Any, whole: Any) -> Any:
     """Return whether each value is one of some."""
-    found = plain(part)
+    plain_values = plain(values)
     whole = whole if isinstance(whole, list | tuple | set) else list(plain(whole))
-    return found.isin(whole) if hasattr(found, "isin") else found in whole
+    return plain_values.isin(whole) if hasattr(plain_values, "isin") else plain_values in whole
 
 
+# Operations on two operands, by the name of the node of the tree.
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "Add": computed(operator.add), "Sub": computed(operator.sub), "Mult": computed(operator.mul),
     "Div": computed(operator.truediv), "FloorDiv": computed(operator.floordiv),
@@ -148,8 +149,8 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "LtE": compared(operator.le), "Gt": compared(operator.gt), "GtE": compared(operator.ge),
     "In": contained,
 }  # fmt: skip
-"""Operations on two operands, by the name of the node of the tree."""
 
+# Operations on one operand, by the name of the node of the tree.
 SIGNS: dict[str, Callable[[Any], Any]] = {
     "USub": lambda value: -as_numbers(value),
     "UAdd": as_numbers,
@@ -157,7 +158,6 @@ SIGNS: dict[str, Callable[[Any], Any]] = {
         not as_flags(value) if isinstance(as_flags(value), bool) else ~as_flags(value)
     ),
 }
-"""Operations on one operand, by the name of the node of the tree."""
 
 
 def as_numeric(values: pd.Series) -> Any:

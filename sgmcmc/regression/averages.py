@@ -1,4 +1,4 @@
-"""Averages of expected responses over all rows, with their weights, in pieces."""
+"""Averages of expected responses over all rows, with their weights, in chunks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,13 @@ from sgmcmc.regression.names import columns_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_MADE = 2**17
-"""Draws of expected responses that are made at a time, so that they stay in the cache."""
+_MADE = 2**17  # draws of expected responses that are made at a time, so that they stay in the cache
+_NUMBERS = 2**21  # numbers of rows that are made at a time, for all settings
+_HELD = 2**22  # draws of averages that are held at a time
+_ROWS = 2**16  # largest number of rows whose numbers are made at a time
 
-_NUMBERS = 2**21
-"""Numbers of rows that are made at a time, for all settings."""
-
-_HELD = 2**22
-"""Draws of averages that are held at a time."""
-
-_ROWS = 2**16
-"""Largest number of rows whose numbers are made at a time."""
-
+# Returns statistics, (statistics, cells, ...), of averages, (draws, cells, ...).
 Summary = Callable[[np.ndarray], np.ndarray]
-"""Returns statistics, (statistics, cells, ...), of averages, (draws, cells, ...)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +42,7 @@ class Setting:
         return frame.assign(**{self.name: self.column(frame[self.name])})
 
 
-AS_THEY_ARE = Setting("", lambda column: column)
-"""The setting that changes nothing."""
+AS_THEY_ARE = Setting("", lambda column: column)  # the setting that changes nothing
 
 
 @dataclass(frozen=True)
@@ -109,22 +101,22 @@ class Cells:
         weights = np.bincount(number, self.weights, len(first))
         return Cells(frame.iloc[first], weights, self.cell[first], self.size)
 
-    def blocks(self, most: int) -> Iterator[tuple[slice, np.ndarray]]:
+    def blocks(self, largest: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield some cells and the places of their rows, cell by cell.
 
         Args:
-            most: Largest number of cells.
+            largest: Largest number of cells.
         """
         order = np.argsort(self.cell, kind="stable")
         ends = np.cumsum(np.bincount(self.cell, minlength=self.size))
-        for start in range(0, self.size, most):
-            stop = min(start + most, self.size)
+        for start in range(0, self.size, largest):
+            stop = min(start + largest, self.size)
             first = ends[start - 1] if start else 0
             yield slice(start, stop), order[first : ends[stop - 1]]
 
 
 def numbered(
-    frame: pd.DataFrame, other: np.ndarray, most: int | None = None
+    frame: pd.DataFrame, leading: np.ndarray, limit: int | None = None
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Return the number of each row among the distinct ones, and the first row of each.
 
@@ -133,19 +125,19 @@ def numbered(
 
     Args:
         frame: Rows.
-        other: Integers by row, 0 or more, that come before all columns.
-        most: Number of distinct rows above which there is no result, ``None``.
+        leading: Integers by row, 0 or more, that come before all columns.
+        limit: Number of distinct rows above which there is no result, ``None``.
     """
     import pandas as pd
 
-    found = np.asarray(other)
+    numbers = np.asarray(leading)
     for name in frame.columns:
         codes, size = _codes(frame[name])
-        found = np.unique(found * size + codes, return_inverse=True)[1].reshape(-1)
-        if most is not None and len(found) and found.max() >= most:
+        numbers = np.unique(numbers * size + codes, return_inverse=True)[1].reshape(-1)
+        if limit is not None and len(numbers) and numbers.max() >= limit:
             return None, np.zeros(0, int)
-    first = np.flatnonzero(~pd.Series(found).duplicated().to_numpy())
-    return found, first[np.argsort(found[first])]
+    first = np.flatnonzero(~pd.Series(numbers).duplicated().to_numpy())
+    return numbers, first[np.argsort(numbers[first])]
 
 
 def _codes(values: pd.Series) -> tuple[np.ndarray, int]:
@@ -183,30 +175,32 @@ def averages(
     Returns:
         For each contrast an array (statistics, cells, ...).
     """
-    found: list[list[np.ndarray]] = [[] for _ in contrasts]
+    summaries: list[list[np.ndarray]] = [[] for _ in contrasts]
     draws, totals = members.linear.draws, cells.totals
-    pieces = _Pieces(cells, contrasts, members)
-    for block, rows in cells.blocks(max(1, _HELD // (draws * len(contrasts) * pieces.levels))):
+    contrast_values = _ContrastValues(cells, contrasts, members)
+    for block, rows in cells.blocks(
+        max(1, _HELD // (draws * len(contrasts) * contrast_values.levels))
+    ):
         sums: list[Any] = [None] * len(contrasts)
-        for part, values in pieces.of(rows):
-            at, starts = np.unique(cells.cell[part] - block.start, return_index=True)
+        for chunk, values in contrast_values.of(rows):
+            present, starts = np.unique(cells.cell[chunk] - block.start, return_index=True)
             for number, (value, weights) in enumerate(values):
                 if sums[number] is None:
                     size = block.stop - block.start
                     sums[number] = np.zeros((draws, size, *value.shape[2:]))
-                wide = weights.reshape(-1, *[1] * (value.ndim - 2))
-                value = value * wide
-                if len(starts) < len(part):
+                columns = weights.reshape(-1, *[1] * (value.ndim - 2))
+                value = value * columns
+                if len(starts) < len(chunk):
                     value = np.add.reduceat(value, starts, axis=1)
-                sums[number][:, at] += value
+                sums[number][:, present] += value
         for number, total in enumerate(sums):
-            wide = totals[block].reshape(-1, *[1] * (total.ndim - 2))
-            found[number].append(summary(total / wide))
-    return [np.concatenate(parts, axis=1) for parts in found]
+            columns = totals[block].reshape(-1, *[1] * (total.ndim - 2))
+            summaries[number].append(summary(total / columns))
+    return [np.concatenate(arrays, axis=1) for arrays in summaries]
 
 
-class _Pieces:
-    """Values of contrasts, in pieces of rows.
+class _ContrastValues:
+    """Values of contrasts, in chunks of rows.
 
     Args:
         cells: Rows, weights and cells.
@@ -217,63 +211,76 @@ class _Pieces:
     def __init__(self, cells: Cells, contrasts: Sequence[Contrast], members: Members) -> None:
         self._cells, self._contrasts, self._members = cells, contrasts, members
         linear = self._linear = members.linear
-        ends = (end for each in contrasts for end in (each.after, each.before))
+        ends = (end for contrast in contrasts for end in (contrast.after, contrast.before))
         settings = dict.fromkeys(end for end in ends if end is not None)
         # Settings that change the groups of rows have members of their own, and come last.
-        groups = {name for each in linear.model.effects for name in columns_of(each.by)}
+        groups = {name for effects in linear.model.effects for name in columns_of(effects.by)}
         self._settings = sorted(settings, key=lambda s: (s.name in groups, s is not AS_THEY_ARE))
         self._of_setting = {
-            each: Members(linear, each(cells.frame), members.seed)
-            if each.name in groups
+            setting: Members(linear, setting(cells.frame), members.seed)
+            if setting.name in groups
             else members
-            for each in self._settings
+            for setting in self._settings
         }
         family = linear.model.family
         self.levels = len(linear.model.outcomes) if family.by_level else 1
 
     def of(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
         """Yield places of rows, in the order of their cells, and values and weights by contrast."""
-        linear, several = self._linear, len(self._settings)
-        length = max(64, _MADE // (linear.draws * self.levels))
-        many = max(length, min(_ROWS, _NUMBERS // (several * max(1, len(linear.model.terms)))))
+        linear = self._linear
+        block_length = max(64, _MADE // (linear.draws * self.levels))
+        numbers_of_row = len(self._settings) * max(1, len(linear.model.terms))
+        chunk_length = max(block_length, min(_ROWS, _NUMBERS // numbers_of_row))
         rows = self._members.ordered(rows)
-        for start in range(0, len(rows), many):
-            some = rows[start : start + many]
-            frame = self._cells.frame.iloc[some].reset_index(drop=True)
+        for start in range(0, len(rows), chunk_length):
+            chunk = rows[start : start + chunk_length]
+            frame = self._cells.frame.iloc[chunk].reset_index(drop=True)
             ends = self._ends(frame)
-            divisors = [each.divisors(frame) for each in self._contrasts]
-            for first in range(0, len(some), length):
-                of_cell = self._cells.cell[some[first : first + length]]
-                part = first + np.argsort(of_cell, kind="stable")
-                made: dict[Setting, np.ndarray] = {}
-                first_eta = np.zeros(0)
-                for each, end in ends.items():
-                    effects = self._of_setting[each].effects(some[part], rows[start:])
-                    if isinstance(end, Change):
-                        eta = linear.changed(first_eta, end.part(part), effects)
-                    else:
-                        eta = linear.values(end.part(part), effects)
-                    if not made:
-                        first_eta = eta
-                    made[each] = linear.expected(eta)
-                found = []
-                for contrast, over in zip(self._contrasts, divisors, strict=True):
-                    value, weights = made[contrast.after], self._cells.weights[some[part]]
+            divisors = [contrast.divisors(frame) for contrast in self._contrasts]
+            for first in range(0, len(chunk), block_length):
+                cell = self._cells.cell[chunk[first : first + block_length]]
+                block = first + np.argsort(cell, kind="stable")
+                expected = self._expected(ends, chunk, block, rows[start:])
+                weights = self._cells.weights[chunk[block]]
+                values = []
+                for contrast, divisor in zip(self._contrasts, divisors, strict=True):
+                    value = expected[contrast.after]
                     if contrast.before is not None:
-                        value = value - made[contrast.before]
-                    found.append((value, weights if over is None else weights / over[part]))
-                yield some[part], found
+                        value = value - expected[contrast.before]
+                    values.append((value, weights if divisor is None else weights / divisor[block]))
+                yield chunk[block], values
+
+    def _expected(
+        self,
+        ends: dict[Setting, Change | Numbers],
+        chunk: np.ndarray,
+        block: np.ndarray,
+        later: np.ndarray,
+    ) -> dict[Setting, np.ndarray]:
+        linear = self._linear
+        expected: dict[Setting, np.ndarray] = {}
+        base_eta = np.zeros(0)
+        for setting, end in ends.items():
+            effects = self._of_setting[setting].effects(chunk[block], later)
+            if isinstance(end, Change):
+                eta = linear.changed(base_eta, end.part(block), effects)
+            else:
+                eta = linear.values(end.part(block), effects)
+            if not expected:
+                base_eta = eta
+            expected[setting] = linear.expected(eta)
+        return expected
 
     def _ends(self, frame: pd.DataFrame) -> dict[Setting, Change | Numbers]:
         """Return the numbers of the first setting, and how others change them, if they can."""
         linear = self._linear
-        numbers = {each: linear.numbers(each(frame)) for each in self._settings}
+        numbers = {setting: linear.numbers(setting(frame)) for setting in self._settings}
         ends: dict[Setting, Change | Numbers] = dict(numbers)
-        first, *others = self._settings
-        for each in others:
-            if self._of_setting[each] is self._of_setting[first]:
-                change = Change.of(numbers[first], numbers[each], linear.model.design.dense)
-                ends[each] = numbers[each] if change is None else change
+        base, *changed = self._settings
+        for setting in changed:
+            if self._of_setting[setting] is self._of_setting[base]:
+                change = Change.of(numbers[base], numbers[setting], linear.model.design.dense)
+                ends[setting] = numbers[setting] if change is None else change
         return ends
 
 
@@ -290,5 +297,5 @@ def by_row(
     cell = np.empty(len(frame), int)
     cell[members.ordered(np.arange(len(frame)))] = np.arange(len(frame))
     cells = Cells(frame, np.ones(len(frame)), cell, len(frame))
-    (found,) = averages(cells, [Contrast()], members, summary)
-    return found[:, cell if number is None else cell[number]]
+    (statistics,) = averages(cells, [Contrast()], members, summary)
+    return statistics[:, cell if number is None else cell[number]]

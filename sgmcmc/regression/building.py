@@ -27,8 +27,8 @@ from sgmcmc.regression.formula import Bar, Formula
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.names import (
     INTERCEPT,
-    apart,
     cut_names,
+    escaped,
     parameter_names,
     quoted,
     unquoted,
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_EXACT = 1e-13
-"""Part of the response below which differences are rounding of float64."""
+_ROUNDING = 1e-13  # part of the response below which differences are rounding of float64
 
+# Part of the squares that residuals have, below which they are computed one by one.
 _CANCELED = 1e-10
-"""Part of the squares that residuals have, below which they are computed one by one."""
 
 
 def read_family(family: Any, link: Any) -> Family:
@@ -64,20 +63,20 @@ def read_family(family: Any, link: Any) -> Family:
     return links[link]
 
 
-_ELSEWHERE = {
+# Names of families in other packages.
+_SYNONYMS = {
     "normal": "gaussian", "t": "student", "logistic": "bernoulli", "binary": "bernoulli",
     "nbinom": "negative_binomial", "negbinomial": "negative_binomial",
     "negbin": "negative_binomial",
     "cumulative": "ordinal", "multinomial": "categorical", "zip": "zero_inflated_poisson",
 }  # fmt: skip
-"""Names of families in other packages."""
 
 
 def _meant(family: Any) -> str:
     if not isinstance(family, str):
         return ""
-    known = _ELSEWHERE.get(family.lower())
-    return f" Did you mean {known!r}?" if known else did_you_mean(family, list(FAMILIES))
+    synonym = _SYNONYMS.get(family.lower())
+    return f" Did you mean {synonym!r}?" if synonym else did_you_mean(family, list(FAMILIES))
 
 
 def make_model(
@@ -105,23 +104,27 @@ def make_model(
             "of whose levels has a linear predictor."
         )
     design = make_design(formula.fixed, frame)
-    given = responses(formula, frame, y, constants, weights)
+    response = responses(formula, frame, y, constants, weights)
     intercept = design.terms[:1] == (INTERCEPT,)
-    start = family.start(given)
-    spread = _Spread.of(given, start if intercept else 0.0) if family.scaled else None
-    unit = 1.0 if spread is None else spread.unit
+    start = family.start(response)
+    centered = (
+        _CenteredResponse.of(response, start if intercept else 0.0) if family.scaled else None
+    )
+    unit = 1.0 if centered is None else centered.unit
     effects = _effects(formula.bars, frame, weights, unit)
-    design = design.named([apart(term, _own(family, effects, outcomes)) for term in design.terms])
-    found = moments(design, frame, weights, None if spread is None else spread.values)
-    lost = dependent(design, found, frame, weights)
+    design = design.named(
+        [escaped(term, _reserved_names(family, effects, outcomes)) for term in design.terms]
+    )
+    column_moments = moments(design, frame, weights, None if centered is None else centered.values)
+    aliased = dependent(design, column_moments, frame, weights)
     if not formula.dotted:
-        need_independent(design, lost, found.rows)
-    center = found.mean if intercept else np.zeros(len(design.terms))
-    scale = found.scale
+        need_independent(design, aliased, column_moments.rows)
+    center = column_moments.mean if intercept else np.zeros(len(design.terms))
+    scale = column_moments.scale
     origin, residual = np.zeros(len(design.terms)), 1.0
-    if spread is not None:
-        origin, residual = spread.explained(found, design, frame, weights)
-    offset_mean = float(np.average(given.offset, weights=given.weights))
+    if centered is not None:
+        origin, residual = centered.explained(column_moments, design, frame, weights)
+    offset_mean = float(np.average(response.offset, weights=response.weights))
     cuts: tuple[float, ...] = ()
     if family.name == "ordinal":
         if not intercept:
@@ -131,29 +134,30 @@ def make_model(
             )
         design = design.without_intercept()
         center, scale, origin = center[1:], scale[1:], origin[1:]
-        cuts = _cutpoints(given, len(outcomes))
+        cuts = _cutpoints(response, len(outcomes))
     elif intercept:
         center[0], scale[0] = 0.0, 1.0
         origin[0] = -offset_mean if family.intercept == "probability" else start
     model = Model(
         formula, family, design, center, scale, origin, effects, unit, start, offset_mean, residual,
         _read_priors(priors, design.terms, family, bool(effects)), outcomes, cuts, constants,
-        tuple(lost),
+        tuple(aliased),
     )  # fmt: skip
     return model, y
 
 
-def _own(family: Family, effects: Sequence[Effects], outcomes: Sequence[Any]) -> list[str]:
-    """Return the names of the rows of the summary, and keys of priors, that are not of terms."""
-    found = [name for name, where in family.aux if where != "ordered"]
-    found += cut_names(outcomes) if len(found) < len(family.aux) else []
-    for each in effects:
-        found += each.rows
-    return [*found, *(["sd"] if effects else [])]
+def _reserved_names(
+    family: Family, effects: Sequence[Effects], outcomes: Sequence[Any]
+) -> list[str]:
+    names = [name for name, support in family.aux if support != "ordered"]
+    names += cut_names(outcomes) if len(names) < len(family.aux) else []
+    for factor_effects in effects:
+        names += factor_effects.rows
+    return [*names, *(["sd"] if effects else [])]
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _CenteredResponse:
     """A response that scales the default priors, less its offset and mean.
 
     Attributes:
@@ -167,90 +171,101 @@ class _Spread:
     unit: float
 
     @classmethod
-    def of(cls, given: Responses, center: float) -> _Spread:
+    def of(cls, response: Responses, center: float) -> _CenteredResponse:
         """Return that of responses.
 
         Args:
-            given: Responses.
+            response: Responses.
             center: Mean of the response less offset; 0 if there is no intercept.
         """
-        centered = given.y - given.offset
-        mean = np.average(centered, weights=given.weights)
-        unit = float(np.sqrt(np.average((centered - mean) ** 2, weights=given.weights)))
-        size = float(np.sqrt(np.average(centered**2, weights=given.weights)))
-        unit = unit if unit > _EXACT * size else size or 1.0
+        centered = response.y - response.offset
+        mean = np.average(centered, weights=response.weights)
+        unit = float(np.sqrt(np.average((centered - mean) ** 2, weights=response.weights)))
+        size = float(np.sqrt(np.average(centered**2, weights=response.weights)))
+        unit = unit if unit > _ROUNDING * size else size or 1.0
         centered = centered - center
-        return cls(centered, float(given.weights @ centered**2), unit)
+        return cls(centered, float(response.weights @ centered**2), unit)
 
     def explained(
         self,
-        found: Moments,
+        column_moments: Moments,
         design: Design,
         frame: pd.DataFrame,
         weights: np.ndarray | None,
     ) -> tuple[np.ndarray, float]:
         """Return coefficients by least squares, and the standard deviation of residuals."""
         intercept = design.terms[:1] == (INTERCEPT,)
-        origin = least_squares(found, intercept)
-        rest = self.total - float(origin @ found.response)
-        if rest < _CANCELED * self.total and found.rows > len(design.terms):
-            residuals = self.values - _fixed(design, frame, found, origin)
-            again = moments(design, frame, weights, residuals)
-            change = least_squares(again, intercept)
+        origin = least_squares(column_moments, intercept)
+        residual_squares = self.total - float(origin @ column_moments.response)
+        if residual_squares < _CANCELED * self.total and column_moments.rows > len(design.terms):
+            residuals = self.values - _fixed(design, frame, column_moments, origin)
+            residual_moments = moments(design, frame, weights, residuals)
+            change = least_squares(residual_moments, intercept)
             origin = origin + change
-            residuals -= _fixed(design, frame, found, change)
+            residuals -= _fixed(design, frame, column_moments, change)
             w = np.ones(len(residuals)) if weights is None else weights
-            rest = float(w @ residuals**2)
-        residual = np.sqrt(max(rest, 0.0) / found.total)
-        return origin, float(residual) if residual > _EXACT * self.unit else self.unit
+            residual_squares = float(w @ residuals**2)
+        residual = np.sqrt(max(residual_squares, 0.0) / column_moments.total)
+        return origin, float(residual) if residual > _ROUNDING * self.unit else self.unit
 
 
 def _fixed(
-    design: Design, frame: pd.DataFrame, found: Moments, coefficients: np.ndarray
+    design: Design, frame: pd.DataFrame, column_moments: Moments, coefficients: np.ndarray
 ) -> np.ndarray:
     """Return the fixed part of the predictor of centered columns, (rows,)."""
     intercept = design.terms[:1] == (INTERCEPT,)
-    center = found.mean if intercept else np.zeros(len(design.terms))
+    center = column_moments.mean if intercept else np.zeros(len(design.terms))
     return np.concatenate(
-        [part.times(design, coefficients, center) for _, part in blocks(design, frame)]
+        [
+            design_rows.times(design, coefficients, center)
+            for _, design_rows in blocks(design, frame)
+        ]
     )
 
 
-def _cutpoints(given: Responses, levels: int) -> tuple[float, ...]:
+def _cutpoints(response: Responses, levels: int) -> tuple[float, ...]:
     """Return the log odds of the shares of levels, half a row more in each."""
-    counts = np.bincount(given.y.astype(int), given.weights, levels) + 0.5
-    below = np.cumsum(counts)[:-1] / counts.sum()
-    return tuple(np.log(below / (1.0 - below)).tolist())
+    counts = np.bincount(response.y.astype(int), response.weights, levels) + 0.5
+    cumulative = np.cumsum(counts)[:-1] / counts.sum()
+    return tuple(np.log(cumulative / (1.0 - cumulative)).tolist())
 
 
 def _effects(
     bars: Sequence[Bar], frame: pd.DataFrame, weights: np.ndarray | None, unit: float
 ) -> tuple[Effects, ...]:
-    found = []
+    effects = []
     names = parameter_names(list(dict.fromkeys(bar.by for bar in bars)))
     for by, name in names.items():
-        own = tuple(bar for bar in bars if bar.by == by)
+        factor_bars = tuple(bar for bar in bars if bar.by == by)
         designs: list[Design] = []
         terms: list[str] = []
         correlated: list[tuple[int, ...]] = []
         sizes: list[tuple[np.ndarray, np.ndarray]] = []
-        for bar in own:
+        for bar in factor_bars:
             design = make_design(bar.terms, frame, large=len(frame))
-            places = range(len(terms), len(terms) + len(design.terms))
+            indices = range(len(terms), len(terms) + len(design.terms))
             terms += design.terms
             designs.append(design)
             sizes.append(_center_and_scale(design, frame, weights, bar.correlated))
-            alone = [(place,) for place in places]
-            correlated += [tuple(places)] if bar.correlated else alone
+            singletons = [(index,) for index in indices]
+            correlated += [tuple(indices)] if bar.correlated else singletons
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        center, scale = (np.concatenate(parts) for parts in zip(*sizes, strict=True))
-        found.append(
+        center, scale = (np.concatenate(arrays) for arrays in zip(*sizes, strict=True))
+        effects.append(
             Effects(
-                by, name, own, tuple(terms), tuple(designs), tuple(correlated), center, scale, unit
+                by,
+                name,
+                factor_bars,
+                tuple(terms),
+                tuple(designs),
+                tuple(correlated),
+                center,
+                scale,
+                unit,
             )
         )
-    return tuple(found)
+    return tuple(effects)
 
 
 def _center_and_scale(
@@ -262,24 +277,24 @@ def _center_and_scale(
     """
     if design.terms == (INTERCEPT,):
         return np.zeros(1), np.ones(1)
-    found = moments(design, frame, weights)
-    size = np.where(found.mean != 0, np.abs(found.mean), 1.0)
-    scale = np.where(found.varies, found.sd, size)
-    moves = correlated and design.terms[0] == INTERCEPT
-    return np.where(found.varies & moves, found.mean, 0.0), scale
+    column_moments = moments(design, frame, weights)
+    size = np.where(column_moments.mean != 0, np.abs(column_moments.mean), 1.0)
+    scale = np.where(column_moments.varies, column_moments.sd, size)
+    has_intercept = correlated and design.terms[0] == INTERCEPT
+    return np.where(column_moments.varies & has_intercept, column_moments.mean, 0.0), scale
 
 
 def _read_priors(
     priors: Any, terms: Sequence[str], family: Family, grouped: bool
 ) -> dict[str, Any]:
-    scales = [name for name, where in family.aux if where != "ordered"]
-    known = [*terms, *scales, *(["sd"] if grouped else [])]
-    found = {
-        name if name in known else unquoted(name): value
+    scales = [name for name, support in family.aux if support != "ordered"]
+    allowed = [*terms, *scales, *(["sd"] if grouped else [])]
+    by_term = {
+        name if name in allowed else unquoted(name): value
         for name, value in checks.by_name("priors", priors, "of priors by term").items()
     }
-    checks.known_keys("priors", found, known, "the terms are")
-    for name, value in found.items():
+    checks.known_keys("priors", by_term, allowed, "the terms are")
+    for name, value in by_term.items():
         pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
         if pair and not (all(map(checks.is_number, value)) and value[1] > 0):
             raise ValueError(
@@ -288,17 +303,17 @@ def _read_priors(
             )
         rate = name not in (*terms, "zi") and checks.is_number(value) and value > 0
         if not (hasattr(value, "log_prob") or pair or rate):
-            wanted = (
+            expected = (
                 "a pair (mean, sd) of a normal, or "
                 if name in terms
                 else ("" if name == "zi" else "the rate of an exponential, or ")
             )
             raise TypeError(
-                f"`priors[{name!r}]` must be {wanted}a distribution with `log_prob`; it is "
+                f"`priors[{name!r}]` must be {expected}a distribution with `log_prob`; it is "
                 f"{describe(value)}."
                 + (f" The term is {quoted(name)!r}." if quoted(name) in terms else "")
             )
-    return found
+    return by_term
 
 
 def groups_of(model: Model) -> list[Groups]:
@@ -306,12 +321,12 @@ def groups_of(model: Model) -> list[Groups]:
     normal = model.family.name == "gaussian"
     return [
         Groups(
-            each.entry,
-            {f"r_{each.name}": np.zeros(len(each.terms))},
-            each.log_density,
+            effects.entry,
+            {f"r_{effects.name}": np.zeros(len(effects.terms))},
+            effects.log_density,
             normal=normal,
         )
-        for each in model.effects
+        for effects in model.effects
     ]
 
 
@@ -363,46 +378,45 @@ def _dataset(
     weights: np.ndarray | None,
     dtype: np.dtype,
 ) -> dict[str, Any]:
-    """Return the dataset of all rows, made in pieces; large columns are in mapped files.
+    """Return the dataset of all rows, made in chunks; large columns are in mapped files.
 
     A row of weight zero has the numbers of another one: they do not count, but must be finite.
     """
-    places = None
+    row_indices = None
     if weights is not None and not weights.all():
-        places = np.where(weights > 0, np.arange(len(y)), np.argmax(weights > 0))
-        y = y[places]
-    spools: dict[str, Spool] = {}
+        row_indices = np.where(weights > 0, np.arange(len(y)), np.argmax(weights > 0))
+        y = y[row_indices]
+    writers: dict[str, Spool] = {}
     start = 0
-    for rows, made in blocks(model.design, frame, places):
-        here = slice(start, start + len(rows))
-        start = here.stop
-        given = responses(model.formula, rows, y[here], model.constants, None)
-        found = model.observed(model.numbers(rows, made), given)
+    for rows, design_rows in blocks(model.design, frame, row_indices):
+        chunk = slice(start, start + len(rows))
+        start = chunk.stop
+        response = responses(model.formula, rows, y[chunk], model.constants, None)
+        columns = model.observed(model.numbers(rows, design_rows), response)
         if weights is not None:
-            found["weights"] = weights[here]
-        for name, values in found.items():
+            columns["weights"] = weights[chunk]
+        for name, values in columns.items():
             array = np.asarray(values)
-            kind = dtype if array.dtype.kind == "f" else array.dtype
-            spools.setdefault(name, Spool(kind)).add(array)
-    return {name: spool.array() for name, spool in spools.items()} | model.labels(frame)
+            column_dtype = dtype if array.dtype.kind == "f" else array.dtype
+            writers.setdefault(name, Spool(column_dtype)).add(array)
+    return {name: writer.array() for name, writer in writers.items()} | model.labels(frame)
 
 
 def _add_scales(model: Model, params: dict[str, Any], bijectors: dict[str, Any]) -> None:
-    """Add auxiliary parameters, and scales and correlations of effects."""
     from tensorflow_probability import bijectors as tfb
 
-    for name, where in model.family.aux:
-        if where == "ordered":
+    for name, support in model.family.aux:
+        if support == "ordered":
             params[name], bijectors[name] = np.asarray(model.cuts), tfb.Ascending()
-        elif where == "unit":
+        elif support == "unit":
             params[name], bijectors[name] = 0.2, tfb.Sigmoid()
         else:
             params[name] = model.residual if name == "sigma" else 5.0 if name == "nu" else 1.0
             bijectors[name] = tfb.Exp()
-    for each in model.effects:
-        sds = f"sd_{each.name}"
-        params[sds] = 0.5 * model.unit / each.scale
+    for effects in model.effects:
+        sds = f"sd_{effects.name}"
+        params[sds] = 0.5 * model.unit / effects.scale
         bijectors[sds] = tfb.Exp()
-        if each.pairs:
-            params[f"cor_{each.name}"] = np.zeros(len(each.pairs))
-            bijectors[f"cor_{each.name}"] = tfb.Tanh()
+        if effects.pairs:
+            params[f"cor_{effects.name}"] = np.zeros(len(effects.pairs))
+            bijectors[f"cor_{effects.name}"] = tfb.Tanh()

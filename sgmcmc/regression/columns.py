@@ -10,25 +10,23 @@ import numpy as np
 import scipy.sparse
 
 from sgmcmc.regression.design import Design
-from sgmcmc.regression.frames import pieces
+from sgmcmc.regression.frames import chunks
 from sgmcmc.regression.names import INTERCEPT
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_COMPARED = 4000
-"""Largest number of columns for which they are all compared with each other."""
+_COMPARED = 4000  # largest number of columns for which they are all compared with each other
 
-_EMPTY = "zero in every row"
+# Reasons why data say nothing of a term.
+_ZERO = "zero in every row"
 _COMBINED = "a linear combination of the terms before it. Leave one of them out"
-"""Reasons why data say nothing of a term."""
 
-_RIDGE = 1e-11
-"""Ridge of the scaled normal equations of a regression that need not be exact."""
+_RIDGE = 1e-11  # ridge of the scaled normal equations of a regression that need not be exact
 
+# Part of a column's variance that is not explained by those before it, below which rounding
+# matters: it is computed again without squares, if there is a dense matrix.
 _SUSPECT = 1e-9
-"""Part of a column's variance that is not explained by those before it, below which rounding
-matters: it is computed again without squares, if there is a dense matrix."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +44,27 @@ class Block:
     def times(self, design: Design, coefficients: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of columns less center times coefficients, (rows,), in float64."""
         dense = design.dense
-        found = (self.dense - center[dense]) @ coefficients[dense]
-        for each, (places, numbers) in zip(design.coded, self.coded, strict=True):
-            columns = slice(each.first, each.first + each.size)
-            own = np.append(coefficients[columns], 0.0)[places]
-            found += own if numbers is None else own * numbers
-            found -= coefficients[columns] @ center[columns]
-        return found
+        values = (self.dense - center[dense]) @ coefficients[dense]
+        for term, (indices, numbers) in zip(design.coded, self.coded, strict=True):
+            columns = slice(term.first, term.first + term.size)
+            of_rows = np.append(coefficients[columns], 0.0)[indices]
+            values += of_rows if numbers is None else of_rows * numbers
+            values -= coefficients[columns] @ center[columns]
+        return values
 
 
 def blocks(
-    design: Design, frame: pd.DataFrame, places: np.ndarray | None = None
+    design: Design, frame: pd.DataFrame, rows: np.ndarray | None = None
 ) -> Iterator[tuple[pd.DataFrame, Block]]:
-    """Yield rows and their design, in pieces; ``places`` are those of the rows, all by default."""
-    for part in pieces(frame, len(design.dense) + 2 * len(design.coded), places):
-        yield part, block(design, part)
+    """Yield rows and their design, in chunks; ``rows`` are those of the rows, all by default."""
+    for chunk in chunks(frame, len(design.dense) + 2 * len(design.coded), rows):
+        yield chunk, block(design, chunk)
 
 
 def block(design: Design, frame: pd.DataFrame) -> Block:
     """Return some rows of a design."""
     dense = design.matrix(frame)
-    coded = [(each.places(frame), design.weights(each, frame)) for each in design.coded]
+    coded = [(term.indices(frame), design.weights(term, frame)) for term in design.coded]
     return Block(dense, coded)
 
 
@@ -122,76 +120,82 @@ def moments(
         response: Response of each row, for ``Moments.response``.
     """
     d = len(design.terms)
-    every, with_intercept = d <= _COMPARED, design.terms[:1] == (INTERCEPT,)
-    near, total, of_response = np.zeros(d), np.zeros(d), np.zeros(d)
-    products = np.zeros((d, d) if every else d)
-    start, rows, whole = 0, 0, 0.0
-    for _, part in blocks(design, frame):
-        here = slice(start, start + len(part.dense))
-        start = here.stop
-        w = np.ones(len(part.dense)) if weights is None else weights[here]
-        if whole == 0.0 and w.any():
-            near[design.dense] = w @ part.dense / w.sum()  # sums of numbers near zero are exact
-        total += _sums(design, part, near, w)
-        products += _products(design, part, near, w) if every else _squares(design, part, near, w)
+    all_pairs, with_intercept = d <= _COMPARED, design.terms[:1] == (INTERCEPT,)
+    reference, sums, response_sums = np.zeros(d), np.zeros(d), np.zeros(d)
+    products = np.zeros((d, d) if all_pairs else d)
+    start, rows, total_weight = 0, 0, 0.0
+    for _, chunk in blocks(design, frame):
+        rows_of_chunk = slice(start, start + len(chunk.dense))
+        start = rows_of_chunk.stop
+        w = np.ones(len(chunk.dense)) if weights is None else weights[rows_of_chunk]
+        if total_weight == 0.0 and w.any():
+            reference[design.dense] = (
+                w @ chunk.dense / w.sum()
+            )  # sums of numbers near zero are exact
+        sums += _sums(design, chunk, reference, w)
+        products += (
+            _products(design, chunk, reference, w)
+            if all_pairs
+            else _squares(design, chunk, reference, w)
+        )
         if response is not None:
-            of_response += _sums(design, part, near, w * response[here])
+            response_sums += _sums(design, chunk, reference, w * response[rows_of_chunk])
             if not with_intercept:
-                of_response += near * float(w @ response[here])
+                response_sums += reference * float(w @ response[rows_of_chunk])
         rows += int(np.count_nonzero(w))
-        whole += float(w.sum())
-    shift = total / whole
-    products -= whole * (np.outer(shift, shift) if every else shift**2)
-    return Moments(rows, whole, near + shift, products, of_response)
+        total_weight += float(w.sum())
+    shift = sums / total_weight
+    products -= total_weight * (np.outer(shift, shift) if all_pairs else shift**2)
+    return Moments(rows, total_weight, reference + shift, products, response_sums)
 
 
-def _sparse(design: Design, part: Block, place: int) -> scipy.sparse.csr_matrix:
-    places, numbers = part.coded[place]
-    n, size = len(places), design.coded[place].size
+def _sparse(design: Design, chunk: Block, number: int) -> scipy.sparse.csr_matrix:
+    indices, numbers = chunk.coded[number]
+    n, size = len(indices), design.coded[number].size
     values = np.ones(n) if numbers is None else numbers
-    return scipy.sparse.csr_matrix((values, places, np.arange(n + 1)), (n, size + 1))[:, :size]
+    return scipy.sparse.csr_matrix((values, indices, np.arange(n + 1)), (n, size + 1))[:, :size]
 
 
-def _sums(design: Design, part: Block, near: np.ndarray, w: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(design.terms))
-    found[design.dense] = w @ (part.dense - near[design.dense])
-    for each, (places, numbers) in zip(design.coded, part.coded, strict=True):
-        sums = np.bincount(places, w if numbers is None else w * numbers, each.size + 1)
-        found[each.first : each.first + each.size] = sums[:-1]
-    return found
+def _sums(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+    sums = np.zeros(len(design.terms))
+    sums[design.dense] = w @ (chunk.dense - reference[design.dense])
+    for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
+        of_term = np.bincount(indices, w if numbers is None else w * numbers, term.size + 1)
+        sums[term.first : term.first + term.size] = of_term[:-1]
+    return sums
 
 
-def _squares(design: Design, part: Block, near: np.ndarray, w: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(design.terms))
-    found[design.dense] = w @ (part.dense - near[design.dense]) ** 2
-    for each, (places, numbers) in zip(design.coded, part.coded, strict=True):
-        squares = w if numbers is None else w * numbers**2
-        found[each.first : each.first + each.size] = np.bincount(places, squares, each.size + 1)[
-            :-1
-        ]
-    return found
+def _squares(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+    squares = np.zeros(len(design.terms))
+    squares[design.dense] = w @ (chunk.dense - reference[design.dense]) ** 2
+    for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
+        weighted = w if numbers is None else w * numbers**2
+        squares[term.first : term.first + term.size] = np.bincount(
+            indices, weighted, term.size + 1
+        )[:-1]
+    return squares
 
 
-def _products(design: Design, part: Block, near: np.ndarray, w: np.ndarray) -> np.ndarray:
-    found = np.zeros((len(design.terms), len(design.terms)))
-    dense = part.dense - near[design.dense]
+def _products(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+    products = np.zeros((len(design.terms), len(design.terms)))
+    dense = chunk.dense - reference[design.dense]
     weighted = dense if (w == 1.0).all() else w[:, np.newaxis] * dense
-    found[np.ix_(design.dense, design.dense)] = dense.T @ weighted
-    sparse = [_sparse(design, part, place) for place in range(len(design.coded))]
-    for one, left in zip(design.coded, sparse, strict=True):
-        rows = np.arange(one.first, one.first + one.size)
+    products[np.ix_(design.dense, design.dense)] = dense.T @ weighted
+    sparse = [_sparse(design, chunk, number) for number in range(len(design.coded))]
+    for term, left in zip(design.coded, sparse, strict=True):
+        rows = np.arange(term.first, term.first + term.size)
         across = left.T @ weighted
-        found[np.ix_(rows, design.dense)] = across
-        found[np.ix_(design.dense, rows)] = across.T
+        products[np.ix_(rows, design.dense)] = across
+        products[np.ix_(design.dense, rows)] = across.T
         left_weighted = left.multiply(w[:, np.newaxis]).tocsr()
-        for other, right in zip(design.coded, sparse, strict=True):
-            columns = np.arange(other.first, other.first + other.size)
-            found[np.ix_(rows, columns)] = (left_weighted.T @ right).toarray()
-    return found
+        for other_term, right in zip(design.coded, sparse, strict=True):
+            columns = np.arange(other_term.first, other_term.first + other_term.size)
+            products[np.ix_(rows, columns)] = (left_weighted.T @ right).toarray()
+    return products
 
 
 def dependent(
-    design: Design, found: Moments, frame: pd.DataFrame, weights: np.ndarray | None = None
+    design: Design, column_moments: Moments, frame: pd.DataFrame, weights: np.ndarray | None = None
 ) -> dict[str, str]:
     """Return the terms of which data say nothing that other terms do not say, and the reason.
 
@@ -199,38 +203,38 @@ def dependent(
     an intercept only what varies is compared, so that years and times of a clock, far from zero,
     are like other columns. Rows of weight zero do not count.
     """
-    terms, rows = design.terms, found.total
-    varied = found.sd**2 * rows
-    raw = varied + rows * found.mean**2
+    terms, rows = design.terms, column_moments.total
+    varied = column_moments.sd**2 * rows
+    raw = varied + rows * column_moments.mean**2
     intercept = bool(terms) and terms[0] == INTERCEPT
     empty = raw == 0
     constant = (varied <= 1e-24 * raw) & ~empty & intercept
     constant[: int(intercept)] = False
-    lost = {terms[place]: _EMPTY for place in np.flatnonzero(empty)}
-    lost |= {terms[place]: _COMBINED for place in np.flatnonzero(constant)}
-    kept = np.flatnonzero(~(empty | constant))[int(intercept) :]
-    if found.products.ndim == 1 or not kept.size:
-        return lost
-    compared = found.products[np.ix_(kept, kept)]
+    aliased = {terms[index]: _ZERO for index in np.flatnonzero(empty)}
+    aliased |= {terms[index]: _COMBINED for index in np.flatnonzero(constant)}
+    compared = np.flatnonzero(~(empty | constant))[int(intercept) :]
+    if column_moments.products.ndim == 1 or not compared.size:
+        return aliased
+    gram = column_moments.products[np.ix_(compared, compared)]
     if not intercept:
-        compared = compared + rows * np.outer(found.mean[kept], found.mean[kept])
-    size = np.sqrt(np.diag(compared))
-    scaled = compared / np.outer(size, size)
-    left = np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
-    suspect = np.flatnonzero(left < _SUSPECT)
+        gram = gram + rows * np.outer(column_moments.mean[compared], column_moments.mean[compared])
+    size = np.sqrt(np.diag(gram))
+    scaled = gram / np.outer(size, size)
+    unexplained = np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
+    suspect = np.flatnonzero(unexplained < _SUSPECT)
     if suspect.size and not design.coded:
-        center = found.mean[kept] * intercept
-        left = _triangle(design, frame, (kept, center, size), weights)
-        suspect = np.flatnonzero(left < 1e-8)
-    return lost | {terms[kept[place]]: _COMBINED for place in suspect}
+        center = column_moments.mean[compared] * intercept
+        unexplained = _triangle(design, frame, (compared, center, size), weights)
+        suspect = np.flatnonzero(unexplained < 1e-8)
+    return aliased | {terms[compared[index]]: _COMBINED for index in suspect}
 
 
-def need_independent(design: Design, lost: dict[str, str], rows: int) -> None:
+def need_independent(design: Design, aliased: dict[str, str], rows: int) -> None:
     """Refuse terms of which the data say nothing.
 
     Args:
         design: Fixed terms.
-        lost: Result of :func:`dependent`.
+        aliased: Result of :func:`dependent`.
         rows: Number of rows.
 
     Raises:
@@ -238,29 +242,33 @@ def need_independent(design: Design, lost: dict[str, str], rows: int) -> None:
     """
     if rows < len(design.terms):
         raise ValueError(f"`data` has {rows} rows for {len(design.terms)} terms.")
-    for term, reason in lost.items():
+    for term, reason in aliased.items():
         raise ValueError(f"`formula`: the term {term!r} is {reason}.")
 
 
-def least_squares(found: Moments, intercept: bool) -> np.ndarray:
+def least_squares(column_moments: Moments, intercept: bool) -> np.ndarray:
     """Return coefficients of centered columns that explain the response, nearly the best ones.
 
     Args:
-        found: Moments, with the response.
+        column_moments: Moments, with the response.
         intercept: Whether the first column is an intercept, whose coefficient is zero here.
     """
-    coefficients, products = np.zeros(len(found.mean)), found.products
+    coefficients, products = np.zeros(len(column_moments.mean)), column_moments.products
     if products.ndim == 1:
         return coefficients
     if not intercept:
-        products = products + found.total * np.outer(found.mean, found.mean)
+        products = products + column_moments.total * np.outer(
+            column_moments.mean, column_moments.mean
+        )
     size = np.sqrt(np.diag(products))
-    kept = np.flatnonzero(size > 1e-12 * np.sqrt(found.total) * np.abs(found.mean))
-    if kept.size:
-        scaled = products[np.ix_(kept, kept)] / np.outer(size[kept], size[kept])
-        scaled += _RIDGE * np.eye(len(kept))  # terms may be combinations of others
-        standard = np.linalg.solve(scaled, found.response[kept] / size[kept])
-        coefficients[kept] = standard / size[kept]
+    varying = np.flatnonzero(
+        size > 1e-12 * np.sqrt(column_moments.total) * np.abs(column_moments.mean)
+    )
+    if varying.size:
+        scaled = products[np.ix_(varying, varying)] / np.outer(size[varying], size[varying])
+        scaled += _RIDGE * np.eye(len(varying))  # terms may be combinations of others
+        standard = np.linalg.solve(scaled, column_moments.response[varying] / size[varying])
+        coefficients[varying] = standard / size[varying]
     return coefficients
 
 
@@ -277,13 +285,13 @@ def _triangle(
         columns: Places, centers and sizes of the columns.
         weights: Weight of each row; ``None`` for 1.
     """
-    kept, center, size = columns
-    root: np.ndarray = np.zeros((0, len(size)))
+    compared, center, size = columns
+    triangle: np.ndarray = np.zeros((0, len(size)))
     start = 0
-    for _, part in blocks(design, frame):
-        scaled = (part.dense[:, kept] - center) / size
+    for _, chunk in blocks(design, frame):
+        scaled = (chunk.dense[:, compared] - center) / size
         if weights is not None:
             scaled *= np.sqrt(weights[start : start + len(scaled), np.newaxis])
         start += len(scaled)
-        root = np.asarray(np.linalg.qr(np.concatenate([root, scaled]), mode="r"))
-    return np.abs(np.diag(root))
+        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, scaled]), mode="r"))
+    return np.abs(np.diag(triangle))

@@ -23,18 +23,15 @@ from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression, calls
 from sgmcmc.regression.frames import Factor, factor_of, need_column
 from sgmcmc.regression.limits import need_low_powers
-from sgmcmc.regression.names import INTERCEPT, apart
+from sgmcmc.regression.names import INTERCEPT, escaped
 from sgmcmc.regression.parsing import atoms_of
-from sgmcmc.regression.parts import Parts
+from sgmcmc.regression.subexpressions import Subexpressions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LARGE = 32
-"""Columns of a term above which it is held as integers."""
-
-_SKETCH = 64
-"""Rows from which the structure of a matrix is found."""
+_LARGE = 32  # columns of a term above which it is held as integers
+_SKETCH = 64  # rows from which the structure of a matrix is found
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,11 @@ class Coded:
     factors: tuple[tuple[str, tuple[Any, ...], bool], ...]
     weight: Any
 
-    def places(self, frame: pd.DataFrame) -> np.ndarray:
+    def indices(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the place of each row's column, from 0; ``size`` if it has none."""
         import pandas as pd
 
-        found, stride = np.zeros(len(frame), np.int32), 1
+        indices, stride = np.zeros(len(frame), np.int32), 1
         absent = np.zeros(len(frame), bool)
         for name, levels, reduced in self.factors:
             values = frame[name]
@@ -68,14 +65,14 @@ class Coded:
                 codes = pd.Index(levels).get_indexer(values).astype(np.int32)
             if (codes < 0).any():  # levels of another type, or new ones
                 label = f"data[{name!r}]"
-                own = factorized(values, label)
-                codes = own.coded_by(Levels.of(levels), label, "regression")
+                observed = factorized(values, label)
+                codes = observed.coded_by(Levels.of(levels), label, "regression")
             codes -= reduced
             absent |= codes < 0
-            found += stride * codes
+            indices += stride * codes
             stride *= len(levels) - reduced
-        found[absent] = self.size
-        return found
+        indices[absent] = self.size
+        return indices
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Design:
         coded: Other columns.
         variables: Columns of the data that are needed.
         factors: Columns of the data that are factors.
-        parts: Parts of expressions, which formulaic is handed.
+        parts: Subexpressions of expressions, which formulaic is handed.
     """
 
     terms: tuple[str, ...]
@@ -98,7 +95,7 @@ class Design:
     coded: tuple[Coded, ...]
     variables: tuple[str, ...]
     factors: dict[str, Factor]
-    parts: Parts
+    subexpressions: Subexpressions
 
     def matrix(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the dense columns of some rows, (rows, dense columns), in float64.
@@ -111,17 +108,17 @@ class Design:
             need_column(frame, name)
         if not len(self.dense):
             return np.zeros((len(frame), 0))
-        found = _made(self.spec, frame, self.parts)
-        _need_finite(found, [self.terms[place] for place in self.dense], frame, self.variables)
-        return found
+        matrix = _matrix(self.spec, frame, self.subexpressions)
+        _need_finite(matrix, [self.terms[index] for index in self.dense], frame, self.variables)
+        return matrix
 
     def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
         """Return the number that each row has in its column; ``None`` for 1."""
         if coded.weight is None:
             return None
-        found = _made(coded.weight, frame, self.parts)[:, :1]
-        _need_finite(found, [self.terms[coded.first]], frame, self.variables)
-        return found[:, 0]
+        weights = _matrix(coded.weight, frame, self.subexpressions)[:, :1]
+        _need_finite(weights, [self.terms[coded.first]], frame, self.variables)
+        return weights[:, 0]
 
     def named(self, terms: Sequence[str]) -> Design:
         """Return the design with other names of its columns."""
@@ -133,7 +130,7 @@ class Design:
         spec = self.spec.subset(_formula([t for t in self.spec.formula if str(t) != "1"]))
         return replace(
             self, terms=self.terms[1:], dense=self.dense[1:] - 1, spec=spec,
-            coded=tuple(replace(each, first=each.first - 1) for each in self.coded),
+            coded=tuple(replace(term, first=term.first - 1) for term in self.coded),
         )  # fmt: skip
 
 
@@ -165,7 +162,7 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
             f"`formula`: {terms!r} must be terms of one predictor. Write effects of groups in "
             "parentheses, such as (1 | g)."
         )
-    parts = Parts({})
+    subexpressions = Subexpressions({})
     states: dict[str, Any] = {"transform_state": {}, "encoder_state": {}}
     variables: dict[str, None] = {}
     changed = {}
@@ -176,19 +173,19 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
         if expr not in atoms:
             raise ValueError(f"`formula`: {terms!r} cannot be read.")
         expression = Expression(atoms[expr], columns)
-        changed[expr] = _learned(expression, frame, parts, states, variables)
+        changed[expr] = _learn_factor(expression, frame, subexpressions, states, variables)
     formula = _formula([_term([changed[f.expr] for f in term.factors]) for term in parsed])
     spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
-    sketch = parts.frame(_sketch(frame), _expressions(spec))
-    context = FUNCTIONS | dict(parts.constants.values())
-    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), parts).model_spec
+    sketch = subexpressions.frame(_sketch(frame), _expressions(spec))
+    context = FUNCTIONS | dict(subexpressions.constants.values())
+    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), subexpressions).model_spec
     factors = {}
     for expr, (_, state) in spec.encoder_state.items():
-        named = parts.column(expr)
+        named = subexpressions.column(expr)
         if named and "categories" in state:
             factors[named] = factor_of(frame[named], state["categories"])
-    most = _LARGE if large is None else large
-    return _divided(spec, parts, tuple(variables), factors, most)
+    largest = _LARGE if large is None else large
+    return _split_terms(spec, subexpressions, tuple(variables), factors, largest)
 
 
 def _sketch(frame: pd.DataFrame) -> pd.DataFrame:
@@ -207,39 +204,38 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
     Raises:
         ValueError: It cannot be computed, or is not finite.
     """
-    own = Expression(expression, frame.columns)
-    for name in own.variables:
+    parsed = Expression(expression, frame.columns)
+    for name in parsed.variables:
         need_column(frame, name)
-    if own.stateful:
+    if parsed.stateful:
         raise ValueError(
             f"`formula`: {expression!r} is outside of the terms and must be a function of each "
             "row alone. Compute a column of `data` before."
         )
-    values = own.values(own.frozen(frame, constants), frame, constants)
-    found = np.broadcast_to(np.asarray(plain(values)), (len(frame),))
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        place = int(np.argmin(np.isfinite(found)))
-        column = own.column_of(own.tree)
-        at = ", ".join(f"{name} is {frame[name].iloc[place]}" for name in own.variables)
+    values = parsed.values(parsed.frozen(frame, constants), frame, constants)
+    numbers = np.broadcast_to(np.asarray(plain(values)), (len(frame),))
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        row = int(np.argmin(np.isfinite(numbers)))
+        column = parsed.column_of(parsed.tree)
+        at = ", ".join(f"{name} is {frame[name].iloc[row]}" for name in parsed.variables)
         shown = f"`formula`: {expression!r}" if column is None else f"`data[{column!r}]`"
         where = f", where {at}" if column is None and at else ""
-        raise ValueError(f"{shown} is {found[place]:g} in row {place}{where}. It must be finite.")
-    return found
+        raise ValueError(f"{shown} is {numbers[row]:g} in row {row}{where}. It must be finite.")
+    return numbers
 
 
-def _made(spec: Any, frame: pd.DataFrame, parts: Parts) -> np.ndarray:
-    rows = parts.frame(frame, _expressions(spec))
-    context = FUNCTIONS | dict(parts.constants.values())
-    found = _of_formulaic(
-        lambda: spec.get_model_matrix(rows, context=context, output="numpy"), parts
+def _matrix(spec: Any, frame: pd.DataFrame, subexpressions: Subexpressions) -> np.ndarray:
+    rows = subexpressions.frame(frame, _expressions(spec))
+    context = FUNCTIONS | dict(subexpressions.constants.values())
+    matrix = _of_formulaic(
+        lambda: spec.get_model_matrix(rows, context=context, output="numpy"), subexpressions
     )
-    return np.asarray(found, np.float64).reshape(len(frame), -1)
+    return np.asarray(matrix, np.float64).reshape(len(frame), -1)
 
 
 def _need_finite(
     values: np.ndarray, terms: Sequence[str], frame: pd.DataFrame, variables: Sequence[str]
 ) -> None:
-    """Refuse terms that are not finite, such as ``log(x)`` where x is 0."""
     bad = ~np.isfinite(values)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -254,7 +250,7 @@ def _expressions(spec: Any) -> list[str]:
     return [factor.expr for term in spec.formula for factor in term.factors]
 
 
-def _of_formulaic(make: Any, parts: Parts) -> Any:
+def _of_formulaic(make: Any, subexpressions: Subexpressions) -> Any:
     """Return a result of formulaic, with our errors in place of its errors and warnings."""
     import formulaic.errors
 
@@ -264,7 +260,9 @@ def _of_formulaic(make: Any, parts: Parts) -> Any:
             warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
             return make()
     except Exception as error:
-        raise ValueError(f"`formula` cannot be evaluated. {parts.written(str(error))}") from error
+        raise ValueError(
+            f"`formula` cannot be evaluated. {subexpressions.written(str(error))}"
+        ) from error
 
 
 def _formula(terms: Sequence[Any]) -> Any:
@@ -279,10 +277,10 @@ def _term(factors: Sequence[Any]) -> Any:
     return Term(factors)
 
 
-def _learned(
+def _learn_factor(
     expression: Expression,
     frame: pd.DataFrame,
-    parts: Parts,
+    subexpressions: Subexpressions,
     states: dict[str, Any],
     variables: dict[str, None],
 ) -> Any:
@@ -290,32 +288,39 @@ def _learned(
     import formulaic
     from formulaic.parser.types import Factor
 
-    own = expression.variables
-    for name in own:
+    variables_used = expression.variables
+    for name in variables_used:
         need_column(frame, name)
     column = expression.column_of(expression.tree)
     if column is not None:
         _need_no_date(frame, column)
-    tree = expression.frozen(frame, parts.constants)
-    text = parts.added(expression, tree, _sketch(frame))
-    method = "lookup" if text in parts.known else "python"
+    tree = expression.frozen(frame, subexpressions.constants)
+    text = subexpressions.added(expression, tree, _sketch(frame))
+    method = "lookup" if text in subexpressions.by_name else "python"
     factor = Factor(text, eval_method=method)
-    variables |= dict.fromkeys(own)
-    known = parts.known.get(text)
-    is_factor = "C" in calls(expression.tree) if known is None else known.levels
-    whole = frame[own] if expression.stateful else None
+    variables |= dict.fromkeys(variables_used)
+    subexpression = subexpressions.by_name.get(text)
+    is_factor = "C" in calls(expression.tree) if subexpression is None else subexpression.levels
+    columns = frame[variables_used] if expression.stateful else None
     if is_factor:
         call = expression.tree
         inside = call.args[0] if isinstance(call, ast.Call) and call.args else call
         coded = expression.column_of(inside)
         if coded is not None:
             _need_few_levels(frame[coded], coded, written_out=column is None)
-    rows = _unique(frame[own]) if is_factor else whole
+    rows = _unique_rows(frame[variables_used]) if is_factor else columns
     if rows is not None:
-        alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")
-        made, context = parts.frame(rows, [text]), FUNCTIONS | dict(parts.constants.values())
-        spec = _of_formulaic(lambda: alone.get_model_matrix(made, context=context), parts)
-        _need_levels(spec.model_spec.encoder_state, parts, frame)
+        single = formulaic.ModelSpec(
+            _formula([_term([factor])]), na_action="raise", output="sparse"
+        )
+        values, context = (
+            subexpressions.frame(rows, [text]),
+            FUNCTIONS | dict(subexpressions.constants.values()),
+        )
+        spec = _of_formulaic(
+            lambda: single.get_model_matrix(values, context=context), subexpressions
+        )
+        _need_levels(spec.model_spec.encoder_state, subexpressions, frame)
         states["transform_state"] |= spec.model_spec.transform_state
         states["encoder_state"] |= spec.model_spec.encoder_state
     return factor
@@ -329,16 +334,16 @@ def _need_no_date(frame: pd.DataFrame, name: str) -> None:
         )
 
 
-def _unique(frame: pd.DataFrame) -> pd.DataFrame:
+def _unique_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that differ, without levels that are not there."""
     import pandas as pd
 
-    found = frame.drop_duplicates().reset_index(drop=True)
-    return found.assign(
+    unique = frame.drop_duplicates().reset_index(drop=True)
+    return unique.assign(
         **{
-            name: found[name].cat.remove_unused_categories()
-            for name in found.columns
-            if isinstance(found[name].dtype, pd.CategoricalDtype)
+            name: unique[name].cat.remove_unused_categories()
+            for name in unique.columns
+            if isinstance(unique[name].dtype, pd.CategoricalDtype)
         }
     )
 
@@ -375,19 +380,22 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _need_levels(states: Any, parts: Parts, frame: pd.DataFrame) -> None:
-    """Refuse factors with one level."""
+def _need_levels(states: Any, subexpressions: Subexpressions, frame: pd.DataFrame) -> None:
     for expression, (_, state) in states.items():
         if len(state.get("categories", (0, 1))) < 2:
-            column = parts.column(expression)
+            column = subexpressions.column(expression)
             numbers = column is None or frame[column].dtype.kind in "iuf"
-            name = f"`formula`: {parts.written(expression)}" if numbers else f"`data[{column!r}]`"
+            name = (
+                f"`formula`: {subexpressions.written(expression)}"
+                if numbers
+                else f"`data[{column!r}]`"
+            )
             raise ValueError(f"{name} has one level: a factor needs two or more.")
 
 
-def _divided(
+def _split_terms(
     spec: Any,
-    parts: Parts,
+    subexpressions: Subexpressions,
     variables: tuple[str, ...],
     factors: dict[str, Factor],
     large: int,
@@ -395,61 +403,75 @@ def _divided(
     """Return the design of a specification, large terms as integers."""
     names: list[str] = []
     dense: list[int] = []
-    kept, coded = [], []
+    dense_terms, coded = [], []
     columns: dict[int, None] = {}
-    for each in spec.structure:
+    for term in spec.structure:
         first = len(names)
-        names += each.columns
-        columns |= dict.fromkeys(range(first, len(names))) if each.term.degree else {}
-        own = _coded(each, first, spec, parts) if len(each.columns) > large else None
-        if own is None:
+        names += term.columns
+        columns |= dict.fromkeys(range(first, len(names))) if term.term.degree else {}
+        integers = (
+            _coded_columns(term, first, spec, subexpressions) if len(term.columns) > large else None
+        )
+        if integers is None:
             dense += range(first, len(names))
-            kept.append(each.term)
+            dense_terms.append(term.term)
         else:
-            coded += own
-    written = _written(names, columns, parts)
-    left = None if not dense else spec.subset(_formula(kept)) if coded else spec
+            coded += integers
+    written = _shown_terms(names, columns, subexpressions)
+    dense_spec = None if not dense else spec.subset(_formula(dense_terms)) if coded else spec
     return Design(
-        tuple(written), np.asarray(dense, int), left, tuple(coded), variables, factors, parts
+        tuple(written),
+        np.asarray(dense, int),
+        dense_spec,
+        tuple(coded),
+        variables,
+        factors,
+        subexpressions,
     )
 
 
-def _written(names: list[str], columns: Collection[int], parts: Parts) -> list[str]:
+def _shown_terms(
+    names: list[str], columns: Collection[int], subexpressions: Subexpressions
+) -> list[str]:
     """Return the names of terms as they are shown, in backticks where two would be the same.
 
     Args:
         names: Names, as formulaic has them.
         columns: Places of those that are not the intercept.
-        parts: Parts of expressions.
+        subexpressions: Subexpressions of expressions.
     """
-    found = [parts.written(name) for name in names]
-    count = Counter(found)
-    found = [
-        parts.written(name, unique=True) if count[shown] > 1 else shown
-        for name, shown in zip(names, found, strict=True)
+    shown_names = [subexpressions.written(name) for name in names]
+    count = Counter(shown_names)
+    shown_names = [
+        subexpressions.written(name, unique=True) if count[shown] > 1 else shown
+        for name, shown in zip(names, shown_names, strict=True)
     ]
-    return [apart(name, [INTERCEPT] * (place in columns)) for place, name in enumerate(found)]
+    return [
+        escaped(name, [INTERCEPT] * (index in columns)) for index, name in enumerate(shown_names)
+    ]
 
 
-def _coded(structure: Any, first: int, spec: Any, parts: Parts) -> list[Coded] | None:
+def _coded_columns(
+    structure: Any, first: int, spec: Any, subexpressions: Subexpressions
+) -> list[Coded] | None:
     """Return the columns of a term as integers; ``None`` if a row may have more than one."""
     import formulaic
     from formulaic.parser.types import Factor
 
-    found = []
+    coded = []
     for scoped in structure.scoped_terms:
         factors, numbers, size = [], [], 1
-        for each in scoped.factors:
-            expression = each.factor.expr
+        for factor in scoped.factors:
+            expression = factor.factor.expr
             kind, state = spec.encoder_state[expression]
             if kind is not Factor.Kind.CATEGORICAL:
-                numbers.append(each.factor.factor)
+                numbers.append(factor.factor.factor)
                 continue
-            name = parts.column(expression, contrasts=False)
+            name = subexpressions.column(expression, contrasts=False)
             if name is None:
                 return None  # contrasts of the user
-            factors.append((name, tuple(state["categories"]), bool(each.reduced)))
-            size *= len(state["categories"]) - each.reduced
+            factors.append((name, tuple(state["categories"]), bool(factor.reduced)))
+            size *= len(state["categories"]) - factor.reduced
         weight = None
         if numbers:
             weight = formulaic.ModelSpec(
@@ -458,7 +480,7 @@ def _coded(structure: Any, first: int, spec: Any, parts: Parts) -> list[Coded] |
             )  # fmt: skip
         if scoped.scale != 1 or not factors:
             return None
-        found.append(Coded(first, size, tuple(factors), weight))
+        coded.append(Coded(first, size, tuple(factors), weight))
         first += size
-    whole = sum(each.size for each in found)
-    return found if whole == len(structure.columns) else None  # else a spline times a factor
+    size_of_all = sum(factor.size for factor in coded)
+    return coded if size_of_all == len(structure.columns) else None  # else a spline times a factor

@@ -19,8 +19,7 @@ from sgmcmc.regression.names import INTERCEPT
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMATS = (1, 2)
-"""Formats of files with these units."""
+FORMATS = (1, 2)  # formats of files with these units
 
 
 def in_units_of(
@@ -33,28 +32,30 @@ def in_units_of(
         draws: Draws by parameter, (..., draws, *shape).
         frame: Data.
     """
-    found = {name: np.asarray(values) for name, values in draws.items()}
-    cuts_move: float | np.ndarray = -model.level
+    converted = {name: np.asarray(values) for name, values in draws.items()}
+    shift: float | np.ndarray = -model.level
     if model.terms:
-        coefficients, lacking = _coefficients(model, found["b"].astype(np.float64), frame)
+        coefficients, cut_shift = _coefficients(model, converted["b"].astype(np.float64), frame)
         centered = coefficients.copy()
         if model.terms[0] == INTERCEPT:
             centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
-        found["b"] = (centered - model.origin) * (model.scale / model.unit)
-        cuts_move = lacking - (coefficients @ model.center)[..., np.newaxis] - model.level
-    if "cut" in found:
-        found["cut"] = found["cut"] + cuts_move
-    for each in model.effects:
-        _convert_scales(each, found)
-        name = f"r_{each.name}"
-        if name in found:
-            parts = [moments(design, frame) for design in each.designs]
-            size = np.concatenate([np.hypot(part.mean, part.sd) for part in parts])
-            effects = found[name] / np.where(size > 0, size, 1.0)
-            for place in np.flatnonzero(each.center).tolist():
-                effects[..., each.intercept_of(place)] += each.center[place] * effects[..., place]
-            found[name] = effects * (each.scale / each.unit)
-    return {name: found[name].astype(draws[name].dtype) for name in draws}
+        converted["b"] = (centered - model.origin) * (model.scale / model.unit)
+        shift = cut_shift - (coefficients @ model.center)[..., np.newaxis] - model.level
+    if "cut" in converted:
+        converted["cut"] = converted["cut"] + shift
+    for factor_effects in model.effects:
+        _convert_scales(factor_effects, converted)
+        name = f"r_{factor_effects.name}"
+        if name in converted:
+            column_moments = [moments(design, frame) for design in factor_effects.designs]
+            size = np.concatenate([np.hypot(column.mean, column.sd) for column in column_moments])
+            effects = converted[name] / np.where(size > 0, size, 1.0)
+            for index in np.flatnonzero(factor_effects.center).tolist():
+                effects[..., factor_effects.intercept_of(index)] += (
+                    factor_effects.center[index] * effects[..., index]
+                )
+            converted[name] = effects * (factor_effects.scale / factor_effects.unit)
+    return {name: converted[name].astype(draws[name].dtype) for name in draws}
 
 
 def _coefficients(
@@ -65,30 +66,30 @@ def _coefficients(
     scale, center = columns.scale, columns.mean
     if model.terms[0] == INTERCEPT:
         scale[0] = 1.0
-        found = b / scale
-        found[..., 0] -= found[..., 1:] @ center[1:]
-        return found, np.zeros(1)
-    found = b / scale
-    return found, (found @ center)[..., np.newaxis]
+        coefficients = b / scale
+        coefficients[..., 0] -= coefficients[..., 1:] @ center[1:]
+        return coefficients, np.zeros(1)
+    coefficients = b / scale
+    return coefficients, (coefficients @ center)[..., np.newaxis]
 
 
-def _convert_scales(each: Effects, draws: dict[str, np.ndarray]) -> None:
+def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:
     """Replace standard deviations and correlations at zero by those at the means of columns."""
-    if not each.center.any():
+    if not effects.center.any():
         return
-    sds, partial = f"sd_{each.name}", f"cor_{each.name}"
-    at_zero = each.root(draws[sds].astype(np.float64), draws[partial].astype(np.float64))
+    sds, partial = f"sd_{effects.name}", f"cor_{effects.name}"
+    at_zero = effects.root(draws[sds].astype(np.float64), draws[partial].astype(np.float64))
     zeros = np.zeros(draws[sds].shape[:-1])
     rows = [np.stack([entry + zeros for entry in row], -1) for row in at_zero]
-    for place in np.flatnonzero(each.center).tolist():
-        first = each.intercept_of(place)
-        rows[first] = rows[first] + each.center[place] * rows[place]
+    for index in np.flatnonzero(effects.center).tolist():
+        first = effects.intercept_of(index)
+        rows[first] = rows[first] + effects.center[index] * rows[index]
     matrix = np.stack(rows, -2)
     root = np.linalg.cholesky(matrix @ np.swapaxes(matrix, -1, -2))
-    found = np.linalg.norm(root, axis=-1)
+    norms = np.linalg.norm(root, axis=-1)
     partials = []
-    for i, j in each.pairs:
-        first = next(places[0] for places in each.correlated if i in places)
+    for i, j in effects.pairs:
+        first = next(indices[0] for indices in effects.correlated if i in indices)
         before = np.sum(root[..., i, first:j] ** 2, -1)
-        partials.append(root[..., i, j] / np.sqrt(found[..., i] ** 2 - before))
-    draws[sds], draws[partial] = found, np.stack(partials, -1)
+        partials.append(root[..., i, j] / np.sqrt(norms[..., i] ** 2 - before))
+    draws[sds], draws[partial] = norms, np.stack(partials, -1)

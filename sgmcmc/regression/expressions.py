@@ -39,18 +39,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
     name: getattr(np, name)
     for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
 }
+# Functions of formulas in addition to those of formulaic.
 FUNCTIONS |= {
     "as_numeric": as_numeric, "as_integer": as_integer,
     "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x),
 }  # fmt: skip
-"""Functions of formulas in addition to those of formulaic."""
 
+# Names of NumPy that may follow `np.`, besides functions that act on each number alone.
 _OF_NUMPY = {
     "where", "clip", "mean", "std", "var", "median", "min", "max", "sum", "quantile", "percentile",
     "round", "pi", "e", "nan_to_num",
 }  # fmt: skip
-"""Names of NumPy that may follow ``np.``, besides functions that act on each number alone."""
 
+# Attributes of columns that may follow a dot.
 _OF_COLUMNS = {
     "mean", "std", "var", "median", "min", "max", "sum", "quantile", "abs", "clip", "round",
     "astype", "isin", "between", "isna", "notna", "where", "mask",
@@ -58,20 +59,19 @@ _OF_COLUMNS = {
     "quarter", "days", "total_seconds",
     "str", "lower", "upper", "strip", "len", "startswith", "endswith", "contains", "slice", "get",
 }  # fmt: skip
-"""Attributes of columns that may follow a dot."""
 
+# Name and value of each number of all rows, by the expression that it is the value of.
 Constants = dict[str, tuple[str, Any]]
-"""Name and value of each number of all rows, by the expression that it is the value of."""
 
+# Attributes of columns that are those of the column itself, and not of its numbers in float64.
 _RAW = {"isin", "isna", "notna", "astype", "str", "dt"}
-"""Attributes of columns that are those of the column itself, and not of its numbers in float64."""
 
+# Functions that are handed values as they are, and not in float64.
 _OF_LEVELS = {"C", "I", "as_numeric", "as_integer"}
-"""Functions that are handed values as they are, and not in float64."""
 
-MODULES = {"np", "contr"}
-"""Names before a dot that are no columns."""
+MODULES = {"np", "contr"}  # names before a dot that are no columns
 
+# Replacements of functions that R's formulas have.
 _OF_R = {
     "cbind": "y | trials(n) on the left side", "cut": "a column of `data`, pd.cut(x, 3)",
     "ifelse": "np.where(test, yes, no)", "interaction": "f:g", "lag": "a column of `data`",
@@ -80,13 +80,12 @@ _OF_R = {
     "Surv": "time | cens(c) on the left side", "te": "bs(x, df=5):bs(z, df=5)",
     "weights": "the argument `weights`",
 }  # fmt: skip
-"""Replacements of functions that R's formulas have."""
 
+# Replacements of constants that R has.
 _NOT_OF_R = {
     "T": "TRUE", "F": "FALSE", "NA": "x.isna()", "NULL": "no term at all", "NaN": "x.isna()",
     "Inf": "a number",
 }  # fmt: skip
-"""Replacements of constants that R has."""
 
 
 def transforms() -> Mapping[str, Any]:
@@ -120,28 +119,28 @@ class Expression:
 
     def __init__(self, text: str, columns: Any) -> None:
         self.text = text
-        known = [str(name) for name in columns]
-        parser = Parser(text, set(known))
+        names = [str(name) for name in columns]
+        parser = Parser(text, set(names))
         self.tree = parser.parse()
         self._columns = parser.named
         self.variables: list[str] = list(dict.fromkeys(parser.named.values()))
         for name in self.variables:
-            if name not in known:
-                self._refuse(name, known)
-        self._check(self.tree, known)
+            if name not in names:
+                self._refuse(name, names)
+        self._check(self.tree, names)
         need_moderate(text, self.tree)
 
-    def _check(self, node: ast.AST, known: list[str]) -> None:
+    def _check(self, node: ast.AST, names: list[str]) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id not in FUNCTIONS and node.func.id not in transforms():
                 self._refuse_function(node.func.id)
         elif isinstance(node, ast.Name) and node.id not in self._columns:
             if node.id not in FUNCTIONS and node.id not in transforms():
-                self._refuse(node.id, known)
+                self._refuse(node.id, names)
         for child in ast.iter_child_nodes(node):
             called = isinstance(node, ast.Call) and child is node.func
             if not (called and isinstance(child, ast.Name)):
-                self._check(child, known)
+                self._check(child, names)
         if isinstance(node, ast.Attribute):
             self._check_attribute(node)
         if isinstance(node, ast.Call):
@@ -154,20 +153,20 @@ class Expression:
             function = FUNCTIONS.get(node.func.id)
         elif isinstance(node.func, ast.Attribute) and owner_of(node.func) == "np":
             function = getattr(np, node.func.attr)
-        given = len(node.args) + len(node.keywords)
-        wrong = isinstance(function, np.ufunc) and given != function.nin
+        count = len(node.args) + len(node.keywords)
+        wrong = isinstance(function, np.ufunc) and count != function.nin
         if wrong or any(word.arg == "out" for word in node.keywords):
             logarithm = " A logarithm to the base b is log(x) / log(b)."
             raise ValueError(
-                f"`formula`: {self.as_written(node)!r} has {given} arguments, which "
+                f"`formula`: {self.as_written(node)!r} has {count} arguments, which "
                 f"{self.as_written(node.func)}() does not take." + logarithm * (function is np.log)
             )
 
-    def _refuse(self, name: str, known: list[str]) -> None:
+    def _refuse(self, name: str, names: list[str]) -> None:
         instead = f" Write {_NOT_OF_R[name]}." if name in _NOT_OF_R else ""
         raise ValueError(
             f"`formula` names {name!r}, but `data` has no such column."
-            + (instead or did_you_mean(name, sorted(known)))
+            + (instead or did_you_mean(name, sorted(names)))
         )
 
     def _refuse_function(self, name: str) -> None:
@@ -179,12 +178,12 @@ class Expression:
     def _check_attribute(self, node: ast.Attribute) -> None:
         owner = owner_of(node)
         if owner == "np":
-            fine = node.attr in _OF_NUMPY or isinstance(getattr(np, node.attr, None), np.ufunc)
+            allowed = node.attr in _OF_NUMPY or isinstance(getattr(np, node.attr, None), np.ufunc)
         elif owner == "contr":
-            fine = not node.attr.startswith("_")
+            allowed = not node.attr.startswith("_")
         else:
-            fine = node.attr in _OF_COLUMNS
-        if not fine:
+            allowed = node.attr in _OF_COLUMNS
+        if not allowed:
             raise ValueError(
                 f"`formula`: {self.text!r} holds {ast.unparse(node)!r}, which formulas may not. "
                 "Compute a column of `data` before."
@@ -258,9 +257,9 @@ class Expression:
 def calls(node: ast.AST) -> set[str]:
     """Return the names of the functions that are called in an expression."""
     return {
-        each.func.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+        child.func.id
+        for child in ast.walk(node)
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Name)
     }
 
 
@@ -281,7 +280,7 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
         return dict(zip(keys, (_value(value, names) for value in node.values), strict=True))
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
-        return kind(_value(part, names) for part in node.elts)
+        return kind(_value(element, names) for element in node.elts)
     if isinstance(node, ast.BinOp):
         operation = ARITHMETIC[type(node.op).__name__]
         return operation(_value(node.left, names), _value(node.right, names))
@@ -295,7 +294,7 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
     function = _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
     read = plain if isinstance(called, ast.Name) and called.id in _OF_LEVELS else as_argument
     words = {word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg}
-    return function(*(read(_value(part, names)) for part in node.args), **words)
+    return function(*(read(_value(element, names)) for element in node.args), **words)
 
 
 def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
@@ -315,27 +314,27 @@ class _Freezer(ast.NodeTransformer):
     """Replaces parts of an expression that are numbers of all rows by names of constants."""
 
     def __init__(self, expression: Expression, frame: pd.DataFrame, constants: Constants) -> None:
-        self._own, self._frame, self._constants = expression, frame, constants
+        self._expression, self._frame, self._constants = expression, frame, constants
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Return a call, or the name of its value."""
-        looks, shown = self._own.looks_at_rows(node), self._own.as_written(node)
+        uses_rows, shown = self._expression.looks_at_rows(node), self._expression.as_written(node)
         self.generic_visit(node)
-        if not looks:
+        if not uses_rows:
             return node
         if shown in self._constants:
             return ast.Name(self._constants[shown][0], ast.Load())
-        value = self._own.values(node, self._frame, self._constants)
+        value = self._expression.values(node, self._frame, self._constants)
         if np.ndim(value) == 0:
             name = f"number_of_all_rows_{len(self._constants)}_"
             while name in self._frame.columns:
                 name += "_"
             self._constants[shown] = name, value
             return ast.Name(name, ast.Load())
-        some = np.unique(np.linspace(0, len(self._frame) - 1, 500).astype(int))[::2]
-        rows = self._frame.iloc[some].reset_index(drop=True)
-        again = self._own.values(node, rows, self._constants)
-        if not _alike(np.asarray(value)[some], np.asarray(again)):
+        sampled = np.unique(np.linspace(0, len(self._frame) - 1, 500).astype(int))[::2]
+        rows = self._frame.iloc[sampled].reset_index(drop=True)
+        recomputed = self._expression.values(node, rows, self._constants)
+        if not _is_close(np.asarray(value)[sampled], np.asarray(recomputed)):
             raise ValueError(
                 f"`formula`: {shown!r} of a row depends on other rows, and would be another number "
                 "in predictions. Compute a column of `data` before."
@@ -343,9 +342,9 @@ class _Freezer(ast.NodeTransformer):
         return node
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape != other.shape:
+def _is_close(values: np.ndarray, recomputed: np.ndarray) -> bool:
+    if values.shape != recomputed.shape:
         return False
-    if one.dtype.kind == "f":
-        return bool(np.allclose(one, other, equal_nan=True))
-    return bool((one == other).all())
+    if values.dtype.kind == "f":
+        return bool(np.allclose(values, recomputed, equal_nan=True))
+    return bool((values == recomputed).all())

@@ -19,8 +19,7 @@ Tensors = dict[str, tf.Tensor]
 Columns = dict[str, np.ndarray]
 _LOG_2PI = float(np.log(2 * np.pi))
 
-AT = "at"
-"""Column with the reference z of each row; families without it have z = 0."""
+AT = "at"  # column with the reference z of each row; families without it have z = 0
 
 
 class Responses(NamedTuple):
@@ -41,12 +40,14 @@ class Responses(NamedTuple):
     censored: np.ndarray
 
     @classmethod
-    def of(cls, y: Any, **others: Any) -> Responses:
+    def of(cls, y: Any, **columns: Any) -> Responses:
         """Return responses with weights and trials of 1, and no offset or censoring by default."""
         y = np.asarray(y, np.float64)
-        known = {"weights": 1.0, "offset": 0.0, "trials": 1.0, "censored": 0.0, **others}
-        numbers = {name: np.asarray(value, np.float64) for name, value in known.items()}
-        return cls(y, **{name: np.broadcast_to(each, y.shape) for name, each in numbers.items()})
+        fields = {"weights": 1.0, "offset": 0.0, "trials": 1.0, "censored": 0.0, **columns}
+        numbers = {name: np.asarray(value, np.float64) for name, value in fields.items()}
+        return cls(
+            y, **{name: np.broadcast_to(values, y.shape) for name, values in numbers.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,12 @@ class Family:
 
 
 def _special() -> Any:
-    """Return SciPy's special functions, which are loaded when they are first needed."""
     import scipy.special
 
     return scipy.special
 
 
-def _same(eta: np.ndarray, aux: Any = None) -> np.ndarray:
+def _identity(eta: np.ndarray, aux: Any = None) -> np.ndarray:
     return eta
 
 
@@ -114,41 +114,47 @@ def _log_sum(values: np.ndarray, weights: np.ndarray) -> float:
     return float(_special().logsumexp(values, b=weights))
 
 
-def _start_at_mean(given: Responses) -> float:
-    return float(np.average(given.y - given.offset, weights=given.weights))
+def _start_at_mean(responses: Responses) -> float:
+    return float(np.average(responses.y - responses.offset, weights=responses.weights))
 
 
-def _start_at_rate(given: Responses) -> float:
+def _start_at_rate(responses: Responses) -> float:
     """Return the log of counts over exposures, half a count more, so that none has a rate."""
-    counts = float(given.weights @ given.y) + 0.5
-    return float(np.log(counts)) - _log_sum(given.offset, given.weights)
+    counts = float(responses.weights @ responses.y) + 0.5
+    return float(np.log(counts)) - _log_sum(responses.offset, responses.weights)
 
 
-def _start_at_size(given: Responses) -> float:
-    return _log_sum(np.log(given.y), given.weights) - _log_sum(given.offset, given.weights)
+def _start_at_size(responses: Responses) -> float:
+    return _log_sum(np.log(responses.y), responses.weights) - _log_sum(
+        responses.offset, responses.weights
+    )
 
 
-def _start_at_time(given: Responses) -> float:
+def _start_at_time(responses: Responses) -> float:
     """Return the log of time over ends, half an end more."""
-    ends = float(given.weights @ (1.0 - given.censored)) + 0.5
-    return _log_sum(np.log(given.y) - given.offset, given.weights) - float(np.log(ends))
+    ends = float(responses.weights @ (1.0 - responses.censored)) + 0.5
+    return _log_sum(np.log(responses.y) - responses.offset, responses.weights) - float(np.log(ends))
 
 
 def _start_at_proportion(link: str) -> Callable[[Responses], float]:
-    def start(given: Responses) -> float:
+    def start(responses: Responses) -> float:
         """Return the link of successes over trials, half of each kind more."""
-        p = (given.weights @ given.y + 0.5) / (given.weights @ given.trials + 1.0)
-        return float(_linked(link, p)) - float(np.average(given.offset, weights=given.weights))
+        p = (responses.weights @ responses.y + 0.5) / (responses.weights @ responses.trials + 1.0)
+        return float(_linked(link, p)) - float(
+            np.average(responses.offset, weights=responses.weights)
+        )
 
     return start
 
 
-def _start_at_share(given: Responses) -> float:
-    mean, offset = (np.average(v, weights=given.weights) for v in (given.y, given.offset))
+def _start_at_share(responses: Responses) -> float:
+    mean, offset = (
+        np.average(v, weights=responses.weights) for v in (responses.y, responses.offset)
+    )
     return float(_linked("logit", mean) - offset)
 
 
-def _no_start(given: Responses) -> float:
+def _no_start(responses: Responses) -> float:
     return 0.0
 
 
@@ -156,37 +162,37 @@ def _count(y: np.ndarray) -> np.ndarray:
     return (y >= 0) & (y == np.floor(y))
 
 
-def _places(given: Responses) -> Columns:
-    return {"y": given.y}
+def _levels(responses: Responses) -> Columns:
+    return {"y": responses.y}
 
 
-def _values(given: Responses) -> Columns:
-    return {AT: given.y}
+def _values(responses: Responses) -> Columns:
+    return {AT: responses.y}
 
 
-def _counts(given: Responses) -> Columns:
+def _counts(responses: Responses) -> Columns:
     """Return counts, the log of each (of ½ for none), and the log density of a Poisson count."""
-    y = given.y
+    y = responses.y
     a = np.maximum(y, 0.5)
     density = y * np.log(a) - a - _special().gammaln(y + 1.0)
     return {"y": y, AT: np.log(a), "constant": density}
 
 
-def _sizes(given: Responses) -> Columns:
-    return {AT: np.log(given.y), "constant": -np.log(given.y)}
+def _sizes(responses: Responses) -> Columns:
+    return {AT: np.log(responses.y), "constant": -np.log(responses.y)}
 
 
-def _times(given: Responses) -> Columns:
-    log_time = np.log(given.y)
+def _times(responses: Responses) -> Columns:
+    log_time = np.log(responses.y)
     return {
         AT: log_time,
-        "censored": given.censored,
-        "constant": -(1.0 - given.censored) * log_time,
+        "censored": responses.censored,
+        "constant": -(1.0 - responses.censored) * log_time,
     }
 
 
-def _shares(given: Responses) -> Columns:
-    y = given.y
+def _shares(responses: Responses) -> Columns:
+    y = responses.y
     log_odds = np.log(y) - np.log1p(-y)
     return {"y": y, "log_odds": log_odds, AT: log_odds, "constant": -np.log(y) - np.log1p(-y)}
 
@@ -203,16 +209,16 @@ def _student(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     return constant - 0.5 * (nu + 1) * tf.math.log1p((d / sigma) ** 2 / nu)
 
 
+# Number from which log Γ comes from its asymptotic series, whose next term is 6e-12 there.
 _FAR_GAMMA = 8.0
-"""Number from which log Γ comes from its asymptotic series, whose next term is 6e-12 there."""
 
 
 def _rest_of_gamma(z: tf.Tensor) -> tf.Tensor:
     """Return log Γ(z) − (z − ½) log z + z − ½ log 2π, which is small."""
-    near, inverse = tf.minimum(z, _FAR_GAMMA), 1.0 / tf.maximum(z, _FAR_GAMMA)
+    small, inverse = tf.minimum(z, _FAR_GAMMA), 1.0 / tf.maximum(z, _FAR_GAMMA)
     square = inverse**2
     series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    direct = tf.math.lgamma(near) - (near - 0.5) * tf.math.log(near) + near - 0.5 * _LOG_2PI
+    direct = tf.math.lgamma(small) - (small - 0.5) * tf.math.log(small) + small - 0.5 * _LOG_2PI
     return tf.where(z > _FAR_GAMMA, series, direct)
 
 
@@ -234,18 +240,18 @@ def _log_p(link: str, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _logistic(eta: np.ndarray, aux: Any = None) -> np.ndarray:
     """Return 1/(1 + exp(−η)), in less than half the time of ``scipy.special.expit``."""
-    found = np.negative(eta)
+    p = np.negative(eta)
     with np.errstate(over="ignore"):
-        np.exp(found, out=found)
-    found += 1.0
-    return np.reciprocal(found, out=found)
+        np.exp(p, out=p)
+    p += 1.0
+    return np.reciprocal(p, out=p)
 
 
 def _log_ratio(d: tf.Tensor, p: tf.Tensor, log_odds: tf.Tensor) -> tf.Tensor:
     """Return log(1 − p + p exp(d)), of a probability p and its log odds."""
-    near = tf.math.log1p(p * tf.math.expm1(tf.clip_by_value(d, -1.0, 1.0)))
-    far = tf.nn.softplus(log_odds + d) - tf.nn.softplus(log_odds)
-    return tf.where(tf.abs(d) < 1.0, near, far)
+    small = tf.math.log1p(p * tf.math.expm1(tf.clip_by_value(d, -1.0, 1.0)))
+    large = tf.nn.softplus(log_odds + d) - tf.nn.softplus(log_odds)
+    return tf.where(tf.abs(d) < 1.0, small, large)
 
 
 def _probability(link: str) -> Callable[..., np.ndarray]:
@@ -269,21 +275,27 @@ def _bernoulli(link: str) -> Family:
 
     p = _probability(link)
     return Family(
-        "bernoulli", link, terms, _places, _start_at_proportion(link), p,
+        "bernoulli", link, terms, _levels, _start_at_proportion(link), p,
         lambda rng, eta, aux, _: rng.binomial(1, p(eta)),
         lambda y: (y == 0) | (y == 1), "0 or 1", "probability",
     )  # fmt: skip
 
 
 def _binomial(link: str) -> Family:
-    def columns(given: Responses) -> Columns:
-        y, n, gammaln = given.y, given.trials, _special().gammaln
+    def columns(responses: Responses) -> Columns:
+        y, n, gammaln = responses.y, responses.trials, _special().gammaln
         p = (y + 0.5) / (n + 1.0)
         density = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
         density += y * np.log(p) + (n - y) * np.log1p(-p)
-        found = {"y": y, "trials": n, "p": p, "log_odds": _linked("logit", p), "constant": density}
+        columns = {
+            "y": y,
+            "trials": n,
+            "p": p,
+            "log_odds": _linked("logit", p),
+            "constant": density,
+        }
         at = _linked(link, p)
-        return found | ({AT: at} if link == "logit" else {AT: at, "link": at})
+        return columns | ({AT: at} if link == "logit" else {AT: at, "link": at})
 
     def terms(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
         if link != "logit":
@@ -349,33 +361,32 @@ def _zero_inflated(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     return tf.where(rows["y"] > 0, some + _poisson(d, aux, rows), at_zero)
 
 
-_FAR = 1e6
-"""A cutpoint beyond all others, whose distribution function is 0 or 1 in any dtype."""
+_FAR = 1e6  # a cutpoint beyond all others, whose distribution function is 0 or 1 in any dtype
 
 
 def _ordinal(eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     """Return log(F(c_y − η) − F(c_{y−1} − η)) of the logistic distribution function F."""
     far = tf.constant([_FAR], eta.dtype)
     cuts = tf.concat([-far, tf.cast(aux["cut"], eta.dtype), far], 0)
-    place = tf.cast(rows["y"], tf.int32)
+    level = tf.cast(rows["y"], tf.int32)
     # Products with indicators, not gathers: derivatives of any order stay dense.
-    lower = tf.linalg.matvec(tf.one_hot(place, cuts.shape[0], dtype=eta.dtype), cuts) - eta
-    upper = tf.linalg.matvec(tf.one_hot(place + 1, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    lower = tf.linalg.matvec(tf.one_hot(level, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    upper = tf.linalg.matvec(tf.one_hot(level + 1, cuts.shape[0], dtype=eta.dtype), cuts) - eta
     # F(u) − F(l) = F(u) (1 − F(l)) (1 − exp(l − u)): no difference of numbers near 1.
-    apart = tf.math.log(-tf.math.expm1(lower - upper))
-    return apart - tf.nn.softplus(-upper) - tf.nn.softplus(lower)
+    log_difference = tf.math.log(-tf.math.expm1(lower - upper))
+    return log_difference - tf.nn.softplus(-upper) - tf.nn.softplus(lower)
 
 
 def _ordinal_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
-    below = _special().expit(aux["cut"] - eta[..., None])
-    edge = np.zeros_like(below[..., :1])
-    return np.diff(np.concatenate([edge, below, edge + 1.0], -1), axis=-1)
+    cumulative = _special().expit(aux["cut"] - eta[..., None])
+    edge = np.zeros_like(cumulative[..., :1])
+    return np.diff(np.concatenate([edge, cumulative, edge + 1.0], -1), axis=-1)
 
 
 def _categorical(eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
-    place = tf.one_hot(tf.cast(rows["y"], tf.int32) - 1, eta.shape[-1], dtype=eta.dtype)
+    indicator = tf.one_hot(tf.cast(rows["y"], tf.int32) - 1, eta.shape[-1], dtype=eta.dtype)
     all_levels = tf.concat([tf.zeros_like(eta[:, :1]), eta], 1)
-    return tf.reduce_sum(place * eta, 1) - tf.reduce_logsumexp(all_levels, 1)
+    return tf.reduce_sum(indicator * eta, 1) - tf.reduce_logsumexp(all_levels, 1)
 
 
 def _categorical_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
@@ -384,8 +395,8 @@ def _categorical_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
 
 def _level_draw(mean: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     def draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
-        below = np.cumsum(mean(eta, aux)[..., :-1], -1)
-        return (rng.uniform(size=(*below.shape[:-1], 1)) > below).sum(-1)
+        cumulative = np.cumsum(mean(eta, aux)[..., :-1], -1)
+        return (rng.uniform(size=(*cumulative.shape[:-1], 1)) > cumulative).sum(-1)
 
     return draw
 
@@ -416,17 +427,18 @@ def _zip_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np
 
 _SIGMA, _SHAPE = ("sigma", "positive"), ("shape", "positive")
 
+# Families by name and link; the first link is the default.
 FAMILIES: dict[str, dict[str, Family]] = {
     "gaussian": {
         "identity": Family(
-            "gaussian", "identity", _gaussian, _values, _start_at_mean, _same,
+            "gaussian", "identity", _gaussian, _values, _start_at_mean, _identity,
             lambda rng, eta, aux, _: rng.normal(eta, aux["sigma"]), np.isfinite, "finite numbers",
             aux=(_SIGMA,), scaled=True,
         )
     },
     "student": {
         "identity": Family(
-            "student", "identity", _student, _values, _start_at_mean, _same,
+            "student", "identity", _student, _values, _start_at_mean, _identity,
             lambda rng, eta, aux, _: eta + aux["sigma"] * rng.standard_t(1 + aux["nu"], eta.shape),
             np.isfinite, "finite numbers", aux=(_SIGMA, ("nu", "positive")), scaled=True,
         )
@@ -481,16 +493,15 @@ FAMILIES: dict[str, dict[str, Family]] = {
     },
     "ordinal": {
         "logit": Family(
-            "ordinal", "logit", _ordinal, _places, _no_start, _ordinal_mean,
+            "ordinal", "logit", _ordinal, _levels, _no_start, _ordinal_mean,
             _level_draw(_ordinal_mean), _count, "levels", aux=(("cut", "ordered"),), by_level=True,
         )
     },
     "categorical": {
         "logit": Family(
-            "categorical", "logit", _categorical, _places, _no_start, _categorical_mean,
+            "categorical", "logit", _categorical, _levels, _no_start, _categorical_mean,
             _level_draw(_categorical_mean), _count, "levels", "simplex", by_level=True,
             several=True,
         )
     },
 }  # fmt: skip
-"""Families by name and link; the first link is the default."""

@@ -72,10 +72,10 @@ def parse(text: Any) -> Formula:
     if len(tildes) != 1 or not left.strip() or not right.strip():
         raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
     response, about = _left_side(left)
-    rest, bars = _without_bars(_with_factors(right))
-    rest, offset = _without_offset(rest)
+    fixed, bars = _without_bars(_with_factors(right))
+    fixed, offset = _without_offset(fixed)
     return Formula(
-        text, response, about.get("trials"), about.get("cens"), rest, offset, tuple(bars)
+        text, response, about.get("trials"), about.get("cens"), fixed, offset, tuple(bars)
     )
 
 
@@ -95,11 +95,11 @@ def _left_side(text: str) -> tuple[str, dict[str, str]]:
     return response, {named.group(1): named.group(2).strip()}
 
 
+# The name that `C(` has in R, or what is quoted.
 _FACTOR = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])(?:as\.)?factor\s*\(")
-"""The name that ``C(`` has in R, or what is quoted."""
 
+# A dot that is all other columns, or what is quoted.
 _DOT = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])\.(?![\w.])")
-"""A dot that is all other columns, or what is quoted."""
 
 
 def _with_factors(text: str) -> str:
@@ -119,25 +119,27 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     formula = _with_quoted_names(formula, columns)
     if not any(match[1] is None for match in _DOT.finditer(formula.fixed)):
         return formula
-    sides = [formula.response, formula.trials, formula.censored, formula.offset]
-    used = {name for side in sides if side for name in columns_in(side, columns)}
+    expressions = [formula.response, formula.trials, formula.censored, formula.offset]
+    used = {
+        name for expression in expressions if expression for name in columns_in(expression, columns)
+    }
     used |= {name for bar in formula.bars for name in columns_of(bar.by)}
     used |= {weights} if isinstance(weights, str) else set()
-    others = [name for name in columns if name not in used]
-    if not others:
+    remaining = [name for name in columns if name not in used]
+    if not remaining:
         raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
-    whole = f"({' + '.join(map(written, others))})"
-    fixed = _DOT.sub(lambda match: match[1] or whole, formula.fixed)
+    total = f"({' + '.join(map(written, remaining))})"
+    fixed = _DOT.sub(lambda match: match[1] or total, formula.fixed)
     return replace(formula, fixed=fixed, dotted=True)
 
 
 def _with_quoted_names(formula: Formula, columns: list[str]) -> Formula:
     def quoted_in(text: str) -> str:
-        kept, last = "", 0
+        replaced, last = "", 0
         for token in tokens_of(text, columns):
             if token.kind == "quoted":
-                kept, last = kept + text[last : token.start] + quoted(token.text), token.end
-        return kept + text[last:]
+                replaced, last = replaced + text[last : token.start] + quoted(token.text), token.end
+        return replaced + text[last:]
 
     return replace(
         formula,
@@ -157,67 +159,68 @@ def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[An
     named = {*columns_in(f"{formula.text} + {formula.fixed}", columns)}
     if isinstance(weights, str):
         named.add(weights)
-    found = [name for name in frame.columns if str(name) in named]
-    for name in found:
-        if found.count(name) > 1:
-            raise ValueError(
-                f"`data` has {found.count(name)} columns {name!r}. Rename all but one."
-            )
-    return found
+    used = [name for name in frame.columns if str(name) in named]
+    for name in used:
+        if used.count(name) > 1:
+            raise ValueError(f"`data` has {used.count(name)} columns {name!r}. Rename all but one.")
+    return used
 
 
-_REMOVED = "\0"
-"""Mark in the place of bars and offsets."""
+_REMOVED = "\0"  # mark in the place of bars and offsets
 
 
 def _without_bars(text: str) -> tuple[str, list[Bar]]:
     """Return the terms without those in parentheses that have a bar, and these."""
     tokens = tokens_of(text)
-    kept, bars, last, place = "", [], 0, 0
-    while place < len(tokens):
-        token = tokens[place]
+    remaining, bars, last, index = "", [], 0, 0
+    while index < len(tokens):
+        token = tokens[index]
         if token.kind != "op" or token.text != "(":
-            place += 1
+            index += 1
             continue
-        end = closing(tokens, place, text)
-        called = place > 0 and tokens[place - 1].kind in ("name", "quoted")
-        inner = [each for _, each in top_level(tokens[place + 1 : end]) if each.kind == "op"]
-        split = [each for each in inner if each.text in ("|", "||")]
+        end = closing(tokens, index, text)
+        called = index > 0 and tokens[index - 1].kind in ("name", "quoted")
+        inner = [
+            operator for _, operator in top_level(tokens[index + 1 : end]) if operator.kind == "op"
+        ]
+        split = [operator for operator in inner if operator.text in ("|", "||")]
         if split and not called:
             bars += _bars(text[token.end : tokens[end].start])
-            kept += text[last : token.start] + _REMOVED
+            remaining += text[last : token.start] + _REMOVED
             last = tokens[end].end
-        place = end + 1
-    return _without_places(kept + text[last:]), bars
+        index = end + 1
+    return _without_marks(remaining + text[last:]), bars
 
 
-def _without_places(text: str) -> str:
+def _without_marks(text: str) -> str:
     """Return terms without the places of those that were removed.
 
     Raises:
         ValueError: One of those was not added to the others.
     """
-    kept = re.sub(rf"(^|\+)\s*{_REMOVED}\s*(?=[+-]|$)", "", text.strip()).strip()
-    kept = kept.removeprefix("+").strip()
-    if _REMOVED in kept:
+    remaining = re.sub(rf"(^|\+)\s*{_REMOVED}\s*(?=[+-]|$)", "", text.strip()).strip()
+    remaining = remaining.removeprefix("+").strip()
+    if _REMOVED in remaining:
         raise ValueError(
             "`formula`: bars and offset(...) must be added to the other terms; they have no "
             "interactions, and cannot be removed."
         )
-    return kept or "1"
+    return remaining or "1"
 
 
 def _bars(inside: str) -> list[Bar]:
-    tokens = [(place, t) for place, t in top_level(tokens_of(inside)) if t.kind == "op"]
+    tokens = [(index, t) for index, t in top_level(tokens_of(inside)) if t.kind == "op"]
     bar = next(token for _, token in tokens if token.text in ("|", "||"))
     terms, by = inside[: bar.start].strip(), inside[bar.end :]
-    factors = [_factor(part) for part in _split(by, "/")]
+    factors = [_factor(factor) for factor in _split(by, "/")]
     if not terms or not all(factors):
         raise ValueError(
             f"`formula`: ({inside}) must have terms, a bar and a factor, as in (1 + x | site)."
         )
     nested = [sum(factors[: level + 1], []) for level in range(len(factors))]
-    return [Bar(terms, spelled(list(dict.fromkeys(own))), bar.text == "|") for own in nested]
+    return [
+        Bar(terms, spelled(list(dict.fromkeys(columns))), bar.text == "|") for columns in nested
+    ]
 
 
 def _split(text: str, operator: str) -> list[str]:
@@ -230,27 +233,27 @@ def _split(text: str, operator: str) -> list[str]:
 
 def _factor(text: str) -> list[str]:
     """Return the columns of a factor, such as ``a:b`` or ``C(a)``; none if it is no factor."""
-    found = []
-    for part in _split(text, ":"):
-        named = re.fullmatch(r"C\(\s*(.+?)\s*\)", part)
-        name = named.group(1) if named else part
+    columns = []
+    for factor in _split(text, ":"):
+        named = re.fullmatch(r"C\(\s*(.+?)\s*\)", factor)
+        name = named.group(1) if named else factor
         if not re.fullmatch(r"`[^`]+`|[\w.]+", name):
             return []
-        found.append(unquoted(name))
-    return found
+        columns.append(unquoted(name))
+    return columns
 
 
 def _without_offset(text: str) -> tuple[str, str | None]:
     tokens = tokens_of(text)
-    found: list[str] = []
-    kept, last = "", 0
-    for place, (token, after) in enumerate(zip(tokens, tokens[1:], strict=False)):
-        own = token.kind == "name" and token.text == "offset" and after.text == "("
-        if own and after.kind == "op" and token.start >= last:
-            end = tokens[closing(tokens, place + 1, text)]
-            found.append(text[after.end : end.start].strip())
-            kept, last = kept + text[last : token.start] + _REMOVED, end.end
-    if not found:
+    offsets: list[str] = []
+    remaining, last = "", 0
+    for index, (token, after) in enumerate(zip(tokens, tokens[1:], strict=False)):
+        is_offset = token.kind == "name" and token.text == "offset" and after.text == "("
+        if is_offset and after.kind == "op" and token.start >= last:
+            end = tokens[closing(tokens, index + 1, text)]
+            offsets.append(text[after.end : end.start].strip())
+            remaining, last = remaining + text[last : token.start] + _REMOVED, end.end
+    if not offsets:
         return text, None
-    whole = found[0] if len(found) == 1 else " + ".join(f"({each})" for each in found)
-    return _without_places(kept + text[last:]), whole
+    total = offsets[0] if len(offsets) == 1 else " + ".join(f"({offset})" for offset in offsets)
+    return _without_marks(remaining + text[last:]), total

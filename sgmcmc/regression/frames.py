@@ -19,18 +19,16 @@ from sgmcmc.regression.storage import plain
 if TYPE_CHECKING:
     import pandas as pd
 
+# Returns the columns that are wanted, given a frame that has them but no rows.
 Columns = Callable[["pd.DataFrame"], list[Any]]
-"""Returns the columns that are wanted, given a frame that has them but no rows."""
 
+# Numbers in the columns of a file from which they are mapped, and not held in memory.
 _MAPPED = 2**25
-"""Numbers in the columns of a file from which they are mapped, and not held in memory."""
 
-_PIECE = 2**22
-"""Numbers of a model matrix that are made at a time."""
+_PIECE = 2**22  # numbers of a model matrix that are made at a time
 
+# Entry of `frame.attrs` with the names of categories that were text, whose order is not the user's.
 TEXT = "text"
-"""Entry of ``frame.attrs`` with the names of categories that were text, whose order is not the
-user's."""
 
 
 def as_frame(data: Any, columns: Columns | None = None) -> pd.DataFrame:
@@ -73,43 +71,42 @@ def read_rows(
         names = list(head.columns) if columns is None else columns(head)
         if not hasattr(data, "select") and data.count_rows() * len(names) > _MAPPED:
             return _mapped(data, names, drop)
-        found = _in_memory(data, names, head)
+        frame = _in_memory(data, names, head)
     elif isinstance(data, pd.DataFrame):
-        found = _with_categories(data)
+        frame = _with_categories(data)
     elif hasattr(data, "to_pandas"):
-        found = data.to_pandas()
+        frame = data.to_pandas()
     elif isinstance(data, Mapping):
-        found = pd.DataFrame(_of_dict(data))
+        frame = pd.DataFrame(_of_dict(data))
     else:
         raise TypeError(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
             f"file or folder, or a dict of columns; it is {describe(data)}."
         )
-    kept = None
-    used = list(found.columns) if columns is None else columns(found)
+    mask = None
+    used = list(frame.columns) if columns is None else columns(frame)
     if drop:
-        kept = found[used].notna().all(axis=1).to_numpy()
-        kept = None if kept.all() else kept
-    if kept is not None:
-        found = found[kept]
-    if not (isinstance(found.index, pd.RangeIndex) and found.index.start == 0):
-        found = found.reset_index(drop=True)
-    return plain(found, used, columns is not None), kept
+        mask = frame[used].notna().all(axis=1).to_numpy()
+        mask = None if mask.all() else mask
+    if mask is not None:
+        frame = frame[mask]
+    if not (isinstance(frame.index, pd.RangeIndex) and frame.index.start == 0):
+        frame = frame.reset_index(drop=True)
+    return plain(frame, used, columns is not None), mask
 
 
 def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFrame:
-    """Return columns of Arrow's as a frame in memory."""
     batches = list(arrow_batches(stored, names))
     if not batches:
         return head[names]
     table = importlib.import_module("pyarrow").Table.from_batches(batches)
-    found = {
+    categorical = {
         field.name: categories(read_categories(table[field.name], f"data[{field.name!r}]"))
         for field in table.schema
         if hasattr(field.type, "index_type")
     }
-    others = table.select([name for name in names if name not in found]).to_pandas()
-    return others.assign(**found)[names] if found else others
+    frame = table.select([name for name in names if name not in categorical]).to_pandas()
+    return frame.assign(**categorical)[names] if categorical else frame
 
 
 def categories(column: Categories | None) -> pd.Categorical:
@@ -127,9 +124,9 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     Raises:
         ValueError: They are no vectors, not of one length, or not in one order.
     """
-    found = {name: _values(name, values) for name, values in data.items()}
+    columns = {name: _values(name, values) for name, values in data.items()}
     sizes: dict[Any, int] = {}
-    for name, values in found.items():
+    for name, values in columns.items():
         if np.ndim(values) > 1:
             raise ValueError(
                 f"`data[{name!r}]` has the shape {np.shape(values)}. A column is a vector: give "
@@ -138,7 +135,7 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
         if np.ndim(values):
             sizes[name] = len(values)
     if not sizes:  # one row
-        return {name: np.reshape(values, 1) for name, values in found.items()}
+        return {name: np.reshape(values, 1) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
         lengths = ", ".join(f"{name!r} {size}" for name, size in list(sizes.items())[:6])
         raise ValueError(f"The columns of `data` must have one length; they have {lengths}.")
@@ -146,7 +143,7 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     first = next(iter(indexed), None)
     for name, index in indexed.items():
         need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
-    return found
+    return columns
 
 
 def _values(name: Any, values: Any) -> Any:
@@ -155,8 +152,8 @@ def _values(name: Any, values: Any) -> Any:
 
     if isinstance(values, np.ma.MaskedArray | list | tuple):
         values = pd.Series(values)  # with what is masked, or NaN among text, missing
-    found = read_categories(values, f"data[{name!r}]")
-    return np.asarray(values) if found is None else categories(found)
+    coded = read_categories(values, f"data[{name!r}]")
+    return np.asarray(values) if coded is None else categories(coded)
 
 
 def _has_index(values: Any) -> bool:
@@ -165,26 +162,25 @@ def _has_index(values: Any) -> bool:
     return isinstance(values, pd.Series | pd.DataFrame)
 
 
-def need_one_order(label: str, index: pd.Index, other: str, among: pd.Index) -> None:
+def need_one_order(label: str, index: pd.Index, other_label: str, other_index: pd.Index) -> None:
     """Refuse a series whose index has the labels of another in another order.
 
     Rows are read by their places: those of one label would be apart.
     """
-    if len(index) != len(among) or index.equals(among) or not index.is_unique:
+    if len(index) != len(other_index) or index.equals(other_index) or not index.is_unique:
         return
-    if among.is_unique and index.isin(among).all():
+    if other_index.is_unique and index.isin(other_index).all():
         raise ValueError(
-            f"The index of {label} has the labels of {other} in another order, and rows are read "
-            "by their places. Put both in one order, with .reindex(...), or drop the index, with "
-            ".reset_index(drop=True)."
+            f"The index of {label} has the labels of {other_label} in another order, and rows are "
+            "read by their places. Put both in one order, with .reindex(...), or drop the index, "
+            "with .reset_index(drop=True)."
         )
 
 
 def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose dictionaries of Arrow's are categories of pandas."""
-    own = [n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")]
-    found = {name: categories(read_categories(frame[name], f"data[{name!r}]")) for name in own}
-    return frame.assign(**found) if own else frame
+    names = [n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")]
+    columns = {name: categories(read_categories(frame[name], f"data[{name!r}]")) for name in names}
+    return frame.assign(**columns) if names else frame
 
 
 def _mapped(
@@ -203,10 +199,10 @@ def _mapped(
             batch = batch if masks[-1].all() else batch.filter(array(masks[-1]))
         for name, reader in readers.items():
             reader.add(batch.column(name))
-    found = pd.DataFrame({name: reader.series() for name, reader in readers.items()}, copy=False)
-    found.attrs = {TEXT: [name for name, each in readers.items() if each.text]}
-    kept = np.concatenate(masks) if masks else np.ones(0, bool)
-    return found, None if kept.all() else kept
+    frame = pd.DataFrame({name: reader.series() for name, reader in readers.items()}, copy=False)
+    frame.attrs = {TEXT: [name for name, reader in readers.items() if reader.text]}
+    mask = np.concatenate(masks) if masks else np.ones(0, bool)
+    return frame, None if mask.all() else mask
 
 
 def _is_valid(column: Any) -> np.ndarray:
@@ -229,7 +225,7 @@ class _Reader:
             self._dtype = np.dtype(np.int32)
         else:
             self._dtype = np.dtype(np.float64 if self._decimal else kind.to_pandas_dtype())
-        self._spool = Spool(self._dtype)
+        self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
@@ -246,38 +242,38 @@ class _Reader:
                 f"`data[{self._name!r}]` has missing values. Drop these rows, or pass "
                 "missing='drop'."
             )
-        self._spool.add(values)
+        self._writer.add(values)
 
     def series(self) -> pd.Series:
         """Return the column, on mapped memory."""
         import pandas as pd
 
-        values = np.asarray(self._spool.array())
+        values = np.asarray(self._writer.array())
         if not self._coded:
             return pd.Series(values, copy=False)
         if not self.text:
             return pd.Series(categories(self._coder.finished(values)))
         levels = list(self._coder.levels.values)
         order = np.argsort(np.asarray(levels, object), kind="stable")
-        place = np.append(np.argsort(order), -1).astype(np.int32)
+        rank = np.append(np.argsort(order), -1).astype(np.int32)
         sorted_levels = [levels[number] for number in order]
-        return pd.Series(pd.Categorical.from_codes(place[values], sorted_levels))
+        return pd.Series(pd.Categorical.from_codes(rank[values], sorted_levels))
 
 
-def pieces(
-    frame: pd.DataFrame, columns: int, places: np.ndarray | None = None
+def chunks(
+    frame: pd.DataFrame, columns: int, rows: np.ndarray | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield a frame in pieces, small enough for a matrix with a number of columns.
+    """Yield a frame in chunks, small enough for a matrix with a number of columns.
 
     Args:
         frame: Rows.
         columns: Number of columns.
-        places: Places of the rows to yield; ``None`` for all, in order.
+        rows: Places of the rows to yield; ``None`` for all, in order.
     """
     length = max(1024, _PIECE // max(1, columns))
     for start in range(0, len(frame), length):
-        here = slice(start, start + length)
-        yield frame.iloc[here if places is None else places[here]].reset_index(drop=True)
+        chunk = slice(start, start + length)
+        yield frame.iloc[chunk if rows is None else rows[chunk]].reset_index(drop=True)
 
 
 def column(frame: pd.DataFrame, name: str) -> np.ndarray:
@@ -293,10 +289,11 @@ def column(frame: pd.DataFrame, name: str) -> np.ndarray:
 def need_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a column that is not there, or has missing values."""
     if name not in frame.columns:
-        known = next((own for own in frame.columns if str(own) == name), None)
-        if known is not None:
+        present = next((key for key in frame.columns if str(key) == name), None)
+        if present is not None:
+            kind = type(present).__name__
             raise ValueError(
-                f"`formula` names {name!r}, which `data` has as {type(known).__name__} {known!r}. "
+                f"`formula` names {name!r}, which `data` has as {kind} {present!r}. "
                 "Names must be text: data.columns = data.columns.map(str)."
             )
         raise ValueError(
@@ -317,16 +314,16 @@ def labels(frame: pd.DataFrame, by: str) -> Categories:
     names = columns_of(by)
     for name in names:
         need_column(frame, name)
-    parts = [factorized(frame[name], f"data[{name!r}]") for name in names]
-    if len(parts) == 1:
-        return parts[0]
-    sizes = [len(part.levels) for part in parts]
-    together = np.ravel_multi_index([part.codes for part in parts], sizes)
-    there, codes = np.unique(together, return_inverse=True)
-    values = [[_label(value) for value in part.levels.values] for part in parts]
+    factors = [factorized(frame[name], f"data[{name!r}]") for name in names]
+    if len(factors) == 1:
+        return factors[0]
+    sizes = [len(factor.levels) for factor in factors]
+    together = np.ravel_multi_index([factor.codes for factor in factors], sizes)
+    combinations, codes = np.unique(together, return_inverse=True)
+    values = [[_label(value) for value in factor.levels.values] for factor in factors]
     combined = [
-        tuple(own[place] for own, place in zip(values, places, strict=True))
-        for places in zip(*np.unravel_index(there, sizes), strict=True)
+        tuple(levels[code] for levels, code in zip(values, combination, strict=True))
+        for combination in zip(*np.unravel_index(combinations, sizes), strict=True)
     ]
     return Categories(codes.reshape(-1).astype(np.int32), Levels(tuple(combined)))
 
@@ -369,14 +366,14 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
     Raises:
         ValueError: A level is new, or missing; the message names it.
     """
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, (levels, kind) in factors.items():
         need_column(frame, name)
         label = f"data[{name!r}]"
-        own = factorized(frame[name], label)
-        codes = own.coded_by(levels, label, "regression")
+        observed = factorized(frame[name], label)
+        codes = observed.coded_by(levels, label, "regression")
         if kind == "number":
-            found[name] = np.array(levels.values)[codes]
-        elif kind == "category" or not set(own.levels.values) <= set(levels.values):
-            found[name] = categories(Categories(codes, levels))
-    return frame.assign(**found) if found else frame
+            columns[name] = np.array(levels.values)[codes]
+        elif kind == "category" or not set(observed.levels.values) <= set(levels.values):
+            columns[name] = categories(Categories(codes, levels))
+    return frame.assign(**columns) if columns else frame

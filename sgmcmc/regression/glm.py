@@ -19,9 +19,9 @@ from sgmcmc.samplers.sample import sample
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST = 1e-9
-"""Standard deviation of a response below which, or beyond its inverse, the chain is in float64: the
-fourth power of it, as in derivatives with respect to ``sigma``, is out of the range of float32."""
+# Standard deviation of a response below which, or beyond its inverse, the chain is in float64: the
+# fourth power of it, as in derivatives with respect to `sigma`, is out of the range of float32.
+_SMALLEST_UNIT = 1e-9
 
 
 def glm(
@@ -97,7 +97,7 @@ def glm(
     parsed = parse(formula)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
-    frame, kept = read_rows(
+    frame, mask = read_rows(
         data,
         lambda all_: used_columns(with_dot(parsed, all_, weights), all_, weights),
         missing == "drop",
@@ -105,36 +105,38 @@ def glm(
     parsed = with_dot(parsed, frame, weights)
     if not len(frame):
         raise ValueError("`data` has no rows.")
-    used = _weights(weights, data, frame, kept)
-    model, y = make_model(parsed, frame, chosen, priors, used)
-    if used is None or used.all():
+    row_weights = _weights(weights, data, frame, mask)
+    model, y = make_model(parsed, frame, chosen, priors, row_weights)
+    if row_weights is None or row_weights.all():
         need_noise(model, y, frame)
     else:
-        counted = np.flatnonzero(used)
+        counted = np.flatnonzero(row_weights)
         need_noise(model, y[counted], frame.iloc[counted].reset_index(drop=True))
-    keywords.setdefault("dtype", tf.float32 if _LEAST < model.unit < 1 / _LEAST else tf.float64)
+    keywords.setdefault(
+        "dtype", tf.float32 if _SMALLEST_UNIT < model.unit < 1 / _SMALLEST_UNIT else tf.float64
+    )
     dtype = checks.floating_dtype("dtype", keywords["dtype"])
-    made = posterior(model, y, frame, used, dtype.as_numpy_dtype)
-    samples = sample(**{**made, **keywords})
-    named = weights if isinstance(weights, str) else None
-    dropped = 0 if kept is None else int((~kept).sum())
-    return Regression(model, samples, frame, dropped, used, named)
+    arguments = posterior(model, y, frame, row_weights, dtype.as_numpy_dtype)
+    samples = sample(**{**arguments, **keywords})
+    weights_column = weights if isinstance(weights, str) else None
+    dropped = 0 if mask is None else int((~mask).sum())
+    return Regression(model, samples, frame, dropped, row_weights, weights_column)
 
 
 def _weights(
-    weights: Any, data: Any, frame: pd.DataFrame, kept: np.ndarray | None
+    weights: Any, data: Any, frame: pd.DataFrame, mask: np.ndarray | None
 ) -> np.ndarray | None:
     """Return the weight of each row that is kept; ``None`` if there are none."""
     import pandas as pd
 
     if weights is None:
         return None
-    index, among = getattr(weights, "index", None), getattr(data, "index", None)
-    if isinstance(index, pd.Index) and isinstance(among, pd.Index):
-        need_one_order("`weights`", index, "`data`", among)
+    index, data_index = getattr(weights, "index", None), getattr(data, "index", None)
+    if isinstance(index, pd.Index) and isinstance(data_index, pd.Index):
+        need_one_order("`weights`", index, "`data`", data_index)
     values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
-    if not isinstance(weights, str) and kept is not None and values.shape == kept.shape:
-        values = values[kept]
+    if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
+        values = values[mask]
     if values.dtype.kind == "O" and values.ndim == 1:
         values = np.asarray(plain(pd.Series(values)))  # decimals, and integers of Python's
     if values.dtype.kind not in "biuf":

@@ -9,21 +9,16 @@ import ast
 import math
 import re
 
-_COLUMNS = 1000
-"""Largest number of columns that an argument, such as ``df``, may ask for."""
+_COLUMNS = 1000  # largest number of columns that an argument, such as `df`, may ask for
+_POWER = 10  # largest power of terms, such as `(a + b)**2`
+_LARGEST = 1e300  # largest number that constants may make
 
-_POWER = 10
-"""Largest power of terms, such as ``(a + b)**2``."""
-
-_LARGEST = 1e300
-"""Largest number that constants may make."""
-
+# Arguments that are numbers of columns, by function, in the order in which they may be given after
+# the variable.
 _COUNTS = {
     "bs": ("df", "degree"), "cc": ("df",), "cr": ("df",), "cs": ("df",), "poly": ("degree",),
     "hashed": ("levels",), "lag": (),
 }  # fmt: skip
-"""Arguments that are numbers of columns, by function, in the order in which they may be given
-after the variable."""
 
 _UP_TO_THE_POWER = (ast.Pow, ast.Mult, ast.LShift, ast.MatMult)
 
@@ -67,9 +62,9 @@ def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
     if name not in _COUNTS:
         return
     counts = _COUNTS[name]
-    given = list(zip(counts, call.args[1:], strict=False))
-    given += [(word.arg, word.value) for word in call.keywords if word.arg in counts]
-    for argument, value in given:
+    arguments = list(zip(counts, call.args[1:], strict=False))
+    arguments += [(word.arg, word.value) for word in call.keywords if word.arg in counts]
+    for argument, value in arguments:
         if isinstance(value, ast.Constant) and value.value is None:
             continue
         number = _constant(text, value)
@@ -86,8 +81,8 @@ def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
 def _need_small(text: str, node: ast.BinOp) -> None:
     """Refuse large numbers, repeated texts and lists, and texts with numbers put in."""
     if isinstance(node.op, ast.Mult | ast.Mod):
-        for side in (node.left, node.right):
-            if _is_sequence(side):
+        for operand in (node.left, node.right):
+            if _is_sequence(operand):
                 raise ValueError(
                     f"`formula`: {text!r} multiplies or formats text or a list, which formulas may "
                     "not. Compute a column of `data` before."
@@ -103,7 +98,7 @@ def _is_sequence(node: ast.expr) -> bool:
         return isinstance(node.value, str | bytes)
     if isinstance(node, ast.BinOp):
         return _is_sequence(node.left) or _is_sequence(node.right)
-    text = any(isinstance(part, ast.Attribute) and part.attr == "str" for part in ast.walk(node))
+    text = any(isinstance(child, ast.Attribute) and child.attr == "str" for child in ast.walk(node))
     return isinstance(node, ast.List | ast.Tuple) or (text and not _is_number_of_text(node))
 
 

@@ -21,15 +21,13 @@ from sgmcmc.results.samples import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
-_EFFECTS = 2**24
-"""Largest number of draws of effects that are held."""
+_EFFECTS = 2**24  # largest number of draws of effects that are held
 
+# Multiplications of a matrix product that BLAS does not share among threads. Of few columns a
+# larger product would take longer, as threads wait for each other.
 _ALONE = 2**18
-"""Multiplications of a matrix product that BLAS does not share among threads. Of few columns a
-larger product would take longer, as threads wait for each other."""
 
-_FEW = 16
-"""Least number of rows of such a product."""
+_FEW = 16  # least number of rows of such a product
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,8 @@ class Numbers:
     def part(self, rows: np.ndarray) -> Numbers:
         """Return those of some of the rows."""
         coded = [
-            (places[rows], None if weights is None else weights[rows])
-            for places, weights in self.fixed.coded
+            (indices[rows], None if weights is None else weights[rows])
+            for indices, weights in self.fixed.coded
         ]
         return Numbers(
             Block(self.fixed.dense[rows], coded),
@@ -90,7 +88,7 @@ class Change:
         with np.errstate(invalid="ignore"):  # infinite numbers
             fixed = after.fixed.dense - before.fixed.dense
             factors = [b - a for a, b in zip(before.factors, after.factors, strict=True)]
-        moved = np.flatnonzero(fixed.any(0))
+        changed = np.flatnonzero(fixed.any(0))
         coded: list[tuple[int, np.ndarray, np.ndarray]] = []
         pairs = zip(before.fixed.coded, after.fixed.coded, strict=True)
         for number, ((from_, old), (to, new)) in enumerate(pairs):
@@ -102,24 +100,24 @@ class Change:
         if before.offset is not None and after.offset is not None:
             with np.errstate(invalid="ignore"):
                 offset = after.offset - before.offset
-        found = cls(
-            dense[moved],
-            fixed[:, moved],
+        change = cls(
+            dense[changed],
+            fixed[:, changed],
             tuple(coded),
             offset if offset is not None and offset.any() else None,
-            tuple(each if each.any() else None for each in factors),
+            tuple(values if values.any() else None for values in factors),
         )
-        arrays = [found.dense, found.offset, *found.factors, *(each for _, _, each in coded)]
-        return found if all(np.isfinite(a).all() for a in arrays if a is not None) else None
+        arrays = [change.dense, change.offset, *change.factors, *(values for _, _, values in coded)]
+        return change if all(np.isfinite(a).all() for a in arrays if a is not None) else None
 
     def part(self, rows: np.ndarray) -> Change:
         """Return that of some of the rows."""
         return Change(
             self.columns,
             self.dense[rows],
-            tuple((number, places[rows], by[rows]) for number, places, by in self.coded),
+            tuple((number, indices[rows], by[rows]) for number, indices, by in self.coded),
             None if self.offset is None else self.offset[rows],
-            tuple(None if each is None else each[rows] for each in self.factors),
+            tuple(None if factor is None else factor[rows] for factor in self.factors),
         )
 
 
@@ -134,20 +132,23 @@ class Members:
 
     def __init__(self, linear: LinearPredictor, frame: pd.DataFrame, seed: int) -> None:
         self.linear, self.seed = linear, seed
-        entries = [each.entry for each in linear.model.effects]
+        entries = [effects.entry for effects in linear.model.effects]
         values = linear.model.labels(frame)
         coded = [linear.origin.coded(entry, values[entry]) for entry in entries]
         self._labels = [labels for labels, _ in coded]
         self._codes = [codes for _, codes in coded]
-        self._most = [
-            max(1, _EFFECTS // (len(each.terms) * linear.draws)) for each in linear.model.effects
+        self._capacities = [
+            max(1, _EFFECTS // (len(effects.terms) * linear.draws))
+            for effects in linear.model.effects
         ]
-        self._held: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._cache: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def ordered(self, rows: np.ndarray) -> np.ndarray:
         """Return rows in the order of groups whose effects are not all held at once, if any."""
-        for labels, codes, most in zip(self._labels, self._codes, self._most, strict=True):
-            if len(labels) > most:
+        for labels, codes, capacity in zip(
+            self._labels, self._codes, self._capacities, strict=True
+        ):
+            if len(labels) > capacity:
                 return rows[np.argsort(codes[rows], kind="stable")]
         return rows
 
@@ -158,26 +159,26 @@ class Members:
             rows: Rows.
             later: These rows and others that are asked for next.
         """
-        found = []
+        drawn_effects = []
         for number, codes in enumerate(self._codes):
-            own = codes[rows]
-            held, drawn = self._held.get(number, (np.zeros(0, int), np.zeros(0)))
-            if len(held) < len(self._labels[number]) and not np.isin(own, held).all():
-                held = self._next(number, own, codes[later])
-                labels = [self._labels[number][place] for place in held]
+            row_groups = codes[rows]
+            cached, drawn = self._cache.get(number, (np.zeros(0, int), np.zeros(0)))
+            if len(cached) < len(self._labels[number]) and not np.isin(row_groups, cached).all():
+                cached = self._next(number, row_groups, codes[later])
+                labels = [self._labels[number][group] for group in cached]
                 drawn = self.linear.effects(number, labels, self.seed)
-                self._held[number] = held, drawn
-            found.append((drawn, np.searchsorted(held, own)))
-        return found
+                self._cache[number] = cached, drawn
+            drawn_effects.append((drawn, np.searchsorted(cached, row_groups)))
+        return drawn_effects
 
-    def _next(self, number: int, own: np.ndarray, later: np.ndarray) -> np.ndarray:
+    def _next(self, number: int, groups: np.ndarray, later: np.ndarray) -> np.ndarray:
         """Return the groups whose effects are drawn: all, or those of rows asked for next."""
-        every, most = len(self._labels[number]), self._most[number]
-        if every <= most:
-            return np.arange(every)
+        total, capacity = len(self._labels[number]), self._capacities[number]
+        if total <= capacity:
+            return np.arange(total)
         needed = np.unique(later)
-        first = np.searchsorted(needed, own.min())
-        return np.union1d(needed[first : first + most], own)
+        first = np.searchsorted(needed, groups.min())
+        return np.union1d(needed[first : first + capacity], groups)
 
 
 class LinearPredictor:
@@ -202,11 +203,11 @@ class LinearPredictor:
         weights = samples.weights
         self.weights = None if weights is None else np.tile(weights, self._shape[0])
         self.aux = {}
-        for name, where in model.family.aux:
+        for name, support in model.family.aux:
             values = np.asarray(arrays[name], np.float64)
-            last = values.shape[2:] if where == "ordered" else ()
+            last = values.shape[2:] if support == "ordered" else ()
             self.aux[name] = values.reshape(self.draws, 1, *last)
-            if where == "ordered":
+            if support == "ordered":
                 self.aux[name] = self.aux[name] + model.level
         self._b = None
         if model.terms:
@@ -227,17 +228,20 @@ class LinearPredictor:
     @cached_property
     def variables(self) -> list[str]:
         """Columns of the data that linear predictors depend on, without factors of groups."""
-        designs = [self.model.design, *(d for each in self.model.effects for d in each.designs)]
-        found = [name for design in designs for name in design.variables]
+        designs = [
+            self.model.design,
+            *(d for effects in self.model.effects for d in effects.designs),
+        ]
+        names = [name for design in designs for name in design.variables]
         offset = self.model.formula.offset
         if offset is not None:
-            found += Expression(offset, self._names).variables
-        return list(dict.fromkeys(found))
+            names += Expression(offset, self._names).variables
+        return list(dict.fromkeys(names))
 
     @cached_property
     def columns(self) -> list[str]:
         """All columns of the data that linear predictors depend on."""
-        groups = [name for each in self.model.effects for name in columns_of(each.by)]
+        groups = [name for effects in self.model.effects for name in columns_of(effects.by)]
         return list(dict.fromkeys([*self.variables, *groups]))
 
     def numbers(self, frame: pd.DataFrame) -> Numbers:
@@ -252,16 +256,18 @@ class LinearPredictor:
         return Numbers(
             block(model.design, frame),
             None if offset is None else evaluated(offset, frame, model.constants).astype(float),
-            tuple(each.columns(frame) for each in model.effects),
+            tuple(effects.columns(frame) for effects in model.effects),
         )
 
     def effects(self, number: int, labels: Sequence[Any], seed: int) -> np.ndarray:
         """Return draws of the effects of groups of a factor, (effects, draws, groups)."""
-        each = self.model.effects[number]
-        draws = by_chain(self._samples.settings, self._samples)
-        found = self.origin.effects_of_labels(draws, each.entry, labels, seed)[f"r_{each.name}"]
-        found = each.unit * np.asarray(found, np.float64).reshape(self.draws, len(labels), -1)
-        return np.ascontiguousarray(np.moveaxis(found, 2, 0))
+        effects = self.model.effects[number]
+        arrays = by_chain(self._samples.settings, self._samples)
+        draws = self.origin.effects_of_labels(arrays, effects.entry, labels, seed)[
+            f"r_{effects.name}"
+        ]
+        draws = effects.unit * np.asarray(draws, np.float64).reshape(self.draws, len(labels), -1)
+        return np.ascontiguousarray(np.moveaxis(draws, 2, 0))
 
     def values(
         self, numbers: Numbers, effects: Sequence[tuple[np.ndarray, np.ndarray]]
@@ -292,34 +298,36 @@ class LinearPredictor:
             change: Differences of the numbers.
             effects: Draws of the effects of each factor, and each row's group among these.
         """
-        found = eta.copy()
-        levels_last = np.moveaxis(found, -1, 1) if self.model.family.several else found
+        new_eta = eta.copy()
+        levels_last = np.moveaxis(new_eta, -1, 1) if self.model.family.several else new_eta
         if self._b is not None and change.columns.size:
             levels_last += _product(self._b[..., change.columns], change.dense)
-        for number, places, weights in change.coded:
-            levels_last += self._of_level(number, places) * weights
+        for number, indices, weights in change.coded:
+            levels_last += self._of_level(number, indices) * weights
         if change.offset is not None:
-            found += change.offset
-        _add_effects(found, change.factors, effects)
-        return found
+            new_eta += change.offset
+        _add_effects(new_eta, change.factors, effects)
+        return new_eta
 
-    def _fixed(self, made: Block) -> np.ndarray:
+    def _fixed(self, design_rows: Block) -> np.ndarray:
         model, design = self.model, self.model.design
         assert self._b is not None
-        eta = _product(self._b[..., design.dense], made.dense - model.center[design.dense])
-        for number, (places, weights) in enumerate(made.coded):
-            found, each = self._of_level(number, places), design.coded[number]
-            columns = slice(each.first, each.first + each.size)
-            found = found if weights is None else found * weights
-            eta += found - (self._b[..., columns] * model.center[columns]).sum(-1, keepdims=True)
+        eta = _product(self._b[..., design.dense], design_rows.dense - model.center[design.dense])
+        for number, (indices, weights) in enumerate(design_rows.coded):
+            values, term = self._of_level(number, indices), design.coded[number]
+            columns = slice(term.first, term.first + term.size)
+            values = values if weights is None else values * weights
+            eta += values - (self._b[..., columns] * model.center[columns]).sum(-1, keepdims=True)
         return np.moveaxis(eta, 1, 2) if model.family.several else eta
 
-    def _of_level(self, number: int, places: np.ndarray) -> np.ndarray:
+    def _of_level(self, number: int, indices: np.ndarray) -> np.ndarray:
         """Return draws of coefficients of a coded term, zero for its first level, (..., rows)."""
         assert self._b is not None
-        each = self.model.design.coded[number]
-        own = self._b[..., each.first : each.first + each.size]
-        return np.concatenate([own, np.zeros_like(own[..., :1])], -1)[..., places]
+        term = self.model.design.coded[number]
+        coefficients = self._b[..., term.first : term.first + term.size]
+        return np.concatenate([coefficients, np.zeros_like(coefficients[..., :1])], -1)[
+            ..., indices
+        ]
 
     def expected(self, eta: np.ndarray) -> np.ndarray:
         """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
@@ -339,20 +347,20 @@ def _add_effects(
         factors: Factors of the effects, (rows, effects), of each factor; ``None`` for zeros.
         effects: Draws of the effects of each factor, and each row's group among these.
     """
-    for of_factor, (drawn, places) in zip(factors, effects, strict=True):
+    for of_factor, (drawn, groups) in zip(factors, effects, strict=True):
         if of_factor is None:
             continue
-        for place, of_term in enumerate(drawn):
-            eta += of_factor[:, place] * of_term[:, places]
+        for index, of_term in enumerate(drawn):
+            eta += of_factor[:, index] * of_term[:, groups]
 
 
 def _product(b: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Return products of draws of coefficients and rows, (draws, ..., rows)."""
     flat = b.reshape(int(np.prod(b.shape[:-1])), b.shape[-1])
-    found = np.empty((len(flat), len(X)))
+    products = np.empty((len(flat), len(X)))
     length = _ALONE // max(1, flat.size)
     length = length if length >= _FEW else max(1, len(X))
     for start in range(0, len(X), length):
-        part = slice(start, start + length)
-        np.matmul(flat, X[part].T, out=found[:, part])
-    return found.reshape(*b.shape[:-1], len(X))
+        chunk = slice(start, start + length)
+        np.matmul(flat, X[chunk].T, out=products[:, chunk])
+    return products.reshape(*b.shape[:-1], len(X))

@@ -30,20 +30,11 @@ from sgmcmc.results.diagnostics import weighted_quantiles
 if TYPE_CHECKING:
     import pandas as pd
 
-_STATISTICS = ("estimate", "error", "lower", "upper")
-"""Columns of results."""
-
-_STEP = 1e-4
-"""Change of a variable, in its standard deviations, that slopes are computed from."""
-
-_LEAST = 1e-6
-"""The least change, where the variable is near zero."""
-
-_NEAR = 1e-3
-"""Largest change of a positive variable, in units of its value."""
-
-_GRID = 25
-"""Values of a variable that ``condition`` names."""
+_STATISTICS = ("estimate", "error", "lower", "upper")  # columns of results
+_STEP = 1e-4  # change of a variable, in its standard deviations, that slopes are computed from
+_SMALLEST_STEP = 1e-6  # the least change, where the variable is near zero
+_RELATIVE_STEP = 1e-3  # largest change of a positive variable, in units of its value
+_GRID = 25  # values of a variable that `condition` names
 
 
 @dataclass(frozen=True)
@@ -87,28 +78,28 @@ def predictions(predictor: Predictor, about: Question) -> pd.DataFrame:
     if grid or about.condition is not None:
         shown = shown[list(about.data if grid else _named(about.condition))]
     if about.by is None:
-        found = by_row(predictor.linear, rows.frame, statistics(predictor, about.prob))
-        return _table(predictor, shown, found)
-    keys, totals, (found,) = _averaged(predictor, rows, [Contrast()], about.prob)
-    return _table(predictor, keys, found, totals)
+        values = by_row(predictor.linear, rows.frame, statistics(predictor, about.prob))
+        return _table(predictor, shown, values)
+    keys, totals, (values,) = _averaged(predictor, rows, [Contrast()], about.prob)
+    return _table(predictor, keys, values, totals)
 
 
 def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.DataFrame:
     """Return differences of the expected response, as :meth:`Regression.comparisons` does."""
     contrasts: dict[str, Contrast] = {}
-    for name, change in _wanted(predictor, variables).items():
+    for name, change in _changes(predictor, variables).items():
         levels, numeric = _levels(predictor, name), _is_variable(predictor, name)
         if change is None and levels is not None:
-            first, *others = [_set_to(name, level) for level in levels]
-            for level, setting in zip(levels[1:], others, strict=True):
-                contrasts[f"{name}: {level} - {levels[0]}"] = Contrast(setting, first)
+            reference, *compared = [_set_to(name, level) for level in levels]
+            for level, setting in zip(levels[1:], compared, strict=True):
+                contrasts[f"{name}: {level} - {levels[0]}"] = Contrast(setting, reference)
         elif isinstance(change, tuple | list) and len(change) == 2:
             _need_levels(name, levels, change)
             before, after = (_set_to(name, value) for value in change)
             contrasts[f"{name}: {change[1]} - {change[0]}"] = Contrast(after, before)
         elif levels is None and numeric and (change is None or checks.is_number(change)):
             step = 1.0 if change is None else float(change)
-            contrasts[f"{name}: {step:+g}"] = Contrast(_moved_by(name, step), AS_THEY_ARE)
+            contrasts[f"{name}: {step:+g}"] = Contrast(_shifted_by(name, step), AS_THEY_ARE)
         elif change is None and variables is None:
             continue  # text or dates inside of a function, which only a pair of values changes
         else:
@@ -124,7 +115,7 @@ def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.Dat
 def slopes(predictor: Predictor, variables: Any, about: Question) -> pd.DataFrame:
     """Return slopes of the expected response, as :meth:`Regression.slopes` does."""
     contrasts: dict[str, Contrast] = {}
-    for name in _wanted(predictor, variables):
+    for name in _changes(predictor, variables):
         if _levels(predictor, name) is None and _is_variable(predictor, name):
             contrasts[name] = _slope(predictor, name)
         elif variables is not None:
@@ -155,8 +146,10 @@ def _averaged(
     """Return the values of ``by``, the sum of the weights of each, and statistics by contrast."""
     keys, cells = _cells(predictor, rows)
     members = Members(predictor.linear, cells.frame, 0)
-    found = averages(cells, contrasts, members, statistics(predictor, prob)) if contrasts else []
-    return keys, cells.totals, found
+    by_contrast = (
+        averages(cells, contrasts, members, statistics(predictor, prob)) if contrasts else []
+    )
+    return keys, cells.totals, by_contrast
 
 
 def _differences(
@@ -166,24 +159,25 @@ def _differences(
     import pandas as pd
 
     rows = _rows(predictor, about)
-    keys, totals, found = _averaged(predictor, rows, list(contrasts.values()), about.prob)
-    names, parts = [], []
+    keys, totals, by_contrast = _averaged(predictor, rows, list(contrasts.values()), about.prob)
+    names, blocks = [], []
     levels = [f" [{level}]" for level in predictor.model.outcomes]
     levels = levels if predictor.model.family.by_level else [""]
-    shown = keys.to_dict("records")
-    for name, values in zip(contrasts, found, strict=True):
-        for row in shown:
-            said = ", ".join(f"{column} = {value}" for column, value in row.items())
-            names += [f"{name}{f' [{said}]' if row else ''}{level}" for level in levels]
-        parts.append(values.reshape(len(_STATISTICS), -1))
-    table = np.concatenate(parts, 1) if parts else np.zeros((len(_STATISTICS), 0))
+    cells = keys.to_dict("records")
+    for name, values in zip(contrasts, by_contrast, strict=True):
+        for row in cells:
+            cell = ", ".join(f"{column} = {value}" for column, value in row.items())
+            label = f"{name} [{cell}]" if row else name
+            names += [f"{label}{level}" for level in levels]
+        blocks.append(values.reshape(len(_STATISTICS), -1))
+    table = np.concatenate(blocks, 1) if blocks else np.zeros((len(_STATISTICS), 0))
     columns = dict(zip(_STATISTICS, table, strict=True))
     counts = np.tile(np.repeat(_counts(totals), len(levels)), len(contrasts))
     return pd.DataFrame({**columns, "rows": counts}, index=names)
 
 
 def _table(
-    predictor: Predictor, shown: pd.DataFrame, found: np.ndarray, totals: np.ndarray | None = None
+    predictor: Predictor, shown: pd.DataFrame, values: np.ndarray, totals: np.ndarray | None = None
 ) -> pd.DataFrame:
     """Return rows with statistics, a row for each level if responses are levels."""
     import pandas as pd
@@ -192,17 +186,17 @@ def _table(
     columns: dict[str, Any] = {}
     if outcomes:
         columns["level"] = list(outcomes) * len(shown)
-    columns |= dict(zip(_STATISTICS, found.reshape(len(_STATISTICS), -1), strict=True))
+    columns |= dict(zip(_STATISTICS, values.reshape(len(_STATISTICS), -1), strict=True))
     if totals is not None:
         columns["rows"] = np.repeat(_counts(totals), len(outcomes) or 1)
-    taken = {*map(str, shown.columns), *columns}
+    names = {*map(str, shown.columns), *columns}
     renamed = {}
     for name in shown.columns:
         if name in columns:
             renamed[name] = quoted(str(name))
-            while renamed[name] in taken:
+            while renamed[name] in names:
                 renamed[name] = quoted(renamed[name])
-            taken.add(renamed[name])
+            names.add(renamed[name])
     shown = shown.rename(columns=renamed)
     shown = shown.loc[shown.index.repeat(len(outcomes) or 1)].reset_index(drop=True)
     return pd.concat([shown, pd.DataFrame(columns)], axis=1)
@@ -234,12 +228,14 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
     for name in by or ():
         if name not in frame.columns:
             raise ValueError(f"`by` names {name!r}, but `data` has no such column.")
-    given = about.weights
-    if isinstance(given, str):
-        checks.known_keys("weights", [given], list(map(str, frame.columns)), "the columns are")
-        given = frame[given]
+    user_weights = about.weights
+    if isinstance(user_weights, str):
+        checks.known_keys(
+            "weights", [user_weights], list(map(str, frame.columns)), "the columns are"
+        )
+        user_weights = frame[user_weights]
     values = np.ones(len(frame)) if weights is None else weights
-    values = np.asarray(values if given is None else given, np.float64)
+    values = np.asarray(values if user_weights is None else user_weights, np.float64)
     if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError("`weights` must be a number, 0 or more, for each row.")
     if not values.any():
@@ -265,8 +261,8 @@ def _set_to(name: str, value: Any) -> Setting:
 
     def column(values: pd.Series) -> Any:
         if isinstance(values.dtype, pd.CategoricalDtype) and value in values.cat.categories:
-            place = values.cat.categories.get_loc(value)
-            codes = np.full(len(values), place)
+            code = values.cat.categories.get_loc(value)
+            codes = np.full(len(values), code)
             return pd.Categorical.from_codes(codes, dtype=values.dtype)
         if checks.is_number(value):
             return np.full(len(values), value)
@@ -275,7 +271,7 @@ def _set_to(name: str, value: Any) -> Setting:
     return Setting(name, column)
 
 
-def _moved_by(name: str, step: float) -> Setting:
+def _shifted_by(name: str, step: float) -> Setting:
     return Setting(name, lambda values: values.to_numpy(np.float64) + step)
 
 
@@ -289,19 +285,19 @@ def _slope(predictor: Predictor, name: str) -> Contrast:
     low, high, sd = fitted.min(), fitted.max(), float(fitted.std())
     sd = sd or abs(low) or 1.0
 
-    def moved(sign: float) -> Setting:
+    def shifted(sign: float) -> Setting:
         def column(values: pd.Series) -> np.ndarray:
             x = values.to_numpy(np.float64)
             step = np.full(len(x), _STEP * sd)
             if low > 0:
-                step = np.clip(_NEAR * np.abs(x), _LEAST * sd, _STEP * sd)
+                step = np.clip(_RELATIVE_STEP * np.abs(x), _SMALLEST_STEP * sd, _STEP * sd)
             inside = (x >= low) & (x <= high)
-            there = x + sign * step
-            return np.where(inside, np.clip(there, low, high), there)
+            target = x + sign * step
+            return np.where(inside, np.clip(target, low, high), target)
 
         return Setting(name, column)
 
-    return Contrast(moved(1.0), moved(-1.0), slope=True)
+    return Contrast(shifted(1.0), shifted(-1.0), slope=True)
 
 
 def _is_numeric(values: pd.Series) -> bool:
@@ -313,14 +309,14 @@ def _is_variable(predictor: Predictor, name: str) -> bool:
     return name in predictor.linear.variables and _is_numeric(predictor.frame[name])
 
 
-def _wanted(predictor: Predictor, variables: Any) -> dict[str, Any]:
+def _changes(predictor: Predictor, variables: Any) -> dict[str, Any]:
     """Return the variables, each with the change that the user asks for, or ``None``."""
     if variables is None:
         return dict.fromkeys(sorted(predictor.model.design.variables))
-    wanted = [variables] if isinstance(variables, str) else variables
-    known = sorted(predictor.linear.columns)
-    checks.known_keys("variables", wanted, known, "the variables of the formula are")
-    return dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+    names = [variables] if isinstance(variables, str) else variables
+    allowed = sorted(predictor.linear.columns)
+    checks.known_keys("variables", names, allowed, "the variables of the formula are")
+    return dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
 
 
 def _levels(predictor: Predictor, name: str) -> list[Any] | None:
@@ -333,7 +329,6 @@ def _levels(predictor: Predictor, name: str) -> list[Any] | None:
 
 
 def _need_levels(name: str, levels: list[Any] | None, change: Sequence[Any]) -> None:
-    """Refuse a change from or to a level that is not there."""
     if levels is None:
         return
     for value in change:
@@ -362,30 +357,35 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
 
     frame, weights = predictor.frame, predictor.weights
     checks.known_keys("data", values, list(map(str, frame.columns)), "the columns are")
-    columns = {
-        name: _usual(predictor, name) if each is None else each if isinstance(each, list)
-        else list(np.atleast_1d(np.asarray(each)))
-        for name, each in values.items()
-    }  # fmt: skip
+    columns: dict[str, list[Any]] = {}
+    for name, choice in values.items():
+        if choice is None:
+            columns[name] = _usual(predictor, name)
+        elif isinstance(choice, list):
+            columns[name] = choice
+        else:
+            columns[name] = list(np.atleast_1d(np.asarray(choice)))
     product = pd.MultiIndex.from_product(list(columns.values()), names=list(columns))
-    found = product.to_frame(index=False)
-    wide = pd.Series(np.ones(len(frame)) if weights is None else weights, frame.index)
+    rows = product.to_frame(index=False)
+    row_weights = pd.Series(np.ones(len(frame)) if weights is None else weights, frame.index)
     for name in predictor.linear.columns:
         if name not in columns:
-            own = frame[name]
+            column = frame[name]
             if _levels(predictor, name) is None and _is_variable(predictor, name):
-                found[name] = np.average(own.to_numpy(np.float64), weights=wide)
+                rows[name] = np.average(column.to_numpy(np.float64), weights=row_weights)
                 continue
-            typical = wide.groupby(own, observed=True).sum().idxmax()
-            found[name] = pd.Series([typical] * len(found), dtype=own.dtype)
-    return found
+            typical = row_weights.groupby(column, observed=True).sum().idxmax()
+            rows[name] = pd.Series([typical] * len(rows), dtype=column.dtype)
+    return rows
 
 
 def _usual(predictor: Predictor, name: str) -> list[Any]:
-    levels, own = _levels(predictor, name), predictor.frame[name]
+    levels, column = _levels(predictor, name), predictor.frame[name]
     if levels is not None:
         return list(levels)
-    distinct = np.unique(own.to_numpy()) if _is_numeric(own) else own.drop_duplicates().to_numpy()
-    if len(distinct) <= _GRID or not _is_numeric(own):
+    distinct = (
+        np.unique(column.to_numpy()) if _is_numeric(column) else column.drop_duplicates().to_numpy()
+    )
+    if len(distinct) <= _GRID or not _is_numeric(column):
         return list(distinct)
     return list(np.linspace(distinct[0], distinct[-1], _GRID))

@@ -22,27 +22,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_WIDE = 2.5
-"""Standard deviations of the default priors, in units of response over term."""
+_PRIOR_SD = 2.5  # standard deviations of the default priors, in units of response over term
+_PRIOR_RATE = 100.0  # mean of the default prior of a rate, in units of that of all rows together
+_PRIOR_DISPERSION = 10.0  # mean of the default prior of 1/shape and 1/phi
+SD_OF_LOG = float(np.pi / np.sqrt(6.0))  # standard deviation of the log of an exponential variable
 
-_RATES = 100.0
-"""Mean of the default prior of a rate, in units of that of all rows together."""
+# Standard deviation of a logistic variable: of the log odds of a uniform probability.
+_SD_OF_LOGISTIC = float(np.pi / np.sqrt(3.0))
 
-_DISPERSION = 10.0
-"""Mean of the default prior of 1/shape and 1/phi."""
-
-SD_OF_LOG = float(np.pi / np.sqrt(6.0))
-"""Standard deviation of the log of an exponential variable."""
-
-_LOGISTIC = float(np.pi / np.sqrt(3.0))
-"""Standard deviation of a logistic variable: of the log odds of a uniform probability."""
-
+# Entry of rows with the predictor from which that of the chain is counted, in float64.
 REFERENCE = "reference"
-"""Entry of rows with the predictor from which that of the chain is counted, in float64."""
 
 
+# Number of correlated effects of a group from which on their density is made of matrices.
 _MANY_EFFECTS = 3
-"""Number of correlated effects of a group from which on their density is made of matrices."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ class Effects:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of places of correlated effects, in the order of their partial correlations."""
-        return [(i, j) for places in self.correlated for i in places for j in places if j < i]
+        return [(i, j) for indices in self.correlated for i in indices for j in indices if j < i]
 
     @property
     def entry(self) -> str:
@@ -92,8 +85,8 @@ class Effects:
 
     def power(self, i: int, j: int) -> float:
         """Return that of 1 − p² in the density of the partial correlation p of a pair."""
-        places = next(places for places in self.correlated if i in places)
-        return 0.5 * (len(places) - 2 - places.index(j))
+        indices = next(indices for indices in self.correlated if i in indices)
+        return 0.5 * (len(indices) - 2 - indices.index(j))
 
     def root(self, sds: Any, partial: Any) -> list[list[Any]]:
         """Return the lower triangle L of the covariance LLᵀ, entry by entry.
@@ -101,18 +94,18 @@ class Effects:
         Correlations come from canonical partial correlations, row by row.
         """
         q = len(self.terms)
-        found: list[list[Any]] = [[0.0] * q for _ in range(q)]
+        triangle: list[list[Any]] = [[0.0] * q for _ in range(q)]
         number = 0
-        for places in self.correlated:
-            for i in places:
-                left = 1.0
-                for j in [place for place in places if place < i]:
+        for indices in self.correlated:
+            for i in indices:
+                remaining = 1.0
+                for j in [k for k in indices if k < i]:
                     p = partial[..., number]
                     number += 1
-                    found[i][j] = sds[..., i] * p * left**0.5
-                    left = left * (1.0 - p**2)
-                found[i][i] = sds[..., i] * left**0.5
-        return found
+                    triangle[i][j] = sds[..., i] * p * remaining**0.5
+                    remaining = remaining * (1.0 - p**2)
+                triangle[i][i] = sds[..., i] * remaining**0.5
+        return triangle
 
     def log_density(self, effects: Tensors, params: Tensors) -> tf.Tensor:
         """Return the log density of the effects of each group, in units of ``unit / scale``."""
@@ -123,33 +116,35 @@ class Effects:
         if q >= _MANY_EFFECTS and len(self.pairs) == q * (q - 1) // 2:
             # Graphs of single entries, and above all of their derivatives, take long to make.
             triangle = _triangle(sds, partial)
-            halves = tf.linalg.triangular_solve(triangle, tf.transpose(r))
-            logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(triangle)))
-            return -0.5 * tf.reduce_sum(halves**2, 0) - logs - 0.5 * q * _LOG_2PI
+            standard = tf.linalg.triangular_solve(triangle, tf.transpose(r))
+            log_determinant = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(triangle)))
+            return -0.5 * tf.reduce_sum(standard**2, 0) - log_determinant - 0.5 * q * _LOG_2PI
         root = self.root(sds, partial)
         total: Any = 0.0
-        half: list[tf.Tensor] = []
+        standardized: list[tf.Tensor] = []
         for i in range(q):
-            known = sum((root[i][k] * half[k] for k in range(i)), start=tf.zeros([], r.dtype))
-            half.append((r[:, i] - known) / root[i][i])
-            total = total - 0.5 * half[i] ** 2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
+            explained = sum(
+                (root[i][k] * standardized[k] for k in range(i)), start=tf.zeros([], r.dtype)
+            )
+            standardized.append((r[:, i] - explained) / root[i][i])
+            total = total - 0.5 * standardized[i] ** 2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the factors of the effects of a row's group, centered and scaled."""
-        parts = [design.matrix(frame) for design in self.designs]
-        return (np.concatenate(parts, 1) - self.center) / self.scale
+        columns = [design.matrix(frame) for design in self.designs]
+        return (np.concatenate(columns, 1) - self.center) / self.scale
 
-    def intercept_of(self, place: int) -> int:
+    def intercept_of(self, effect: int) -> int:
         """Return the place of the intercept from which an effect's center is subtracted."""
-        return next(places[0] for places in self.correlated if place in places)
+        return next(indices[0] for indices in self.correlated if effect in indices)
 
     def of_columns(self, effects: np.ndarray) -> np.ndarray:
         """Return the effects of the user's columns, (..., effects), of those that the chain has."""
-        found = effects * (self.unit / self.scale)
-        for place in np.flatnonzero(self.center).tolist():
-            found[..., self.intercept_of(place)] -= self.center[place] * found[..., place]
-        return found
+        raw = effects * (self.unit / self.scale)
+        for effect in np.flatnonzero(self.center).tolist():
+            raw[..., self.intercept_of(effect)] -= self.center[effect] * raw[..., effect]
+        return raw
 
     def uncentered(self, root: list[list[Any]]) -> list[list[Any]]:
         """Return R with the covariance R Rᵀ of the effects of columns that are not centered.
@@ -157,21 +152,21 @@ class Effects:
         Args:
             root: Lower triangle of the covariance of effects of centered columns.
         """
-        found = [list(row) for row in root]
-        for place in np.flatnonzero(self.center).tolist():
-            first, center = self.intercept_of(place), float(self.center[place])
-            found[first] = [a - center * b for a, b in zip(found[first], root[place], strict=True)]
-        return found
+        rows = [list(row) for row in root]
+        for effect in np.flatnonzero(self.center).tolist():
+            first, center = self.intercept_of(effect), float(self.center[effect])
+            rows[first] = [a - center * b for a, b in zip(rows[first], root[effect], strict=True)]
+        return rows
 
 
 def _triangle(sds: tf.Tensor, partial: tf.Tensor) -> tf.Tensor:
     """Return the lower triangle of :meth:`Effects.root`, (q, q), if all effects are correlated."""
     q = sds.shape[0]
-    places = np.full((q, q), q * (q - 1) // 2)  # that of the zero at the end
-    places[np.tril_indices(q, -1)] = np.arange(q * (q - 1) // 2)
-    between = tf.gather(tf.concat([partial, tf.zeros_like(partial[:1])], 0), tf.constant(places))
-    left = tf.exp(0.5 * tf.cumsum(tf.math.log1p(-(between**2)), axis=1, exclusive=True))
-    return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * left
+    indices = np.full((q, q), q * (q - 1) // 2)  # that of the zero at the end
+    indices[np.tril_indices(q, -1)] = np.arange(q * (q - 1) // 2)
+    between = tf.gather(tf.concat([partial, tf.zeros_like(partial[:1])], 0), tf.constant(indices))
+    remaining = tf.exp(0.5 * tf.cumsum(tf.math.log1p(-(between**2)), axis=1, exclusive=True))
+    return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * remaining
 
 
 @dataclass(frozen=True)
@@ -214,7 +209,7 @@ class Model:
     outcomes: tuple[Any, ...] = ()
     cuts: tuple[float, ...] = ()
     constants: Constants = field(default_factory=dict)
-    lost: tuple[str, ...] = ()
+    aliased: tuple[str, ...] = ()
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -246,11 +241,11 @@ class Model:
     @property
     def factors(self) -> dict[str, Factor]:
         """Columns of the data that are factors of terms."""
-        found = dict(self.design.factors)
-        for each in self.effects:
-            for design in each.designs:
-                found = {**design.factors, **found}
-        return found
+        factors = dict(self.design.factors)
+        for effects in self.effects:
+            for design in effects.designs:
+                factors = {**design.factors, **factors}
+        return factors
 
     def rows(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without the response."""
@@ -258,37 +253,39 @@ class Model:
 
     def labels(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the groups of some rows, by entry of the dataset."""
-        return {each.entry: labels(frame, each.by) for each in self.effects}
+        return {effects.entry: labels(frame, effects.by) for effects in self.effects}
 
-    def numbers(self, frame: pd.DataFrame, made: Block) -> dict[str, Any]:
+    def numbers(self, frame: pd.DataFrame, design_rows: Block) -> dict[str, Any]:
         """Return the dataset of some rows, whose design has been made, without their groups.
 
         The entry ``REFERENCE`` is the predictor at ``origin``, in float64.
         """
         dense = self.design.dense
-        found: dict[str, Any] = {"X": (made.dense - self.center[dense]) / self.scale[dense]}
-        for number, (places, weights) in enumerate(made.coded):
-            found[place_name(number)] = tf.constant(places)
+        dataset: dict[str, Any] = {
+            "X": (design_rows.dense - self.center[dense]) / self.scale[dense]
+        }
+        for number, (indices, weights) in enumerate(design_rows.coded):
+            dataset[place_name(number)] = tf.constant(indices)
             if weights is not None:
-                found[weight_name(number)] = weights
-        reference = made.times(self.design, self.origin, self.center) - self.level
+                dataset[weight_name(number)] = weights
+        reference = design_rows.times(self.design, self.origin, self.center) - self.level
         if self.formula.offset is not None:
             reference = reference + evaluated(self.formula.offset, frame, self.constants)
-        for each in self.effects:
-            found[f"Z_{each.name}"] = each.columns(frame)
-        return {**found, REFERENCE: reference}
+        for effects in self.effects:
+            dataset[f"Z_{effects.name}"] = effects.columns(frame)
+        return {**dataset, REFERENCE: reference}
 
-    def observed(self, made: dict[str, Any], responses: Responses) -> dict[str, Any]:
+    def observed(self, dataset: dict[str, Any], responses: Responses) -> dict[str, Any]:
         """Return the dataset of some rows with their response.
 
         Args:
-            made: Result of ``rows`` or ``numbers``.
+            dataset: Result of ``rows`` or ``numbers``.
             responses: Responses.
         """
         columns = self.family.columns(responses)
-        rows = {name: values for name, values in made.items() if name != REFERENCE}
+        rows = {name: values for name, values in dataset.items() if name != REFERENCE}
         if AT in columns or self.formula.offset is not None or self.origin.any():
-            columns[AT] = (columns.get(AT, 0.0) - made[REFERENCE]) / self.unit
+            columns[AT] = (columns.get(AT, 0.0) - dataset[REFERENCE]) / self.unit
         return rows | columns
 
     def predictor(self, params: Tensors, rows: Tensors) -> tf.Tensor:
@@ -299,28 +296,28 @@ class Model:
         if self.family.several:
             return tf.transpose(self._fixed(params["b"], rows))
         eta = self._fixed(params["b"], rows) if self.terms else tf.reduce_sum(rows["X"], 1)
-        for each in self.effects:
-            eta += tf.reduce_sum(rows[f"Z_{each.name}"] * params[f"r_{each.name}"], 1)
+        for effects in self.effects:
+            eta += tf.reduce_sum(rows[f"Z_{effects.name}"] * params[f"r_{effects.name}"], 1)
         return eta
 
     def _fixed(self, b: tf.Tensor, rows: Tensors) -> tf.Tensor:
         """Return the fixed part of η, (rows,), or (levels − 1, rows) of coefficients of levels."""
         coded = self.design.coded
-        own = tf.gather(b, self.design.dense, axis=-1) if coded else b
+        dense = tf.gather(b, self.design.dense, axis=-1) if coded else b
         eta = (
-            tf.linalg.matvec(rows["X"], own)
+            tf.linalg.matvec(rows["X"], dense)
             if len(b.shape) == 1
-            else tf.matmul(own, rows["X"], transpose_b=True)
+            else tf.matmul(dense, rows["X"], transpose_b=True)
         )
-        for number, each in enumerate(coded):
-            columns = slice(each.first, each.first + each.size)
-            of_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
+        for number, term in enumerate(coded):
+            columns = slice(term.first, term.first + term.size)
+            by_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
             center = tf.constant(self.center[columns], b.dtype)
-            none = tf.zeros_like(of_level[..., :1])
-            found = tf.gather(tf.concat([of_level, none], -1), rows[place_name(number)], axis=-1)
-            if each.weight is not None:
-                found *= rows[weight_name(number)]
-            eta += found - tf.reduce_sum(of_level * center, -1, keepdims=True)
+            zero = tf.zeros_like(by_level[..., :1])
+            values = tf.gather(tf.concat([by_level, zero], -1), rows[place_name(number)], axis=-1)
+            if term.weight is not None:
+                values *= rows[weight_name(number)]
+            eta += values - tf.reduce_sum(by_level * center, -1, keepdims=True)
         return eta
 
     def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
@@ -335,45 +332,45 @@ class Model:
 
     def coefficients(self, b: Any) -> Any:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
-        found = b * (self.unit / self.scale) + self.origin
+        raw = b * (self.unit / self.scale) + self.origin
         if self.terms and self.terms[0] == INTERCEPT:
-            first = found[..., :1] - (found[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
-            found = np.concatenate([first, found[..., 1:]], -1)
-        return found
+            intercept = raw[..., :1] - (raw[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
+            raw = np.concatenate([intercept, raw[..., 1:]], -1)
+        return raw
 
     def cutpoints(self, cuts: np.ndarray, b: Any) -> np.ndarray:
         """Return cutpoints of the user's columns, (..., levels − 1), of those of the chain."""
-        moved = 0.0
+        shift = 0.0
         if self.terms:
-            moved = (self.coefficients(b) * self.center).sum(-1, keepdims=True)
-        return np.asarray(cuts, np.float64) + self.level + moved
+            shift = (self.coefficients(b) * self.center).sum(-1, keepdims=True)
+        return np.asarray(cuts, np.float64) + self.level + shift
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log prior density of all parameters but effects."""
         total = tf.zeros([], next(iter(params.values())).dtype)
         if self.terms:
             total += self._log_prior_of_terms(params["b"])
-        for name, where in self.family.aux:
+        for name, support in self.family.aux:
             value = params[name]
-            if where == "ordered":
+            if support == "ordered":
                 # Probabilities of levels at the means of all columns are uniform on the simplex.
                 total -= tf.reduce_sum(tf.nn.softplus(value) + tf.nn.softplus(-value))
             else:
                 total += self._log_prior_of_aux(name, value)
-        for each in self.effects:
-            total += self._log_prior_of_sds(each, params)
-            for k, (i, j) in enumerate(each.pairs):
+        for effects in self.effects:
+            total += self._log_prior_of_sds(effects, params)
+            for k, (i, j) in enumerate(effects.pairs):
                 # LKJ with shape 1: a partial correlation given j others has the density
                 # (1 − p²)^((q − 2 − j)/2).
-                power = each.power(i, j)
+                power = effects.power(i, j)
                 if power:
-                    total += power * tf.math.log1p(-(params[f"cor_{each.name}"][k] ** 2))
+                    total += power * tf.math.log1p(-(params[f"cor_{effects.name}"][k] ** 2))
         return total
 
     def _log_prior_of_aux(self, name: str, value: tf.Tensor) -> tf.Tensor:
-        given = self.priors.get(name)
-        if given is not None:
-            return _density(given, value)
+        prior = self.priors.get(name)
+        if prior is not None:
+            return _density(prior, value)
         if name == "zi":
             return tf.zeros([], value.dtype)
         if name == "sigma":
@@ -381,36 +378,38 @@ class Model:
         if name == "nu":  # gamma(2, 0.1) of ν = 1 + value
             return tf.math.log1p(value) - 0.1 * value
         # 1/value is exponential with mean _DISPERSION.
-        return -2.0 * tf.math.log(value) - 1.0 / (_DISPERSION * value)
+        return -2.0 * tf.math.log(value) - 1.0 / (_PRIOR_DISPERSION * value)
 
-    def _log_prior_of_sds(self, each: Effects, params: Tensors) -> tf.Tensor:
-        sds, given = params[f"sd_{each.name}"], self.priors.get("sd")
-        if given is None:
-            return -tf.reduce_sum(sds * tf.constant(each.scale / self.unit, sds.dtype))
-        if not each.center.any():
-            return _density(given, sds)
+    def _log_prior_of_sds(self, effects: Effects, params: Tensors) -> tf.Tensor:
+        sds, prior = params[f"sd_{effects.name}"], self.priors.get("sd")
+        if prior is None:
+            return -tf.reduce_sum(sds * tf.constant(effects.scale / self.unit, sds.dtype))
+        if not effects.center.any():
+            return _density(prior, sds)
         # The user's priors are those of the effects at zero. Σ = T Σ₀ Tᵀ with |T| = 1, and the
         # volume of a covariance is Π sd^q times that of SDs and correlations.
-        root = each.uncentered(each.root(sds, params.get(f"cor_{each.name}")))
-        found = [tf.sqrt(sum(entry**2 for entry in row)) for row in root]
-        total = _density(given, tf.stack(found))
-        for places in each.correlated:
-            for place in places:
-                total += len(places) * (tf.math.log(sds[place]) - tf.math.log(found[place]))
+        root = effects.uncentered(effects.root(sds, params.get(f"cor_{effects.name}")))
+        uncentered_sds = [tf.sqrt(sum(entry**2 for entry in row)) for row in root]
+        total = _density(prior, tf.stack(uncentered_sds))
+        for indices in effects.correlated:
+            for index in indices:
+                total += len(indices) * (
+                    tf.math.log(sds[index]) - tf.math.log(uncentered_sds[index])
+                )
         return total
 
     def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
         mean, sd = self._normals()
         unit = np.where(self.is_intercept, self.unit, self.unit / self.scale)
-        own = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
-        wide = np.isfinite(sd) & ~own
+        custom = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
+        normal = np.isfinite(sd) & ~custom
         standard = b - tf.constant((mean - self.origin) / unit, b.dtype)
-        standard /= tf.constant(np.where(wide, sd, unit) / unit, b.dtype)
-        total = -0.5 * tf.reduce_sum(tf.where(wide, standard**2, tf.zeros([], b.dtype)))
-        for place in np.flatnonzero(own):
-            value = b[..., place] * float(unit[place]) + float(self.origin[place])
-            total += _density(self.priors[self.terms[place]], value)
-        if not (own[0] or wide[0]):
+        standard /= tf.constant(np.where(normal, sd, unit) / unit, b.dtype)
+        total = -0.5 * tf.reduce_sum(tf.where(normal, standard**2, tf.zeros([], b.dtype)))
+        for index in np.flatnonzero(custom):
+            value = b[..., index] * float(unit[index]) + float(self.origin[index])
+            total += _density(self.priors[self.terms[index]], value)
+        if not (custom[0] or normal[0]):
             total += self._log_prior_of_intercept(b[..., 0])
         return total
 
@@ -420,7 +419,7 @@ class Model:
         if kind in ("rate", "time"):
             size = b + float(self.origin[0] - self.start)
             size = size if kind == "rate" else -size
-            return size - tf.exp(size) / _RATES
+            return size - tf.exp(size) / _PRIOR_RATE
         if kind == "simplex":
             return tf.reduce_sum(tf.nn.log_softmax(tf.concat([tf.zeros([1], b.dtype), b], 0)))
         a = b + float(self.origin[0] + self.offset_mean)
@@ -433,14 +432,14 @@ class Model:
 
         An infinite SD is that of an intercept whose prior is not normal.
         """
-        mean, sd = np.zeros(len(self.terms)), _WIDE * self.unit / self.scale
-        for place, term in enumerate(self.terms):
-            given = self.priors.get(term)
+        mean, sd = np.zeros(len(self.terms)), _PRIOR_SD * self.unit / self.scale
+        for index, term in enumerate(self.terms):
+            prior = self.priors.get(term)
             if term == INTERCEPT:
                 normal = self.family.intercept == "normal"
-                mean[place], sd[place] = self.start, _WIDE * self.unit if normal else np.inf
-            if isinstance(given, tuple | list):
-                mean[place], sd[place] = given
+                mean[index], sd[index] = self.start, _PRIOR_SD * self.unit if normal else np.inf
+            if isinstance(prior, tuple | list):
+                mean[index], sd[index] = prior
         return mean, sd
 
     @property
@@ -448,60 +447,61 @@ class Model:
         """Standard deviations of the default priors, by fixed term; of the intercept at means."""
         kind, link = self.family.intercept, self.family.link
         of_intercept = {
-            "normal": _WIDE * self.unit, "rate": SD_OF_LOG, "time": SD_OF_LOG, "simplex": _LOGISTIC,
-            "probability": {"logit": _LOGISTIC, "probit": 1.0}.get(link, SD_OF_LOG),
+            "normal": _PRIOR_SD * self.unit, "rate": SD_OF_LOG, "time": SD_OF_LOG,
+            "simplex": _SD_OF_LOGISTIC,
+            "probability": {"logit": _SD_OF_LOGISTIC, "probit": 1.0}.get(link, SD_OF_LOG),
         }  # fmt: skip
-        found = dict(zip(self.terms, _WIDE * self.unit / self.scale, strict=True))
-        if INTERCEPT in found:
-            found[INTERCEPT] = of_intercept[kind]
-        return {term: float(sd) for term, sd in found.items() if term not in self.priors}
+        sds = dict(zip(self.terms, _PRIOR_SD * self.unit / self.scale, strict=True))
+        if INTERCEPT in sds:
+            sds[INTERCEPT] = of_intercept[kind]
+        return {term: float(sd) for term, sd in sds.items() if term not in self.priors}
 
     def described_priors(self) -> dict[str, str]:
         """Return the prior of each parameter, in words."""
-        found = {}
+        described = {}
         for term, mean, sd in zip(self.terms, *self._normals(), strict=True):
-            own = self.priors.get(term)
+            prior = self.priors.get(term)
             at = " (at the means of all columns)" if term == INTERCEPT else ""
-            if hasattr(own, "log_prob"):
-                found[term] = str(own)
+            if hasattr(prior, "log_prob"):
+                described[term] = str(prior)
             elif np.isfinite(sd):
-                found[term] = f"normal({mean:.4g}, {sd:.4g}){at}"
+                described[term] = f"normal({mean:.4g}, {sd:.4g}){at}"
             else:
-                found[term] = self._intercept_in_words() + at
-        for name, where in self.family.aux:
-            if where == "ordered":
-                found[name] = "uniform probabilities of levels (at the means of all columns)"
+                described[term] = self._intercept_in_words() + at
+        for name, support in self.family.aux:
+            if support == "ordered":
+                described[name] = "uniform probabilities of levels (at the means of all columns)"
             elif name in self.priors:
-                found[name] = _in_words(self.priors[name])
+                described[name] = _in_words(self.priors[name])
             elif name in ("zi", "nu"):
-                found[name] = "uniform(0, 1)" if name == "zi" else "gamma(2, 0.1)"
+                described[name] = "uniform(0, 1)" if name == "zi" else "gamma(2, 0.1)"
             elif name == "sigma":
-                found[name] = _in_words(1.0 / self.unit)
+                described[name] = _in_words(1.0 / self.unit)
             else:
-                found[name] = f"1/exponential({1.0 / _DISPERSION:.4g})"
+                described[name] = f"1/exponential({1.0 / _PRIOR_DISPERSION:.4g})"
         if "sd" in self.priors and self.effects:
-            found["sd"] = _in_words(self.priors["sd"])
-            return found
-        for each in self.effects:
-            at = " (at the means of all columns)" if each.center.any() else ""
-            for name, term, scale in zip(each.rows, each.terms, each.scale, strict=False):
-                found[name] = _in_words(scale / self.unit) + at * (term == INTERCEPT)
-        return found
+            described["sd"] = _in_words(self.priors["sd"])
+            return described
+        for effects in self.effects:
+            at = " (at the means of all columns)" if effects.center.any() else ""
+            for name, term, scale in zip(effects.rows, effects.terms, effects.scale, strict=False):
+                described[name] = _in_words(scale / self.unit) + at * (term == INTERCEPT)
+        return described
 
     def _intercept_in_words(self) -> str:
         kind = self.family.intercept
         if kind == "rate":
-            return f"log of exponential({np.exp(-self.start) / _RATES:.4g})"
+            return f"log of exponential({np.exp(-self.start) / _PRIOR_RATE:.4g})"
         if kind == "time":
-            return f"-log of exponential({np.exp(self.start) / _RATES:.4g})"
+            return f"-log of exponential({np.exp(self.start) / _PRIOR_RATE:.4g})"
         return "uniform probability" if kind == "probability" else "uniform probabilities of levels"
 
 
-def _density(given: Any, value: tf.Tensor) -> tf.Tensor:
+def _density(prior: Any, value: tf.Tensor) -> tf.Tensor:
     """Return the log density of the user's prior: a distribution, or the rate of an exponential."""
-    if hasattr(given, "log_prob"):
-        return tf.reduce_sum(tf.cast(given.log_prob(value), value.dtype))
-    return -float(given) * tf.reduce_sum(value)
+    if hasattr(prior, "log_prob"):
+        return tf.reduce_sum(tf.cast(prior.log_prob(value), value.dtype))
+    return -float(prior) * tf.reduce_sum(value)
 
 
 def _in_words(prior: Any) -> str:

@@ -11,17 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-INTERCEPT = "Intercept"
-"""Name of the intercept among the terms."""
+INTERCEPT = "Intercept"  # name of the intercept among the terms
+PLAIN = re.compile(r"[^\W\d]\w*")  # names that are written without backticks
 
-PLAIN = re.compile(r"[^\W\d]\w*")
-"""Names that are written without backticks."""
-
+# Names of the entries of the dataset besides the groups.
 _ENTRIES = re.compile(
     r"y|X|at|constant|p|log_odds|link|weights|trials|censored|reference|place_\d+|weight_\d+|Z_.*",
     re.DOTALL,
 )
-"""Names of the entries of the dataset besides the groups."""
 
 
 def quoted(name: str) -> str:
@@ -34,9 +31,9 @@ def unquoted(name: str) -> str:
     return name[1:-1] if re.fullmatch(r"`[^`]+`", name) else name
 
 
-def apart(name: str, others: Collection[str]) -> str:
+def escaped(name: str, reserved: Collection[str]) -> str:
     """Return the name of a term, in backticks if it is also one of the regression's own."""
-    return quoted(name) if name in others else name
+    return quoted(name) if name in reserved else name
 
 
 def spelled(columns: Sequence[str]) -> str:
@@ -51,7 +48,7 @@ def columns_of(by: str) -> list[str]:
         >>> columns_of("a:`b:c`")
         ['a', 'b:c']
     """
-    return [unquoted(part) for part in re.findall(r"`[^`]+`|[^:]+", by)]
+    return [unquoted(name) for name in re.findall(r"`[^`]+`|[^:]+", by)]
 
 
 def entry_of(by: str) -> str:

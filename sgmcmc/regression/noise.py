@@ -15,18 +15,13 @@ from sgmcmc.regression.names import INTERCEPT
 if TYPE_CHECKING:
     import pandas as pd
 
-_ROUNDING = 1e-13
-"""Residual, in units of the response, below which it is rounding."""
+_ROUNDING = 1e-13  # residual, in units of the response, below which it is rounding
+_ROWS = 2000  # number of rows that are compared first
+_TERMS = 500  # largest number of terms for which it is checked whether they determine the response
 
-_ROWS = 2000
-"""Number of rows that are compared first."""
-
-_TERMS = 500
-"""Largest number of terms for which it is checked whether they determine the response."""
-
+# The parameter of each family that has no posterior if there is no noise.
 _SCALES = {"gaussian": "sigma", "student": "sigma", "gamma": "shape", "weibull": "shape",
            "beta": "phi"}  # fmt: skip
-"""The parameter of each family that has no posterior if there is no noise."""
 
 
 def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
@@ -49,14 +44,16 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
     if parameter == "sigma" and offset is not None:
         y = y - evaluated(offset, frame, model.constants)
     size = float(np.abs(y).max()) * _ROUNDING
-    grouped = [each for each in model.effects if INTERCEPT in each.terms]
+    grouped = [effects for effects in model.effects if INTERCEPT in effects.terms]
     reason = ""
     if np.ptp(y) <= size and (INTERCEPT in model.terms or grouped):
         reason = f"is {y[0]:.6g} in every row"
     elif parameter == "sigma" and _determined(model.design, y, frame):
         reason = "is a linear combination of the terms"
     elif parameter == "sigma":
-        constant = [each.by for each in grouped if _constant_in_groups(each.by, y, frame, size)]
+        constant = [
+            effects.by for effects in grouped if _constant_in_groups(effects.by, y, frame, size)
+        ]
         reason = f"is the same in all rows of each group of {constant[0]!r}" if constant else ""
     if reason:
         less = " less offset" if parameter == "sigma" and offset is not None else ""
@@ -69,11 +66,11 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
 def _constant_in_groups(by: str, y: np.ndarray, frame: pd.DataFrame, size: float) -> bool:
     import pandas as pd
 
-    found = labels(frame, by)
-    if len(found.levels) >= len(y):
+    groups = labels(frame, by)
+    if len(groups.levels) >= len(y):
         return False
-    groups = pd.Series(y).groupby(np.asarray(found.codes))
-    return bool((groups.max() - groups.min() <= size).all())
+    response = pd.Series(y).groupby(np.asarray(groups.codes))
+    return bool((response.max() - response.min() <= size).all())
 
 
 def _determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
@@ -88,8 +85,8 @@ def _determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
     if np.abs(y[: len(few)] - matrix @ b).max() > size:
         return False
     start = 0
-    for rows, made in blocks(design, frame):
-        if np.abs(y[start : start + len(rows)] - made.dense @ b).max() > size:
+    for rows, design_rows in blocks(design, frame):
+        if np.abs(y[start : start + len(rows)] - design_rows.dense @ b).max() > size:
             return False
         start += len(rows)
     return True

@@ -11,11 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-Arrays = dict[str, np.ndarray]
-"""Arrays by name."""
+Arrays = dict[str, np.ndarray]  # arrays by name
 
+# Types of levels of a factor that has several.
 _SINGLE = {"int": int, "float": float, "bool": bool, "str": str}
-"""Types of levels of a factor that has several."""
 
 
 def packed(frame: pd.DataFrame) -> tuple[Arrays, list[dict[str, Any]]]:
@@ -50,46 +49,46 @@ def unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) ->
     """Return the frame that :func:`packed` took apart."""
     import pandas as pd
 
-    found: dict[str, Any] = {}
+    columns_by_name: dict[str, Any] = {}
     for number, about in enumerate(columns):
         values: Any = arrays.get(f"column/{number}")
         kind = about["kind"]
         if kind in ("category", "objects"):
             # Format 1 has no descriptions of levels.
-            own = about.get("levels", {"kind": "array"})
-            levels = _unpacked_values(own, f"levels/{number}", arrays)
+            level_kind = about.get("levels", {"kind": "array"})
+            levels = _unpacked_values(level_kind, f"levels/{number}", arrays)
             if kind == "category":
                 values = pd.Categorical.from_codes(values, levels, ordered=about["ordered"])
             else:
                 values = np.array([*levels, None], object)[values]
         else:
             values = _unpacked_values(about, f"column/{number}", arrays)
-        found[about["name"]] = values
-    return pd.DataFrame(found)
+        columns_by_name[about["name"]] = values
+    return pd.DataFrame(columns_by_name)
 
 
-def _packed_values(name: Any, values: pd.Index, place: str, arrays: Arrays) -> dict[str, Any]:
+def _packed_values(name: Any, values: pd.Index, key: str, arrays: Arrays) -> dict[str, Any]:
     """Return the description of values, whose arrays are added."""
     import pandas as pd
 
     if isinstance(values.dtype, pd.IntervalDtype):
         ends = {
-            side: _packed_values(name, getattr(values, side), f"{place}/{side}", arrays)
-            for side in ("left", "right")
+            end: _packed_values(name, getattr(values, end), f"{key}/{end}", arrays)
+            for end in ("left", "right")
         }
         return {"kind": "interval", "closed": values.closed, **ends}
     if isinstance(values.dtype, pd.DatetimeTZDtype):
-        arrays[place] = values.tz_convert("UTC").tz_localize(None).to_numpy()
+        arrays[key] = values.tz_convert("UTC").tz_localize(None).to_numpy()
         return {"kind": "zone", "zone": str(values.dtype.tz)}
     array = values.to_numpy()
     if array.dtype.kind not in "OUT":
-        arrays[place] = array
+        arrays[key] = array
         return {"kind": "array"}
     kinds = {type(value).__name__ for value in array}
     if kinds <= {"str"}:
         text = array.astype(str)
         if (text == array).all():  # NumPy drops zero bytes at the end
-            arrays[place] = text
+            arrays[key] = text
             return {"kind": "array"}
     single = [value.item() if isinstance(value, np.generic) else value for value in array]
     if not all(type(value) in _SINGLE.values() for value in single):
@@ -97,25 +96,25 @@ def _packed_values(name: Any, values: pd.Index, place: str, arrays: Arrays) -> d
             f"`data[{name!r}]` holds {', '.join(sorted(kinds))}, which cannot be written."
         )
     typed = [[type(value).__name__, value] for value in single]
-    arrays[place] = np.array(json.dumps(typed))
+    arrays[key] = np.array(json.dumps(typed))
     return {"kind": "several"}
 
 
-def _unpacked_values(about: Mapping[str, Any], place: str, arrays: Mapping[str, np.ndarray]) -> Any:
+def _unpacked_values(about: Mapping[str, Any], key: str, arrays: Mapping[str, np.ndarray]) -> Any:
     import pandas as pd
 
     kind = about["kind"]
     if kind == "interval":
         left, right = (
-            _unpacked_values(about[side], f"{place}/{side}", arrays) for side in ("left", "right")
+            _unpacked_values(about[end], f"{key}/{end}", arrays) for end in ("left", "right")
         )
         return pd.IntervalIndex.from_arrays(left, right, closed=about["closed"])
-    values = arrays[place]
+    values = arrays[key]
     if kind == "zone":
         return pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(about["zone"])
     if kind == "several":
         typed = json.loads(str(values))
-        found = np.empty(len(typed), object)
-        found[:] = [_SINGLE[each](value) for each, value in typed]
-        return found
+        levels = np.empty(len(typed), object)
+        levels[:] = [_SINGLE[kind_of_value](value) for kind_of_value, value in typed]
+        return levels
     return values.astype(object) if values.dtype.kind == "U" else values

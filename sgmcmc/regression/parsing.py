@@ -27,12 +27,12 @@ _COMPARED: dict[str, type[ast.cmpop]] = {
     "%in%": ast.In, "in": ast.In,
 }  # fmt: skip
 
+# Operators with their precedence in R; those of Python alone have that of `*`.
 _BINARY: dict[str, tuple[int, type[ast.operator]]] = {
     "|": (1, ast.BitOr), "&": (2, ast.BitAnd), "+": (5, ast.Add), "-": (5, ast.Sub),
     "*": (6, ast.Mult), "/": (6, ast.Div), "//": (6, ast.FloorDiv), "%": (6, ast.Mod),
     "%%": (7, ast.Mod), "%/%": (7, ast.FloorDiv), "**": (9, ast.Pow),
 }  # fmt: skip
-"""Operators with their precedence in R; those of Python alone have that of ``*``."""
 
 _NOT, _COMPARISON, _SIGN, _POWER = 3, 4, 8, 9
 
@@ -66,55 +66,55 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
         columns: Names of columns; those with dots, such as ``Sepal.Length``, are one token.
     """
     dotted = {name for name in columns if "." in name}
-    found, place = [], 0
-    while place < len(text):
-        column = _dotted_column(text, place, dotted) if dotted else None
+    tokens, position = [], 0
+    while position < len(text):
+        column = _dotted_column(text, position, dotted) if dotted else None
         if column:
-            found.append(Token("quoted", column, place, place + len(column)))
-            place += len(column)
+            tokens.append(Token("quoted", column, position, position + len(column)))
+            position += len(column)
             continue
-        match = _TOKEN.match(text, place)
+        match = _TOKEN.match(text, position)
         assert match is not None and match.lastgroup is not None
         if match.lastgroup != "space":
             shown = unquoted(match[0]) if match.lastgroup == "quoted" else match[0]
-            found.append(Token(match.lastgroup, shown, place, match.end()))
-        place = match.end()
-    for token in found:
+            tokens.append(Token(match.lastgroup, shown, position, match.end()))
+        position = match.end()
+    for token in tokens:
         if token.kind == "op" and token.text in "`'\"":
             raise ValueError(f"`formula`: {token.text} is not closed in {text.strip()!r}.")
-    return found
+    return tokens
 
 
-def _dotted_column(text: str, place: int, dotted: Collection[str]) -> str | None:
+def _dotted_column(text: str, start: int, dotted: Collection[str]) -> str | None:
     """Return the longest name with dots that starts at a place, and is no function's."""
-    match = None if place and re.match(r"[\w.]", text[place - 1]) else _DOTTED.match(text, place)
-    whole = match[0] if match else ""
-    for end in range(len(whole), 0, -1):
-        rest = text[place + end :]
-        if whole[:end] in dotted and not re.match(r"\w|\s*\(", rest):
-            return whole[:end]
+    match = None if start and re.match(r"[\w.]", text[start - 1]) else _DOTTED.match(text, start)
+    longest = match[0] if match else ""
+    for end in range(len(longest), 0, -1):
+        remainder = text[start + end :]
+        if longest[:end] in dotted and not re.match(r"\w|\s*\(", remainder):
+            return longest[:end]
     return None
 
 
 def closing(tokens: Sequence[Token], start: int, text: str) -> int:
     """Return the number of the token that closes the one at ``start``."""
     depth = 0
-    for place in range(start, len(tokens)):
-        if tokens[place].kind == "op":
-            depth += (tokens[place].text in "([{") - (tokens[place].text in ")]}")
+    for index in range(start, len(tokens)):
+        if tokens[index].kind == "op":
+            depth += (tokens[index].text in "([{") - (tokens[index].text in ")]}")
         if depth == 0:
-            return place
+            return index
     raise ValueError(f"`formula`: a parenthesis is not closed in {text.strip()!r}.")
 
 
 def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
     """Yield the tokens that are in no parentheses, with their numbers."""
     depth = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.kind == "op" and token.text in ")]}":
             depth -= 1
         if depth == 0:
-            yield place, token
+            yield index, token
         if token.kind == "op" and token.text in "([{":
             depth += 1
 
@@ -122,14 +122,14 @@ def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 def columns_in(text: str, columns: Collection[str]) -> list[str]:
     """Return the columns that a text names, in the order of the text."""
     tokens = [*tokens_of(text, columns), Token("end", "", len(text), len(text))]
-    found: dict[str, None] = {}
+    named: dict[str, None] = {}
     for before, token, after in zip([tokens[-1], *tokens], tokens, tokens[1:], strict=False):
         called = token.kind == "name" and after.text in ("(", "=") and after.kind == "op"
         attribute = before.kind == "op" and before.text == "."
         if token.kind in ("name", "quoted") and token.text in columns and not called:
             if token.kind == "quoted" or not attribute:
-                found[token.text] = None
-    return list(found)
+                named[token.text] = None
+    return list(named)
 
 
 def atoms_of(text: str, columns: Collection[str], prefix: str) -> tuple[str, dict[str, str]]:
@@ -145,39 +145,39 @@ def atoms_of(text: str, columns: Collection[str], prefix: str) -> tuple[str, dic
         ('part0_ * part1_', {'part0_': 'x', 'part1_': 'log(`a b`)'})
     """
     tokens = tokens_of(text, columns)
-    kept, last, place = "", 0, 0
+    replaced, last, index = "", 0, 0
     names: dict[str, str] = {}
-    while place < len(tokens):
-        token = tokens[place]
-        first = place
+    while index < len(tokens):
+        token = tokens[index]
+        first = index
         if token.kind in ("name", "quoted"):
-            place = _after_factor(tokens, place, text)
-            atom = text[token.start : tokens[place - 1].end]
+            index = _after_factor(tokens, index, text)
+            atom = text[token.start : tokens[index - 1].end]
         elif token.kind == "op" and token.text == "{":
-            place = closing(tokens, place, text) + 1
-            atom = text[token.end : tokens[place - 1].start]
+            index = closing(tokens, index, text) + 1
+            atom = text[token.end : tokens[index - 1].start]
         else:
-            place += 1
+            index += 1
             continue
         name = names.setdefault(atom, f"{prefix}{len(names)}_")
-        kept += text[last : tokens[first].start] + name
-        last = tokens[place - 1].end
-    return kept + text[last:], {name: atom for atom, name in names.items()}
+        replaced += text[last : tokens[first].start] + name
+        last = tokens[index - 1].end
+    return replaced + text[last:], {name: atom for atom, name in names.items()}
 
 
-def _after_factor(tokens: Sequence[Token], place: int, text: str) -> int:
+def _after_factor(tokens: Sequence[Token], index: int, text: str) -> int:
     """Return the number of the token after a factor: a name, with calls and attributes."""
-    callable_ = tokens[place].kind == "name"
-    place += 1
-    while place < len(tokens) and tokens[place].kind == "op":
-        if tokens[place].text == "(" and callable_:
-            place = closing(tokens, place, text) + 1
-        elif tokens[place].text == "." and place + 1 < len(tokens):
-            place, callable_ = place + 2, True
+    callable_ = tokens[index].kind == "name"
+    index += 1
+    while index < len(tokens) and tokens[index].kind == "op":
+        if tokens[index].text == "(" and callable_:
+            index = closing(tokens, index, text) + 1
+        elif tokens[index].text == "." and index + 1 < len(tokens):
+            index, callable_ = index + 2, True
             continue
         else:
             break
-    return place
+    return index
 
 
 @dataclass
@@ -205,7 +205,7 @@ class Parser:
     def __post_init__(self) -> None:
         end = Token("end", "", len(self.text), len(self.text))
         self._tokens = [*tokens_of(self.text, self.columns), end]
-        self._place = 0
+        self._index = 0
         self._prefix = "quoted"
         while any(name.startswith(self._prefix) for name in self.columns):
             self._prefix += "_"
@@ -216,25 +216,25 @@ class Parser:
         Raises:
             ValueError: It is no expression.
         """
-        found = self._expression(0)
+        tree = self._expression(0)
         if self._now.kind != "end":
             self._refuse()
-        return found
+        return tree
 
     @property
     def _now(self) -> Token:
-        return self._tokens[self._place]
+        return self._tokens[self._index]
 
     def _is(self, *texts: str) -> bool:
         return self._now.kind == "op" and self._now.text in texts
 
     def _next(self) -> Token:
-        self._place += 1
-        return self._tokens[self._place - 1]
+        self._index += 1
+        return self._tokens[self._index - 1]
 
     def _refuse(self, reason: str = "") -> None:
-        rest = self.text[self._now.start :].strip()
-        where = f" at {rest[:20]!r}" if rest else ", which ends too early"
+        remainder = self.text[self._now.start :].strip()
+        where = f" at {remainder[:20]!r}" if remainder else ", which ends too early"
         raise ValueError(
             f"`formula`: {self.text.strip()!r} cannot be read{where}. {reason}".rstrip()
         )
@@ -244,7 +244,7 @@ class Parser:
             self._refuse(f"There should be {text!r}.")
         self._next()
 
-    def _expression(self, least: int) -> ast.expr:
+    def _expression(self, weakest: int) -> ast.expr:
         """Return an expression of operators that bind at least so tightly."""
         left = self._prefixed()
         while True:
@@ -256,9 +256,9 @@ class Parser:
                 raise ValueError(
                     f"`formula`: {self.text!r} has ^. Powers inside of I() are x ** 2."
                 )
-            if text in _COMPARED and least <= _COMPARISON:
+            if text in _COMPARED and weakest <= _COMPARISON:
                 left = self._comparison(left)
-            elif text in _BINARY and _BINARY[text][0] >= least:
+            elif text in _BINARY and _BINARY[text][0] >= weakest:
                 strength, kind = _BINARY[text]
                 self._next()
                 right = self._expression(_SIGN if kind is ast.Pow else strength + 1)
@@ -268,15 +268,15 @@ class Parser:
 
     def _comparison(self, left: ast.expr) -> ast.expr:
         """Return a comparison; of several in a row, such as ``0 < x < 1``, all must hold."""
-        found: ast.expr | None = None
+        chain: ast.expr | None = None
         while self._now.text in _COMPARED and self._now.kind in ("op", "name"):
             kind = _COMPARED[self._next().text]
             right = self._expression(_COMPARISON + 1)
-            each = ast.Compare(left, [kind()], [right])
-            found = each if found is None else ast.BinOp(found, ast.BitAnd(), each)
+            comparison = ast.Compare(left, [kind()], [right])
+            chain = comparison if chain is None else ast.BinOp(chain, ast.BitAnd(), comparison)
             left = right
-        assert found is not None
-        return found
+        assert chain is not None
+        return chain
 
     def _prefixed(self) -> ast.expr:
         if self._is("-", "+"):
@@ -291,16 +291,16 @@ class Parser:
             return ast.UnaryOp(ast.Invert(), self._expression(_NOT))
         return self._with_calls(self._primary())
 
-    def _with_calls(self, found: ast.expr) -> ast.expr:
+    def _with_calls(self, expression: ast.expr) -> ast.expr:
         while self._now.kind == "op":
-            if self._is("(") and isinstance(found, ast.Name | ast.Attribute):
+            if self._is("(") and isinstance(expression, ast.Name | ast.Attribute):
                 self._next()
-                found = self._call(found)
+                expression = self._call(expression)
             elif self._is("."):
                 self._next()
                 if self._now.kind != "name":
                     self._refuse()
-                found = ast.Attribute(found, self._next().text, ast.Load())
+                expression = ast.Attribute(expression, self._next().text, ast.Load())
             elif self._is("["):
                 raise ValueError(
                     f"`formula`: {self.text!r} holds a subscript, which formulas may not. Compute "
@@ -308,28 +308,28 @@ class Parser:
                 )
             else:
                 break
-        return found
+        return expression
 
     def _call(self, function: ast.expr) -> ast.expr:
-        parts: list[ast.expr] = []
+        arguments: list[ast.expr] = []
         words: list[ast.keyword] = []
         while not self._is(")"):
-            after = self._tokens[self._place + 1 : self._place + 2]
+            after = self._tokens[self._index + 1 : self._index + 2]
             if self._now.kind == "name" and after and after[0].text == "=":
                 word = self._next().text
                 self._next()
                 words.append(ast.keyword(word, self._expression(0)))
             else:
-                parts.append(self._expression(0))
+                arguments.append(self._expression(0))
             if not self._is(")"):
                 self._need(",")
         self._next()
         name = function.id if isinstance(function, ast.Name) else ""
         if name == "c":
-            return ast.List(parts, ast.Load())
-        if name == "Q" and len(parts) == 1 and isinstance(parts[0], ast.Constant):
-            return ast.Name(self._column(str(parts[0].value)), ast.Load())
-        return ast.Call(function, parts, words)
+            return ast.List(arguments, ast.Load())
+        if name == "Q" and len(arguments) == 1 and isinstance(arguments[0], ast.Constant):
+            return ast.Name(self._column(str(arguments[0].value)), ast.Load())
+        return ast.Call(function, arguments, words)
 
     def _primary(self) -> ast.expr:
         token = self._next()
@@ -344,7 +344,7 @@ class Parser:
             return self._name(token.text)
         if token.kind == "op" and token.text in _OPENING:
             return self._in_parentheses(token.text)
-        self._place -= 1
+        self._index -= 1
         self._refuse()
         raise AssertionError
 
@@ -363,26 +363,25 @@ class Parser:
         return ast.Name(name, ast.Load())
 
     def _column(self, name: str, plain: bool = False) -> str:
-        """Return the name of a column in the tree."""
-        own = next((key for key, column in self.named.items() if column == name), None)
-        if own is None:
-            fine = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
-            fine &= plain or name in self.columns
-            own = (
+        identifier = next((key for key, column in self.named.items() if column == name), None)
+        if identifier is None:
+            usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+            usable &= plain or name in self.columns
+            identifier = (
                 name
-                if fine and name not in ("np", "contr")
+                if usable and name not in ("np", "contr")
                 else f"{self._prefix}{len(self.named)}_"
             )
-            self.named[own] = name
-        return own
+            self.named[identifier] = name
+        return identifier
 
     def _in_parentheses(self, opening: str) -> ast.expr:
         close = _OPENING[opening]
-        parts: list[ast.expr] = []
+        elements: list[ast.expr] = []
         values: list[ast.expr] = []
         comma = False
         while not self._is(close):
-            parts.append(self._expression(0))
+            elements.append(self._expression(0))
             if self._now.text == "for":
                 raise ValueError(
                     f"`formula`: {self.text!r} holds a listcomp, which formulas may not. Compute a "
@@ -396,12 +395,12 @@ class Parser:
                 comma = True
         self._next()
         if opening == "[":
-            return ast.List(parts, ast.Load())
+            return ast.List(elements, ast.Load())
         if opening == "{":
-            return ast.Dict(list(parts), values) if values else ast.Set(parts)
-        if len(parts) == 1 and not comma:
-            return parts[0]
-        return ast.Tuple(parts, ast.Load())
+            return ast.Dict(list(elements), values) if values else ast.Set(elements)
+        if len(elements) == 1 and not comma:
+            return elements[0]
+        return ast.Tuple(elements, ast.Load())
 
 
 def shown(name: str) -> str:

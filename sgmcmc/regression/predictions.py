@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc.regression.averages import by_row
-from sgmcmc.regression.frames import as_frame, pieces
+from sgmcmc.regression.frames import as_frame, chunks
 from sgmcmc.regression.linear import LinearPredictor, Members
 from sgmcmc.regression.model import Model
 from sgmcmc.regression.response import read_response, responses, trials_of
@@ -21,14 +21,12 @@ from sgmcmc.results.samples import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
-_DRAWS = 1000
-"""Largest number of draws used for predictions."""
+_DRAWS = 1000  # largest number of draws used for predictions
 
+# Rows from which the density of all rows is averaged over one draw of each chain, not five.
 _MANY = 100_000
-"""Rows from which the density of all rows is averaged over one draw of each chain, not five."""
 
-_NUMBERS = 2**21
-"""Draws of linear predictors that are made at a time."""
+_NUMBERS = 2**21  # draws of linear predictors that are made at a time
 
 
 @dataclass(frozen=True)
@@ -62,14 +60,14 @@ class Predictor:
         return LinearPredictor(self.model, self.thinned, self.frame.columns)
 
     def pieces(self, data: Any, seed: int = 0) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-        """Yield rows and the draws of their linear predictors, (draws, rows, ...), in pieces."""
+        """Yield rows and the draws of their linear predictors, (draws, rows, ...), in chunks."""
         frame = self.frame if data is None else as_frame(data)
         members = Members(self.linear, frame, seed)
         length = max(64, _NUMBERS // self.linear.draws)
         for start in range(0, len(frame), length):
-            part = frame.iloc[start : start + length].reset_index(drop=True)
-            rows = np.arange(start, start + len(part))
-            yield part, self.linear.values(self.linear.numbers(part), members.effects(rows, rows))
+            chunk = frame.iloc[start : start + length].reset_index(drop=True)
+            rows = np.arange(start, start + len(chunk))
+            yield chunk, self.linear.values(self.linear.numbers(chunk), members.effects(rows, rows))
 
     def predict(self, data: Any, kind: str, quantiles: Sequence[float], seed: int) -> np.ndarray:
         """Return predictions, as :meth:`Regression.predict` does."""
@@ -84,17 +82,16 @@ class Predictor:
                 return np.quantile(draws, list(quantiles), axis=0)
             return weighted_quantiles(draws, list(quantiles), weights)
 
-        found = by_row(self.linear, frame, summary, seed)
-        return found[0] if kind == "mean" else found
+        values = by_row(self.linear, frame, summary, seed)
+        return values[0] if kind == "mean" else values
 
     def _responses(self, data: Any, seed: int) -> np.ndarray:
-        """Return draws of the responses of rows, (draws, rows)."""
-        model, rng, found = self.model, np.random.default_rng(seed), []
+        model, rng, draws = self.model, np.random.default_rng(seed), []
         for frame, eta in self.pieces(data, seed):
             trials = trials_of(model.formula, frame) if model.family.name == "binomial" else None
             drawn = model.family.draw(rng, eta, self.linear.aux, trials)
-            found.append(np.asarray(model.outcomes)[drawn] if model.family.by_level else drawn)
-        return np.concatenate(found, axis=1)
+            draws.append(np.asarray(model.outcomes)[drawn] if model.family.by_level else drawn)
+        return np.concatenate(draws, axis=1)
 
     def response(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the response of some rows in numbers."""
@@ -104,19 +101,21 @@ class Predictor:
     def dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without weights."""
         model = self.model
-        given = responses(model.formula, frame, self.response(frame), model.constants, None)
-        return model.observed(model.rows(frame), given)
+        response = responses(model.formula, frame, self.response(frame), model.constants, None)
+        return model.observed(model.rows(frame), response)
 
-    def log_density(self, places: np.ndarray) -> np.ndarray:
+    def log_density(self, row_indices: np.ndarray) -> np.ndarray:
         """Return the log density of rows, each once, (draws, rows)."""
-        rows = self.dataset(self.frame.iloc[places].reset_index(drop=True))
-        found = self.thinned.predict(self.model.log_lik, rows, reduce=None)
-        return np.asarray(found, np.float64).reshape(-1, len(places))
+        rows = self.dataset(self.frame.iloc[row_indices].reset_index(drop=True))
+        log_density = self.thinned.predict(self.model.log_lik, rows, reduce=None)
+        return np.asarray(log_density, np.float64).reshape(-1, len(row_indices))
 
     def mean_log_density(self) -> np.ndarray:
         """Return an approximate log density of each row: the mean over a few draws."""
         count = len(next(iter(by_chain(self.thinned.settings, self.thinned).values()))[0])
-        few = self.thinned[:: max(1, count if len(self.frame) > _MANY else count // 5)]
-        parts = pieces(self.frame, len(self.model.terms))
-        found = [few.predict(self.model.log_lik, self.dataset(part)) for part in parts]
-        return np.concatenate(found).astype(np.float64)
+        few_draws = self.thinned[:: max(1, count if len(self.frame) > _MANY else count // 5)]
+        log_density = [
+            few_draws.predict(self.model.log_lik, self.dataset(chunk))
+            for chunk in chunks(self.frame, len(self.model.terms))
+        ]
+        return np.concatenate(log_density).astype(np.float64)

@@ -25,42 +25,42 @@ def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     Raises:
         ValueError: It is no integer, or less than 1.
     """
-    found = _of_each_row("trials", formula.trials or "1", frame)
-    bad = (found < 1) | (found != np.floor(found))
-    return _need_none(bad, found, f"trials({formula.trials}) must hold integers, 1 or more")
+    trials = _of_each_row("trials", formula.trials or "1", frame)
+    bad = (trials < 1) | (trials != np.floor(trials))
+    return _refuse_first(bad, trials, f"trials({formula.trials}) must hold integers, 1 or more")
 
 
 def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """Return 1 for each row whose time is a lower bound, else 0."""
     flags = _of_each_row("cens", formula.censored or "0", frame)
     bad = ~np.isin(flags, (0.0, 1.0))
-    wanted = f"cens({formula.censored}) must hold 1 if the time is censored, else 0"
-    return _need_none(bad, flags, wanted)
+    requirement = f"cens({formula.censored}) must hold 1 if the time is censored, else 0"
+    return _refuse_first(bad, flags, requirement)
 
 
-def _need_none(bad: np.ndarray, values: np.ndarray, wanted: str) -> np.ndarray:
+def _refuse_first(bad: np.ndarray, values: np.ndarray, requirement: str) -> np.ndarray:
     """Return values of which none is bad; the message about one names its row."""
     if bad.any():
-        place = int(bad.argmax())
-        raise ValueError(f"`formula`: {wanted}; row {place} has {values[place]:g}.")
+        row = int(bad.argmax())
+        raise ValueError(f"`formula`: {requirement}; row {row} has {values[row]:g}.")
     return values
 
 
 def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
     """Return the expression in ``trials(...)`` or ``cens(...)`` of each row, in float64."""
     constants: Constants = {}
-    found = _numbers(name, text, frame, constants)
+    numbers = _numbers(name, text, frame, constants)
     if constants:
         raise ValueError(f"`formula`: {name}({text}) must be a function of each row alone.")
-    return found
+    return numbers
 
 
 def _numbers(name: str, text: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
     """Return the expression in ``trials(...)``, ``cens(...)`` or ``offset(...)``, in float64."""
-    found = evaluated(text, frame, constants)
-    if found.dtype.kind not in "biuf":
-        raise TypeError(f"`formula`: {name}({text}) must hold numbers; it holds {found[0]!r}.")
-    return found.astype(np.float64)
+    numbers = evaluated(text, frame, constants)
+    if numbers.dtype.kind not in "biuf":
+        raise TypeError(f"`formula`: {name}({text}) must hold numbers; it holds {numbers[0]!r}.")
+    return numbers.astype(np.float64)
 
 
 def response_levels(
@@ -79,46 +79,46 @@ def response_levels(
     """
     name = unquoted(formula.response)
     values = evaluated(formula.response, frame, constants)
-    own = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
+    categories = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
     if family.by_level:
         values = as_levels(values)
     if name in frame.attrs.get(TEXT, ()):
-        own = None
+        categories = None
     if not family.by_level:
         if values.dtype.kind in "biuf":
             return ()
-        levels = np.unique(values.astype(str))
-        if family.name != "bernoulli" or len(levels) != 2:
+        texts = np.unique(values.astype(str))
+        if family.name != "bernoulli" or len(texts) != 2:
             or_two = ", or two levels" if family.name == "bernoulli" else ""
             raise TypeError(
                 f"`data[{name!r}]`, the response of family {family.name!r}, must hold numbers"
-                f"{or_two}; it has the levels {', '.join(levels[:4])}{' …' * (len(levels) > 4)}."
+                f"{or_two}; it has the levels {', '.join(texts[:4])}{' …' * (len(texts) > 4)}."
             )
-        return tuple(map(str, levels)) if own is None else _seen(own, values)
-    if own is not None:
-        found = _seen(own, values)
+        return tuple(map(str, texts)) if categories is None else _observed(categories, values)
+    if categories is not None:
+        levels = _observed(categories, values)
     elif values.dtype.kind in "biuf":
-        found = tuple(np.unique(values).tolist())
+        levels = tuple(np.unique(values).tolist())
     elif family.name == "ordinal":
         raise TypeError(
             f"`data[{name!r}]`, the response of family 'ordinal', must hold numbers or an ordered "
             "factor, pd.Categorical(values, categories=[...], ordered=True): text has no order."
         )
     else:
-        found = tuple(map(str, np.unique(values.astype(str))))
-    if len(found) < 2:
+        levels = tuple(map(str, np.unique(values.astype(str))))
+    if len(levels) < 2:
         raise ValueError(f"`data[{name!r}]`, the response, has one level: it needs two or more.")
-    if values.dtype.kind == "f" and len(found) > max(20, len(values) // 2):
+    if values.dtype.kind == "f" and len(levels) > max(20, len(values) // 2):
         raise ValueError(
-            f"`data[{name!r}]`, the response of family {family.name!r}, has {len(found)} levels in "
-            f"{len(values)} rows: it looks like a measurement."
+            f"`data[{name!r}]`, the response of family {family.name!r}, has {len(levels)} levels "
+            f"in {len(values)} rows: it looks like a measurement."
         )
-    return found
+    return levels
 
 
-def _seen(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
-    there = set(values.tolist())
-    return tuple(level for level in list(levels) if level in there)
+def _observed(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
+    observed = set(values.tolist())
+    return tuple(level for level in list(levels) if level in observed)
 
 
 def read_response(
@@ -142,16 +142,16 @@ def read_response(
     values = evaluated(formula.response, frame, constants)
     if levels:
         label = f"data[{formula.response!r}]"
-        known = Levels.of(levels)
-        y = factorized(values, label).coded_by(known, label, "regression").astype(np.float64)
+        known_levels = Levels.of(levels)
+        y = factorized(values, label).coded_by(known_levels, label, "regression").astype(np.float64)
     else:
         y = values.astype(np.float64)
     bad = ~(np.isfinite(y) & family.good(y))
     if bad.any():
-        place = int(bad.argmax())
+        row = int(bad.argmax())
         raise ValueError(
             f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
-            f"{family.range}; row {place} has {y[place]:g}."
+            f"{family.range}; row {row} has {y[row]:g}."
         )
     if family.name == "binomial" and formula.trials is None:
         raise ValueError(
@@ -178,11 +178,11 @@ def responses(
     weights: np.ndarray | None,
 ) -> Responses:
     """Return the responses of rows, with offsets, trials and censoring."""
-    found: dict[str, Any] = {"trials": trials_of(formula, frame)}
+    columns: dict[str, Any] = {"trials": trials_of(formula, frame)}
     if weights is not None:
-        found["weights"] = weights
+        columns["weights"] = weights
     if formula.offset is not None:
-        found["offset"] = _numbers("offset", formula.offset, frame, constants)
+        columns["offset"] = _numbers("offset", formula.offset, frame, constants)
     if formula.censored is not None:
-        found["censored"] = censored_of(formula, frame)
-    return Responses.of(y, **found)
+        columns["censored"] = censored_of(formula, frame)
+    return Responses.of(y, **columns)

@@ -13,8 +13,8 @@ import numpy as np
 from sgmcmc import checks, libraries
 from sgmcmc.regression import marginal_effects, saved
 from sgmcmc.regression.criticism import (
-    held_by_priors,
-    of_lost,
+    determined_by_priors,
+    of_aliased,
     of_single_rows,
     predictive_panel,
 )
@@ -31,14 +31,11 @@ from sgmcmc.results.samples import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHOWN = 60
-"""Largest number of fixed terms that are printed."""
+_SHOWN = 60  # largest number of fixed terms that are printed
+_SHOWN_ROWS = 2000  # largest number of rows whose predictive draws are plotted
 
-_SHOWN_ROWS = 2000
-"""Largest number of rows whose predictive draws are plotted."""
-
+# Largest number of rows whose leave-one-out density is computed; it is extrapolated to others.
 _LOO_ROWS = 1000
-"""Largest number of rows whose leave-one-out density is computed; it is extrapolated to others."""
 
 
 class Regression:
@@ -116,9 +113,9 @@ class Regression:
         )
 
     def __copy__(self) -> Regression:
-        found = object.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        return found
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Regression:
@@ -145,15 +142,15 @@ class Regression:
     @property
     def _labels(self) -> dict[str, str]:
         """The formula's terms by the names of the chain's coordinates."""
-        model, found = self._model, {}
+        model, labels = self._model, {}
         if model.terms:
             several = (len(model.outcomes) - 1,) if model.family.several else ()
             names = coordinate_names("b", (*several, len(model.terms)))
-            found = dict(zip(names, self._fixed_names, strict=True))
-        for each in model.effects:
-            names = coordinate_names(f"sd_{each.name}", (len(each.terms),))
-            found |= dict(zip(names, each.rows, strict=False))
-        return found
+            labels = dict(zip(names, self._fixed_names, strict=True))
+        for effects in model.effects:
+            names = coordinate_names(f"sd_{effects.name}", (len(effects.terms),))
+            labels |= dict(zip(names, effects.rows, strict=False))
+        return labels
 
     @cached_property
     def _draws(self) -> dict[str, np.ndarray]:
@@ -167,47 +164,48 @@ class Regression:
 
     def _by_term(self, samples: Samples) -> dict[str, np.ndarray]:
         draws, model = by_chain(samples.settings, samples), self._model
-        found: dict[str, np.ndarray] = {}
+        by_term: dict[str, np.ndarray] = {}
         if model.terms:
             of_terms = model.coefficients(draws["b"].astype(np.float64))
-            for place, name in enumerate(self._fixed_names):
-                found[name] = of_terms.reshape(*of_terms.shape[:2], -1)[..., place]
-        for each in model.effects:
-            found |= self._of_groups(each, draws)
-        for name, where in model.family.aux:
-            if where == "ordered":
+            for index, name in enumerate(self._fixed_names):
+                by_term[name] = of_terms.reshape(*of_terms.shape[:2], -1)[..., index]
+        for effects in model.effects:
+            by_term |= self._of_groups(effects, draws)
+        for name, support in model.family.aux:
+            if support == "ordered":
                 cuts = model.cutpoints(draws[name], draws.get("b"))
-                for place, shown in enumerate(cut_names(model.outcomes)):
-                    found[shown] = cuts[..., place]
+                for index, shown in enumerate(cut_names(model.outcomes)):
+                    by_term[shown] = cuts[..., index]
                 continue
-            found[name] = draws[name].astype(np.float64) + (1.0 if name == "nu" else 0.0)
-        return found
+            by_term[name] = draws[name].astype(np.float64) + (1.0 if name == "nu" else 0.0)
+        return by_term
 
     @property
     def warnings(self) -> list[str]:
         """Warnings of the report, and of terms that their priors determine, with the reason."""
-        found = list(self.report.warnings) if self.report is not None else []
+        messages = list(self.report.warnings) if self.report is not None else []
         draws = by_chain(self.samples.settings, self.samples)
         origin = self.samples.origin
         if origin is not None and origin.groups is not None and self._weights is None:
             levels = {name: len(labels) for name, labels in origin.groups.labels.items()}
-            found += of_single_rows(self._model, levels, len(self._frame))
-        return found + of_lost(self._model) + held_by_priors(self._model, draws)
+            messages += of_single_rows(self._model, levels, len(self._frame))
+        return messages + of_aliased(self._model) + determined_by_priors(self._model, draws)
 
     @property
     def _fixed_names(self) -> list[str]:
-        """Names of the fixed terms; with several predictors, of each level's."""
         return self._model.fixed_names
 
-    def _of_groups(self, each: Effects, draws: Any) -> dict[str, np.ndarray]:
+    def _of_groups(self, effects: Effects, draws: Any) -> dict[str, np.ndarray]:
         draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
-        root = each.uncentered(each.root(draws[f"sd_{each.name}"], draws.get(f"cor_{each.name}")))
+        root = effects.uncentered(
+            effects.root(draws[f"sd_{effects.name}"], draws.get(f"cor_{effects.name}"))
+        )
         sds = [np.sqrt(sum(entry**2 for entry in row)) for row in root]
         cors = [
             sum(a * b for a, b in zip(root[i], root[j], strict=True)) / (sds[i] * sds[j])
-            for i, j in each.pairs
+            for i, j in effects.pairs
         ]
-        return dict(zip(each.rows, sds + cors, strict=True))
+        return dict(zip(effects.rows, sds + cors, strict=True))
 
     def summary(self, prob: float = 0.95, robust: bool = False) -> pd.DataFrame:
         """Return a frame with a row for each term and each SD of groups.
@@ -229,13 +227,13 @@ class Regression:
             raise ValueError(f"`prob` must be between 0 and 1; it is {prob!r}.")
         rows = {}
         for term, draws in self._draws.items():
-            moved = self._robust[term] if robust else draws
-            lower, upper = np.quantile(moved, [(1 - prob) / 2, (1 + prob) / 2])
+            interval_draws = self._robust[term] if robust else draws
+            lower, upper = np.quantile(interval_draws, [(1 - prob) / 2, (1 + prob) / 2])
             several = draws.shape[0] > 1
             rows[term] = {
                 "estimate": draws.mean(),
                 "error": draws.std(),
-                **({"robust": moved.std()} if robust else {}),
+                **({"robust": interval_draws.std()} if robust else {}),
                 "lower": lower,
                 "upper": upper,
                 "ess_bulk": float(libraries.arviz().ess(np.asarray(draws), method="bulk")),
@@ -253,7 +251,9 @@ class Regression:
     @property
     def group_sds(self) -> pd.DataFrame:
         """The rows of the summary of standard deviations and correlations of effects of groups."""
-        return self.summary().loc[[name for each in self._model.effects for name in each.rows]]
+        return self.summary().loc[
+            [name for effects in self._model.effects for name in effects.rows]
+        ]
 
     @property
     def priors(self) -> dict[str, str]:
@@ -272,24 +272,26 @@ class Regression:
         """
         import pandas as pd
 
-        known = [each.by for each in self._model.effects]
-        if by is None and len(known) == 1:
-            by = known[0]
-        if by not in known and f"`{by}`" in known:
+        factors = [effects.by for effects in self._model.effects]
+        if by is None and len(factors) == 1:
+            by = factors[0]
+        if by not in factors and f"`{by}`" in factors:
             by = f"`{by}`"
-        if by not in known:
+        if by not in factors:
             raise ValueError(
-                f"`by` must be a factor of the formula's bars, {known}; it is {by!r}."
-                if known
+                f"`by` must be a factor of the formula's bars, {factors}; it is {by!r}."
+                if factors
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
-        each = next(each for each in self._model.effects if each.by == by)
-        draws = each.of_columns(self._predictor.thinned.effects(each.entry)[f"r_{each.name}"])
+        effects = next(effects for effects in self._model.effects if effects.by == by)
+        draws = effects.of_columns(
+            self._predictor.thinned.effects(effects.entry)[f"r_{effects.name}"]
+        )
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
-        names = structure.shown(each.entry)
-        index = pd.MultiIndex.from_product([names, each.terms], names=[by, "term"])
-        flat = draws.reshape(-1, len(names) * len(each.terms))
+        names = structure.shown(effects.entry)
+        index = pd.MultiIndex.from_product([names, effects.terms], names=[by, "term"])
+        flat = draws.reshape(-1, len(names) * len(effects.terms))
         ends = np.quantile(flat, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
         columns = {
             "estimate": flat.mean(0), "error": flat.std(0), "lower": ends[0], "upper": ends[1],
@@ -364,9 +366,9 @@ class Regression:
         if self._weights is not None:
             counted = np.flatnonzero(self._weights)
         some = counted[chosen_rows(len(counted), _LOO_ROWS, seed)]
-        found = self._predictor.log_density(some)
+        log_density = self._predictor.log_density(some)
         return leave_one_out(
-            found, some, len(self._frame), self._predictor.mean_log_density, self._weights
+            log_density, some, len(self._frame), self._predictor.mean_log_density, self._weights
         )
 
     def predictions(
@@ -483,11 +485,11 @@ class Regression:
         ]
         table = self.summary(prob).loc[names]
         figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
-        places = np.arange(len(table))[::-1]
-        axes.hlines(places, table["lower"], table["upper"])
-        axes.plot(table["estimate"], places, "o")
+        positions = np.arange(len(table))[::-1]
+        axes.hlines(positions, table["lower"], table["upper"])
+        axes.plot(table["estimate"], positions, "o")
         axes.axvline(0.0, color="0.7", zorder=0)
-        axes.set_yticks(places, list(map(str, table.index)))
+        axes.set_yticks(positions, list(map(str, table.index)))
         axes.set_xlabel(f"coefficient, {prob:.0%} interval")
         figure.tight_layout()
         return axes
@@ -500,8 +502,8 @@ class Regression:
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:
-            places = {level: place for place, level in enumerate(levels)}
-            drawn = np.array([[places[level] for level in row] for row in drawn.tolist()])
+            codes = {level: code for code, level in enumerate(levels)}
+            drawn = np.array([[codes[level] for level in row] for row in drawn.tolist()])
         return predictive_panel(self._predictor.response(frame), drawn, levels)
 
     def __repr__(self) -> str:
@@ -511,10 +513,12 @@ class Regression:
             f"Rows: {len(self._frame)}"
             + (f" ({self.dropped} with missing values dropped)" if self.dropped else ""),
         ]
-        for each in self._model.effects:
+        for effects in self._model.effects:
             origin = self.samples.origin
             if origin is not None and origin.groups is not None:
-                lines.append(f"Groups: {each.by}, {len(origin.groups.labels[each.entry])} levels")
+                lines.append(
+                    f"Groups: {effects.by}, {len(origin.groups.labels[effects.entry])} levels"
+                )
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
         hidden = list(table.index[_SHOWN : len(self._fixed_names)])
         table = table.drop(index=hidden)

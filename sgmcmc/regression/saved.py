@@ -61,9 +61,9 @@ class Content:
 def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
     """Return the columns that a regression uses, in the order of the data."""
     formula = model.formula
-    designs = [model.design, *(design for each in model.effects for design in each.designs)]
+    designs = [model.design, *(design for effects in model.effects for design in effects.designs)]
     used = {name for design in designs for name in design.variables}
-    used |= {name for each in model.effects for name in columns_of(each.by)}
+    used |= {name for effects in model.effects for name in columns_of(effects.by)}
     used |= set() if weights is None else {weights}
     for text in (formula.response, formula.trials, formula.censored, formula.offset):
         if text is not None:

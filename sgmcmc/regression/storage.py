@@ -12,10 +12,10 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+# Kinds of objects, by the names that pandas gives them.
 _TEXT = {"string", "empty"}
 _NUMBERS = {"floating", "integer", "mixed-integer-float", "decimal"}
 _DATES = {"date", "datetime", "datetime64"}
-"""Kinds of objects, by the names that pandas gives them."""
 
 
 def plain(frame: pd.DataFrame, names: Sequence[Any], used: bool) -> pd.DataFrame:
@@ -34,24 +34,24 @@ def plain(frame: pd.DataFrame, names: Sequence[Any], used: bool) -> pd.DataFrame
         values = frame[name]
         if values.ndim > 1:
             continue  # columns of one name, which are refused if they are used
-        found = _plain(values)
-        objects = isinstance(found.dtype, np.dtype) and found.dtype.kind == "O"
-        if used and objects and not _is_text(found):
-            kinds = list(dict.fromkeys(type(value).__name__ for value in found.dropna()))
+        column = _plain(values)
+        objects = isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
+        if used and objects and not _is_text(column):
+            kinds = list(dict.fromkeys(type(value).__name__ for value in column.dropna()))
             raise TypeError(
                 f"`data[{name!r}]` holds Python objects, {', '.join(kinds[:4])}, which are neither "
                 "all numbers nor all text. Make them one or the other, pd.to_numeric(...) or "
                 ".astype(str)."
             )
-        if found is not values:
-            changed[name] = found
+        if column is not values:
+            changed[name] = column
     if not changed:
         return frame
-    attrs, found = frame.attrs, frame.copy(deep=False)
+    attrs, column = frame.attrs, frame.copy(deep=False)
     for name, values in changed.items():
-        found[name] = values
-    found.attrs = attrs
-    return found
+        column[name] = values
+    column.attrs = attrs
+    return column
 
 
 def _is_text(values: pd.Series) -> bool:
@@ -109,8 +109,8 @@ def _plain_levels(levels: pd.Index) -> pd.Index:
         return levels
     if isinstance(levels.dtype, pd.IntervalDtype | pd.DatetimeTZDtype | pd.PeriodDtype):
         return levels
-    found = _plain(levels.to_series())
-    return pd.Index(found.to_numpy(), dtype=found.dtype)
+    series = _plain(levels.to_series())
+    return pd.Index(series.to_numpy(), dtype=series.dtype)
 
 
 def _of_objects(values: pd.Series) -> pd.Series:
@@ -130,17 +130,18 @@ def _of_objects(values: pd.Series) -> pd.Series:
             return values
     if kind == "timedelta":
         return pd.to_timedelta(values)
-    there = values[~missing]
+    present = values[~missing]
     numeric = kind in _NUMBERS or all(
-        isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool) for value in there
+        isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
+        for value in present
     )
-    if not numeric or not len(there):
+    if not numeric or not len(present):
         return values
     if kind == "integer" and not missing.any():
         try:
             return values.astype(np.int64)
         except OverflowError:
             pass
-    found = np.full(len(values), np.nan)
-    found[~missing] = [float(value) for value in there]
-    return pd.Series(found, values.index)
+    array = np.full(len(values), np.nan)
+    array[~missing] = [float(value) for value in present]
+    return pd.Series(array, values.index)

@@ -72,7 +72,7 @@ class Results(Mapping[str, Any]):
         flat: dict[str, np.ndarray] = {}
         for name, value in self.items():
             if isinstance(value, Mapping):
-                flat |= {f"{name}/{key}": part for key, part in value.items()}
+                flat |= {f"{name}/{key}": array for key, array in value.items()}
             else:
                 flat[name] = value
         return flat
@@ -116,30 +116,29 @@ def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     )
 
 
-SLICE = "slice"
-"""The setting for the slice of a chain's kept draws: ``[start, stop, step]``."""
+SLICE = "slice"  # the setting for the slice of a chain's kept draws: `[start, stop, step]`
 
 
-def need_slice(place: Any) -> slice:
+def need_slice(index: Any) -> slice:
     """Return the index in brackets, if it is a slice."""
-    if isinstance(place, slice):
-        return place
+    if isinstance(index, slice):
+        return index
     raise TypeError(
         f"`samples[...]` takes the name of a parameter, or a slice of the draws of all chains; it "
-        f"was given {describe(place)}. A single draw is samples['theta'][3], or "
+        f"was given {describe(index)}. A single draw is samples['theta'][3], or "
         "samples['theta'][:, 3] if there are chains; samples[3:4] has it of all parameters."
     )
 
 
 def sliced(
-    settings: Mapping[str, Any], groups: Mapping[str, Mapping[str, np.ndarray] | None], place: slice
+    settings: Mapping[str, Any], groups: Mapping[str, Mapping[str, np.ndarray] | None], index: slice
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the arrays of a slice along the draws.
 
     Args:
         settings: Settings of the samples.
         groups: Arrays of each group that have an entry for each draw.
-        place: Index of the draws.
+        index: Index of the draws.
 
     Raises:
         ValueError: The slice holds no draws, or runs backwards.
@@ -149,43 +148,45 @@ def sliced(
     if not lengths:
         raise ValueError("`samples` holds no draws to slice.")
     try:
-        start, stop, step = place.indices(lengths[0])
+        start, stop, step = index.indices(lengths[0])
     except (TypeError, ValueError) as error:
         raise TypeError(f"`samples[...]`: {error}.") from None
     if step < 0:
         raise ValueError("`samples[...]`: a slice must run forwards, as the chain did.")
-    kept = range(start, stop, step)
-    if not kept:
+    selected = range(start, stop, step)
+    if not selected:
         raise ValueError(
-            f"`samples[{_text(place)}]` holds none of the {lengths[0]} draws of each chain."
+            f"`samples[{_text(index)}]` holds none of the {lengths[0]} draws of each chain."
         )
-    whole = draw_numbers(settings, lengths[0])[kept.start : kept.stop : kept.step]
-    part = (slice(None),) * axis + (slice(kept.start, kept.stop, kept.step),)
-    found = {
-        group: None if arrays is None else {name: array[part] for name, array in arrays.items()}
+    numbers = draw_numbers(settings, lengths[0])[selected.start : selected.stop : selected.step]
+    selection = (slice(None),) * axis + (slice(selected.start, selected.stop, selected.step),)
+    sliced_arrays = {
+        group: None
+        if arrays is None
+        else {name: array[selection] for name, array in arrays.items()}
         for group, arrays in groups.items()
     }
-    return {**settings, SLICE: [whole.start, whole.stop, whole.step]}, found
+    return {**settings, SLICE: [numbers.start, numbers.stop, numbers.step]}, sliced_arrays
 
 
 def draw_numbers(settings: Mapping[str, Any], draws: int) -> range:
     """Return the numbers of these draws among all that the chain has kept."""
-    place = settings.get(SLICE)
-    return range(draws) if place is None else range(*place)
+    bounds = settings.get(SLICE)
+    return range(draws) if bounds is None else range(*bounds)
 
 
-def _text(place: slice) -> str:
-    ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
-    return ":".join(ends + ([] if place.step is None else [str(place.step)]))
+def _text(index: slice) -> str:
+    ends = ["" if end is None else str(end) for end in (index.start, index.stop)]
+    return ":".join(ends + ([] if index.step is None else [str(index.step)]))
 
 
-def coordinate_name(name: str, shape: tuple[int, ...], place: int) -> str:
-    """Return the label of a coordinate of a parameter, by its place in the flat array."""
+def coordinate_name(name: str, shape: tuple[int, ...], index: int) -> str:
+    """Return the label of a coordinate of a parameter, by its index in the flat array."""
     if not shape:
         return name
-    return f"{name}[{', '.join(str(int(k)) for k in np.unravel_index(place, shape))}]"
+    return f"{name}[{', '.join(str(int(k)) for k in np.unravel_index(index, shape))}]"
 
 
 def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
     """Return the labels of a parameter's coordinates, as in :func:`sgmcmc.summary`."""
-    return [coordinate_name(name, shape, place) for place in range(math.prod(shape))]
+    return [coordinate_name(name, shape, index) for index in range(math.prod(shape))]

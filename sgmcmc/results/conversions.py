@@ -54,9 +54,9 @@ def write_archive(
         "names": {group: list(arrays) for group, arrays in groups.items()},
     }
     contents: dict[str, Any] = {
-        f"{group}/{place}": array
+        f"{group}/{number}": array
         for group, arrays in groups.items()
-        for place, array in enumerate(arrays.values())
+        for number, array in enumerate(arrays.values())
     }
     contents["log_post/iterations"], contents["log_post/values"] = log_post
     contents["about"] = np.array(json.dumps(about))
@@ -219,18 +219,18 @@ class Conversions(Predictions):
             raise ValueError(
                 "`samples` is of a model with groups, whose effects a SavedModel does not have."
             )
-        held, weights = self._by_chain(), self.weights
+        arrays, weights = self._by_chain(), self.weights
         if weights is not None:  # draws of exploring stages do not count, and need no room
             counted = weights > 0
-            held = {name: array[:, counted] for name, array in held.items()}
+            arrays = {name: array[:, counted] for name, array in arrays.items()}
             weights = weights[counted]
-        chains, count = next(iter(held.values())).shape[:2]
-        most = checks.whole_number("draws", draws, chains)
-        step = -(-count // (most // chains))
-        held = {name: np.ascontiguousarray(array[:, ::step]) for name, array in held.items()}
-        served = Served(f, held, None if weights is None else weights[::step], quantiles)
+        chains, count = next(iter(arrays.values())).shape[:2]
+        largest = checks.whole_number("draws", draws, chains)
+        step = -(-count // (largest // chains))
+        arrays = {name: np.ascontiguousarray(array[:, ::step]) for name, array in arrays.items()}
+        served = Served(f, arrays, None if weights is None else weights[::step], quantiles)
         data = self._data(dataset)
-        columns = self._evaluation("f", f, data, held).columns(Span(0, 1, 0))
+        columns = self._evaluation("f", f, data, arrays).columns(Span(0, 1, 0))
         every = dataset is not None
         return write_saved_model(folder, served, columns, data.levels, every)
 

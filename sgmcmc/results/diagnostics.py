@@ -15,28 +15,20 @@ from sgmcmc.checks import describe
 from sgmcmc.dynamics.schedules import schedule_of
 from sgmcmc.results.arrays import by_chain, coordinate_name, draw_numbers
 
-_COORDINATES = 1000
-"""Number of coordinates of a parameter above which not all are used."""
+RHAT = 1.01  # the largest R-hat of chains that agree
 
-RHAT = 1.01
-"""The largest R-hat of chains that agree."""
 
-_MANY = 100
-"""Number of coordinates of a parameter above which chance may explain the largest R-hat."""
+@dataclass(frozen=True)
+class _DiagnosticSettings:
+    coordinates: int = 1000  # of a parameter above which not all are used
+    many: int = 100  # coordinates of a parameter: chance may explain the largest R-hat of more
+    chance: float = 0.01  # probability of a larger R-hat by chance
+    batches: int = 20  # of each chain, whose means show which coordinates are slow
+    slowest: int = 3  # coordinates checked first, by values and by distances from the mean
+    reliable: float = 400.0  # effective draws for which 1.01 is meant (Vehtari et al. 2021)
 
-_RELIABLE = 400.0
-"""Effective sample size for which 1.01 is meant (Vehtari et al. 2021); chance may explain a larger
-R-hat of fewer draws."""
 
-_CHANCE = 0.01
-"""Probability of a larger one by chance."""
-
-_BATCHES = 20
-"""Batches of each chain whose means show which coordinates are slow."""
-
-_SLOWEST = 3
-"""Slow coordinates that are checked first, by their values and by their distances from the mean.
-"""
+_SETTINGS = _DiagnosticSettings()
 
 
 @dataclass(frozen=True)
@@ -86,19 +78,19 @@ class Diagnostics:
 
     def warnings(self, ess: float) -> list[str]:
         """Return sentences on diagnostics that fall short."""
-        found = []
+        messages = []
         if self.smallest < ess:
-            found.append(
+            messages.append(
                 f"The smallest effective sample size is {self.smallest:.0f} ({self.scarcest}), "
                 f"not {ess:g}."
             )
         if not np.isnan(self.rhat).all() and not self.agree:
             worst = int(np.nanargmax(np.divide(self.rhat, self.limits)))
-            found.append(
+            messages.append(
                 "The chains do not agree: the largest R-hat is "
                 f"{self.rhat[worst]:.3f} ({self.names[worst]})."
             )
-        return found
+        return messages
 
 
 def until_enough(draws: Mapping[str, Any], ess: float) -> Diagnostics:
@@ -109,76 +101,78 @@ def until_enough(draws: Mapping[str, Any], ess: float) -> Diagnostics:
         ess: Effective sample size that every coordinate should have.
     """
     slow = {name: _slowest(a) for name, a in draws.items()}
-    if any(len(places) < len(_used(draws[name])) for name, places in slow.items()):
-        found = diagnose(draws, slow)
-        if found.smallest < ess:
-            return replace(found, complete=False)
+    if any(len(coordinates) < len(_used(draws[name])) for name, coordinates in slow.items()):
+        diagnostics = diagnose(draws, slow)
+        if diagnostics.smallest < ess:
+            return replace(diagnostics, complete=False)
     return diagnose(draws)
 
 
 def _used(array: Any) -> range:
     """Return the coordinates that are used of an array, evenly over it if there are very many."""
     size = int(np.prod(np.shape(array)[2:]))
-    return range(0, size, max(1, size // _COORDINATES))
+    return range(0, size, max(1, size // _SETTINGS.coordinates))
 
 
 def _slowest(array: Any) -> list[int]:
     """Return the coordinates of an array whose means over batches of draws vary most."""
     chains, count = np.shape(array)[:2]
-    length, every = count // _BATCHES, _used(array)
+    batches, coordinates = _SETTINGS.batches, _used(array)
+    length = count // batches
     if length < 2:
-        return list(every)
+        return list(coordinates)
     flat = np.reshape(array, (chains, count, -1))
-    slowness = np.zeros((2, len(every)))
-    for k, place in enumerate(every):
-        values = np.asarray(flat[:, : _BATCHES * length, place], np.float64)
+    slowness = np.zeros((2, len(coordinates)))
+    for k, coordinate in enumerate(coordinates):
+        values = np.asarray(flat[:, : batches * length, coordinate], np.float64)
         for row, x in enumerate((values, np.abs(values - values.mean()))):
             spread = x.var()
-            means = x.reshape(chains * _BATCHES, length).mean(1)
+            means = x.reshape(chains * batches, length).mean(1)
             slowness[row, k] = means.var() / spread if spread > 0 else 0.0
-    places = np.argsort(-slowness, axis=1, kind="stable")[:, :_SLOWEST]
-    return sorted({every[k] for k in places.ravel().tolist()})
+    slowest = np.argsort(-slowness, axis=1, kind="stable")[:, : _SETTINGS.slowest]
+    return sorted({coordinates[k] for k in slowest.ravel().tolist()})
 
 
 def diagnose(
-    draws: Mapping[str, Any], places: Mapping[str, Sequence[int]] | None = None
+    draws: Mapping[str, Any], coordinates: Mapping[str, Sequence[int]] | None = None
 ) -> Diagnostics:
     """Return the diagnostics of draws with a leading chain axis.
 
     Args:
         draws: Arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
             are used, evenly over each array.
-        places: Coordinates of each parameter to use; ``None`` for these.
+        coordinates: Coordinates of each parameter to use; ``None`` for these.
 
     Returns:
         Diagnostics, with effective sample sizes of zero if no chain has moved at all.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()
-    found: list[tuple[float, ...]] = []
+    rows: list[tuple[float, ...]] = []
     limits: list[float] = []
     names: list[str] = []
-    moved = False
+    varies = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, a in draws.items():
             # One by one: what is made of them on the way takes many times their memory.
             flat = np.reshape(a, (chains, count, -1))
-            for place in _used(a) if places is None else places[name]:
-                names.append(coordinate_name(name, a.shape[2:], place))
-                coordinate = flat[:, :, place]
-                x = np.asarray(coordinate, np.float64)
-                moved |= bool((x != x.flat[0]).any())
+            for coordinate in _used(a) if coordinates is None else coordinates[name]:
+                names.append(coordinate_name(name, a.shape[2:], coordinate))
+                series = flat[:, :, coordinate]
+                x = np.asarray(series, np.float64)
+                varies |= bool((x != x.flat[0]).any())
                 rhat = az.rhat(x) if chains > 1 else np.nan
                 ess = az.ess(x)
-                found.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
+                rows.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
                 limits.append(RHAT)
                 if rhat > RHAT:
                     within = _ess_within(x)
-                    if flat.shape[2] > _MANY or within < _RELIABLE:
-                        limits[-1] = _limit(within, flat.shape[2], chains)
-    bulk, tail, rhat = np.asarray(found, float).T.tolist()
-    if not moved:  # of constants ArviZ says that each draw counts
+                    size = flat.shape[2]
+                    if size > _SETTINGS.many or within < _SETTINGS.reliable:
+                        limits[-1] = _limit(within, size, chains)
+    bulk, tail, rhat = np.asarray(rows, float).T.tolist()
+    if not varies:  # of constants ArviZ says that each draw counts
         bulk = tail = [0.0] * len(names)
     return Diagnostics(count, bulk, tail, rhat, names, limits)
 
@@ -208,7 +202,7 @@ def _limit(ess: float, coordinates: int, chains: int) -> float:
     if not ess > 0:
         return RHAT
     halves = 2 * chains
-    quantile = scipy.stats.chi2.isf(_CHANCE / (2 * coordinates), halves - 1) / (halves - 1)
+    quantile = scipy.stats.chi2.isf(_SETTINGS.chance / (2 * coordinates), halves - 1) / (halves - 1)
     return max(RHAT, float(np.sqrt(1.0 + (quantile - 1.0) * halves / ess)))
 
 
@@ -238,19 +232,19 @@ def number_of_draws(samples: Any) -> int:
 
 def weights_of(samples: Any) -> np.ndarray | None:
     """Return the weights of the draws of a chain, with mean one; ``None`` if all are alike."""
-    settings, origin, found = samples.settings, samples.origin, samples.own_weights
-    if found is None and (origin is not None or settings.get("weights")):
+    settings, origin, weights = samples.settings, samples.origin, samples.own_weights
+    if weights is None and (origin is not None or settings.get("weights")):
         numbers = np.asarray(draw_numbers(settings, number_of_draws(samples)))
         iterations = settings.get("burn_in", 0) + settings.get("thin", 1) * (1 + numbers)
         if origin is not None:
-            found = origin.weights(iterations)
+            weights = origin.weights(iterations)
         else:
-            found = schedule_of(settings["weights"]).weights(iterations)
-    if found is None or np.ptp(found) == 0 < found[0]:
+            weights = schedule_of(settings["weights"]).weights(iterations)
+    if weights is None or np.ptp(weights) == 0 < weights[0]:
         return None
-    if not found.any():
+    if not weights.any():
         raise ValueError("`samples` holds no draw that counts: all are of exploring stages.")
-    return found / found.mean()
+    return weights / weights.mean()
 
 
 def weighted_quantiles(
@@ -265,11 +259,11 @@ def weighted_quantiles(
     """
     values, weights = values[weights > 0], weights[weights > 0]
     flat = np.reshape(values, (len(values), -1))
-    found = np.empty((len(probabilities), flat.shape[1]))
+    quantiles = np.empty((len(probabilities), flat.shape[1]))
     order = np.argsort(flat, axis=0)
     for column in range(flat.shape[1]):
-        each = weights[order[:, column]]
-        place = np.cumsum(each) - 0.5 * (each + each[0])
-        at = place / place[-1] if place[-1] > 0 else place
-        found[:, column] = np.interp(probabilities, at, flat[order[:, column], column])
-    return found.reshape(len(probabilities), *values.shape[1:])
+        ordered_weights = weights[order[:, column]]
+        midpoints = np.cumsum(ordered_weights) - 0.5 * (ordered_weights + ordered_weights[0])
+        ranks = midpoints / midpoints[-1] if midpoints[-1] > 0 else midpoints
+        quantiles[:, column] = np.interp(probabilities, ranks, flat[order[:, column], column])
+    return quantiles.reshape(len(probabilities), *values.shape[1:])

@@ -1,4 +1,4 @@
-"""A function of parameters and data evaluated at all draws, in pieces over rows and draws."""
+"""A function of parameters and data evaluated at all draws, in blocks of rows and draws."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
     """
     shape = (evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape)
     if path is None:
-        found = np.empty(shape, evaluation.dtype)
-        for rows, chain, draws, values in all_pieces(evaluation):
-            found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
-        return found
+        array = np.empty(shape, evaluation.dtype)
+        for rows, chain, draws, values in all_blocks(evaluation):
+            array[chain, draws.new : draws.stop, rows.new : rows.stop] = values
+        return array
     with (
         explained("store", path, KEPT),
-        replacement(path) as part,
-        _FileValues(part, shape, evaluation) as file,
+        replacement(path) as temporary,
+        _FileValues(temporary, shape, evaluation) as file,
     ):
-        for rows, chain, draws, values in all_pieces(evaluation):
+        for rows, chain, draws, values in all_blocks(evaluation):
             file.write(chain, draws, rows, values)
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 class _FileValues:
-    """An npy file that pieces of an array are written into.
+    """An npy file that blocks of an array are written into.
 
     Ordinary writes, not a mapping: a full disk is an error then, not the end of the process.
     """
@@ -79,24 +79,19 @@ class _FileValues:
     def write(self, chain: int, draws: Span, rows: Span, values: np.ndarray) -> None:
         """Write the values of new draws and rows."""
         for draw, line in zip(range(draws.new, draws.stop), values, strict=True):
-            place = (chain * self._draws + draw) * self._rows + rows.new
-            self._file.seek(self._start + place * self._bytes)
+            index = (chain * self._draws + draw) * self._rows + rows.new
+            self._file.seek(self._start + index * self._bytes)
             data = memoryview(np.ascontiguousarray(line).tobytes())
             while data:
                 data = data[self._file.write(data) :]
 
 
+# A function of parameters and columns that returns an entry for each row.
 OfRows = Callable[[Tensors, Tensors], tf.Tensor]
-"""A function of parameters and columns that returns an entry for each row."""
 
-_NUMBERS = 2**24
-"""Largest number of intermediate values of one piece."""
-
-_DRAWS = 128
-"""Number of draws in a piece, if rows and memory allow."""
-
-_TRIED = 11
-"""Rows that a function is tried on first."""
+_NUMBERS = 2**24  # largest number of intermediate values of one block
+_DRAWS = 128  # number of draws in a block, if rows and memory allow
+_TRIED = 11  # rows that a function is tried on first
 
 
 class Span(NamedTuple):
@@ -161,7 +156,7 @@ class Evaluation:
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
         self.weights: np.ndarray | None = None
         self.rows = data.size
-        tried = self.piece(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
+        tried = self.block(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
         self.shape, self.dtype = tried.shape[2:], tried.dtype
 
     def __getstate__(self) -> dict[str, Any]:
@@ -171,24 +166,24 @@ class Evaluation:
         """Yield a method's result for each of these arguments."""
         return map_over(self._data, self, method, calls)
 
-    def pieces(self, most_rows: int | None = None) -> tuple[int, int]:
-        """Return the numbers of rows and draws in a piece.
+    def block_size(self, largest_rows: int | None = None) -> tuple[int, int]:
+        """Return the numbers of rows and draws in a block.
 
         Args:
-            most_rows: Largest number of rows.
+            largest_rows: Largest number of rows.
         """
-        of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
-        most = max(1, _NUMBERS // max(1, of_row))
-        of_draw = sum(a.itemsize * int(np.prod(a.shape[2:])) for a in self._arrays.values())
-        draws = min(self.draws, max(1, PIECE_BYTES // max(1, of_draw)))
-        rows = max(1, min(self.rows, most_rows or self.rows, most // min(draws, _DRAWS)))
-        return rows, max(1, min(draws, most // rows))
+        numbers_of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
+        entries = max(1, _NUMBERS // max(1, numbers_of_row))
+        bytes_of_draw = sum(a.itemsize * int(np.prod(a.shape[2:])) for a in self._arrays.values())
+        draws = min(self.draws, max(1, PIECE_BYTES // max(1, bytes_of_draw)))
+        rows = max(1, min(self.rows, largest_rows or self.rows, entries // min(draws, _DRAWS)))
+        return rows, max(1, min(draws, entries // rows))
 
     def columns(self, rows: Span) -> Tensors:
         """Return these rows of the dataset."""
         return self._data.slice(rows.start, rows.stop)
 
-    def piece(self, chain: int, draws: Span, columns: Tensors) -> np.ndarray:
+    def block(self, chain: int, draws: Span, columns: Tensors) -> np.ndarray:
         """Return the values at these draws, (draws, rows, *shape)."""
         params = {
             name: np.ascontiguousarray(array[chain, draws.start : draws.stop])
@@ -209,7 +204,7 @@ class Evaluation:
         if last != rows:
             columns = self.columns(rows)
             self._last = rows, columns
-        values = self.piece(chain, draws, columns)
+        values = self.block(chain, draws, columns)
         return values[draws.new - draws.start :, rows.new - rows.start :]
 
     def at(self, columns: Tensors) -> np.ndarray:
@@ -218,32 +213,34 @@ class Evaluation:
         length = max(1, min(self.draws, _NUMBERS // max(1, size)))
         return np.concatenate(
             [
-                np.asarray(self.piece(chain, span, columns)[span.new - span.start :], np.float64)
-                for chain, span in self.places(length)
+                np.asarray(self.block(chain, span, columns)[span.new - span.start :], np.float64)
+                for chain, span in self.spans_by_chain(length)
             ]
         )
 
     def sums(self, rows: Span, length: int) -> np.ndarray:
-        """Return sums over all draws, in pieces of this length, for the new rows of a span."""
-        found = np.zeros((rows.stop - rows.new, *self.shape))
-        for chain, draws in self.places(length):
+        """Return sums over all draws, in blocks of this length, for the new rows of a span."""
+        sums = np.zeros((rows.stop - rows.new, *self.shape))
+        for chain, draws in self.spans_by_chain(length):
             values = self.values(rows, chain, draws)
             if self.weights is not None:
                 values = np.tensordot(self.weights[draws.new : draws.stop], values, 1)[np.newaxis]
-            found += values.sum(axis=0, dtype=np.float64)
-        return found
+            sums += values.sum(axis=0, dtype=np.float64)
+        return sums
 
-    def quantiles(self, rows: Span, length: int, wanted: list[float]) -> np.ndarray:
-        """Return quantiles over all draws for new rows of a span, (len(wanted), rows, *shape)."""
-        held = [
+    def quantiles(self, rows: Span, length: int, probabilities: list[float]) -> np.ndarray:
+        """Return quantiles over all draws for new rows of a span, (probabilities, rows, *shape)."""
+        values = [
             np.asarray(self.values(rows, chain, draws), np.float64)
-            for chain, draws in self.places(length)
+            for chain, draws in self.spans_by_chain(length)
         ]
         if self.weights is None:
-            return np.quantile(np.concatenate(held), wanted, axis=0)
-        return weighted_quantiles(np.concatenate(held), wanted, np.tile(self.weights, self.chains))
+            return np.quantile(np.concatenate(values), probabilities, axis=0)
+        return weighted_quantiles(
+            np.concatenate(values), probabilities, np.tile(self.weights, self.chains)
+        )
 
-    def places(self, length: int) -> Iterator[tuple[int, Span]]:
+    def spans_by_chain(self, length: int) -> Iterator[tuple[int, Span]]:
         """Yield all chains and spans of their draws, of this length."""
         for chain in range(self.chains):
             for draws in spans(self.draws, length):
@@ -256,18 +253,20 @@ class Evaluation:
         size = next(iter(columns.values())).shape[0]
         rows = ", ".join(f"{name!r} {tuple(v.shape)}" for name, v in columns.items())
         shapes = ", ".join(f"{name!r} {tuple(v.shape)}" for name, v in params.items())
-        given = f"params {shapes}; dataset {rows}"
+        received = f"params {shapes}; dataset {rows}"
         returned = call(
-            self._label, self._chain_dtype, self._function, given, params=params, dataset=columns
+            self._label, self._chain_dtype, self._function, received, params=params, dataset=columns
         )
-        found = as_tensor(self._label, returned, "a tensor with an entry for each row of `dataset`")
-        if found.shape.rank is None or found.shape.rank == 0 or found.shape[0] != size:
+        values = as_tensor(
+            self._label, returned, "a tensor with an entry for each row of `dataset`"
+        )
+        if values.shape.rank is None or values.shape.rank == 0 or values.shape[0] != size:
             raise ValueError(
                 f"`{self._label}` must return an entry for each of the {size} rows that it "
                 f"receives, a tensor of shape ({size},) or ({size}, ...); it returned one of "
-                f"shape {found.shape}. It was called with {given}."
+                f"shape {values.shape}. It was called with {received}."
             )
-        return found
+        return values
 
 
 def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
@@ -279,33 +278,33 @@ def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
     """
     count, shape = evaluation.chains * evaluation.draws, evaluation.shape
     if quantiles is None:
-        method, most = "sums", None
-        found = np.empty((evaluation.rows, *shape))
+        method, largest_rows = "sums", None
+        statistics = np.empty((evaluation.rows, *shape))
     else:
         method = "quantiles"
-        most = max(1, 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape)))))
-        found = np.empty((len(quantiles), evaluation.rows, *shape))
-    length, draws = evaluation.pieces(most)
-    every = list(spans(evaluation.rows, length))
-    calls: list[tuple[Any, ...]] = [(rows, draws) for rows in every]
+        largest_rows = max(1, 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape)))))
+        statistics = np.empty((len(quantiles), evaluation.rows, *shape))
+    length, draws = evaluation.block_size(largest_rows)
+    row_spans = list(spans(evaluation.rows, length))
+    calls: list[tuple[Any, ...]] = [(rows, draws) for rows in row_spans]
     if quantiles is not None:
         calls = [(*call, list(quantiles)) for call in calls]
-    for rows, part in zip(every, evaluation.over(method, calls), strict=True):
+    for rows, values in zip(row_spans, evaluation.over(method, calls), strict=True):
         if quantiles is None:
-            found[rows.new : rows.stop] = part / count
+            statistics[rows.new : rows.stop] = values / count
         else:
-            found[:, rows.new : rows.stop] = part
-    return found
+            statistics[:, rows.new : rows.stop] = values
+    return statistics
 
 
-def all_pieces(evaluation: Evaluation) -> Iterator[tuple[Span, int, Span, np.ndarray]]:
-    """Yield rows, chain, draws and values of every piece, new rows and draws only."""
-    length, draws = evaluation.pieces()
+def all_blocks(evaluation: Evaluation) -> Iterator[tuple[Span, int, Span, np.ndarray]]:
+    """Yield rows, chain, draws and values of every block, new rows and draws only."""
+    length, draws = evaluation.block_size()
     calls = [
         (rows, chain, span)
         for rows in spans(evaluation.rows, length)
-        for chain, span in evaluation.places(draws)
+        for chain, span in evaluation.spans_by_chain(draws)
     ]
-    parts = evaluation.over("values", calls)
-    for (rows, chain, span), values in zip(calls, parts, strict=True):
+    blocks = evaluation.over("values", calls)
+    for (rows, chain, span), values in zip(calls, blocks, strict=True):
         yield rows, chain, span, values

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     import arviz as az
     import xarray as xr
 
-LOG_LIK = "log_lik"
-"""Name of the terms of the log-likelihood in their group."""
+LOG_LIK = "log_lik"  # name of the terms of the log-likelihood in their group
 
+# Bytes of the terms. ArviZ, which works on all of them at once, needs several times that.
 _MOST_BYTES = 2**28
-"""Bytes of the terms. ArviZ, which works on all of them at once, needs several times that."""
 
-_CHUNK_BYTES = 2**22
-"""Bytes of a chunk of draws."""
+_CHUNK_BYTES = 2**22  # bytes of a chunk of draws
 
 
 def to_inference_data(
@@ -62,26 +60,28 @@ def to_inference_data(
     }
     attrs = {"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")}
     if libraries.arviz_is_new():
-        every = {"/": attrs, **dict.fromkeys(groups, attrs)}
-        data = az.from_dict(groups, **named, attrs=every)
+        all_attrs = {"/": attrs, **dict.fromkeys(groups, attrs)}
+        data = az.from_dict(groups, **named, attrs=all_attrs)
     else:
         data = az.from_dict(**groups, **named, attrs=attrs)
     if samples.test_functions is not None:
         arrays = by_chain(samples.settings, samples.test_functions)
         _add(data, "test_functions", _dataset(arrays))
-    found = xr.Dataset()
+    statistics = xr.Dataset()
     if samples.log_post.iterations.size:
         values = by_chain(samples.settings, {"lp": samples.log_post.values})["lp"]
-        found = xr.Dataset(
+        statistics = xr.Dataset(
             {"lp": (("chain", "lp_iteration"), values)},
             {"chain": np.arange(values.shape[0]), "lp_iteration": samples.log_post.iterations},
         )
     if samples.weights is not None:
         chains = samples.settings.get("n_chains") or 1
-        found["weight"] = (("chain", "draw"), np.tile(samples.weights, (chains, 1)))
-        found = found.assign_coords(chain=np.arange(chains), draw=np.arange(samples.weights.size))
-    if found:
-        _add(data, "sample_stats", found)
+        statistics["weight"] = (("chain", "draw"), np.tile(samples.weights, (chains, 1)))
+        statistics = statistics.assign_coords(
+            chain=np.arange(chains), draw=np.arange(samples.weights.size)
+        )
+    if statistics:
+        _add(data, "sample_stats", statistics)
     return data
 
 
@@ -118,9 +118,9 @@ def write_zarr(
     }
     attrs = {"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")}
     dataset = xr.Dataset(entries, labels, attrs)
-    with new_folder("path", target) as part:
+    with new_folder("path", target) as temporary:
         # Format 2 is what every version reads, and its metadata in one file are part of it.
-        dataset.to_zarr(str(part), encoding=encoding, zarr_format=2, consolidated=True)
+        dataset.to_zarr(str(temporary), encoding=encoding, zarr_format=2, consolidated=True)
     return target
 
 
@@ -135,22 +135,21 @@ def _effects(
     drawn: dict[str, np.ndarray] = {}
     dims, coords = dict(dims), dict(coords)
     for by, labels in effects.items():
-        found = samples.effects(by, labels)
-        drawn |= found
+        of_factor = samples.effects(by, labels)
+        drawn |= of_factor
         coords[by] = samples.origin.groups.shown(by) if labels is None else np.atleast_1d(labels)
-        for name, array in found.items():
-            further = list(dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)]))
-            dims[name] = [by, *further]
+        for name, array in of_factor.items():
+            axes = list(dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)]))
+            dims[name] = [by, *axes]
     return drawn, dims, coords
 
 
 def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
-    """Return the user's terms, if they belong to these draws."""
     arrays = by_chain(samples.settings, samples)
-    places = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
-    if terms.ndim != 3 or terms.shape[:2] != places:
+    expected = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
+    if terms.ndim != 3 or terms.shape[:2] != expected:
         raise ValueError(
-            f"`log_likelihood` must have the shape (chains, draws, N), that is {places} and the "
+            f"`log_likelihood` must have the shape (chains, draws, N), that is {expected} and the "
             f"number of rows; it has {terms.shape}."
         )
     return terms
@@ -167,10 +166,10 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
     arrays = by_chain(samples.settings, samples)
     chains, count = next(iter(arrays.values())).shape[:2]
     if draws is None:
-        most = _MOST_BYTES // (4 * rows * chains)
+        largest = _MOST_BYTES // (4 * rows * chains)
     else:
-        most = checks.whole_number("log_likelihood_draws", draws, chains) // chains
-    step = -(-count // max(1, most))
+        largest = checks.whole_number("log_likelihood_draws", draws, chains) // chains
+    step = -(-count // max(1, largest))
     if step > 1 and draws is None:
         warnings.warn(
             f"`log_likelihood`: the terms of {rows} rows are computed at one draw in {step}, and "

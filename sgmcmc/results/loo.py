@@ -63,12 +63,12 @@ class Loo:
             >>> found.elpd > 4 * found.se
             True
         """
-        alike = self.size == other.size and np.array_equal(self.rows, other.rows)
-        if not (alike and np.array_equal(_or_ones(self), _or_ones(other))):
+        same_rows = self.size == other.size and np.array_equal(self.rows, other.rows)
+        if not (same_rows and np.array_equal(_or_ones(self), _or_ones(other))):
             raise ValueError("`other` must be of the same rows: of the same data, with one `seed`.")
-        near = None if self.near is None or other.near is None else self.near - other.near
-        gaps = self.terms - other.terms
-        return Difference(*_extrapolated(gaps, self.rows, _or_ones(self), near))
+        approximation = None if self.near is None or other.near is None else self.near - other.near
+        differences = self.terms - other.terms
+        return Difference(*_extrapolated(differences, self.rows, _or_ones(self), approximation))
 
     @property
     def size(self) -> int:
@@ -92,18 +92,18 @@ class Difference(NamedTuple):
     subsampling_se: float
 
 
-def chosen_rows(N: int, most: int, seed: int) -> np.ndarray:
+def chosen_rows(N: int, largest: int, seed: int) -> np.ndarray:
     """Return the numbers of some rows, drawn without replacement, in order."""
-    if N <= most:
+    if N <= largest:
         return np.arange(N)
-    return np.sort(np.random.default_rng(seed).choice(N, most, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(N, largest, replace=False))
 
 
 def leave_one_out(
     terms: np.ndarray,
     rows: np.ndarray,
     N: int,
-    near: Callable[[], np.ndarray],
+    approximate: Callable[[], np.ndarray],
     weights: np.ndarray | None = None,
 ) -> Loo:
     """Return the estimate from some rows.
@@ -112,19 +112,19 @@ def leave_one_out(
         terms: log p(x_i | θ) of these rows, (draws, rows).
         rows: Numbers of these rows, whose weights are not zero.
         N: Number of all rows.
-        near: Function that returns an approximation of the log density of each of the N rows;
-            called only if not all of them were used.
+        approximate: Function that returns approximate log densities of all N rows; called only if
+            not all of them were used.
         weights: Weight of each of the N rows; ``None`` for 1.
     """
-    smoothed, k = (np.asarray(found).T for found in libraries.psislw()(-terms.T))
-    each = _log_mean(terms + smoothed, 0.0)
+    smoothed, k = (np.asarray(array).T for array in libraries.psislw()(-terms.T))
+    densities = _log_mean(terms + smoothed, 0.0)
     in_sample = _log_mean(terms, np.log(len(terms)))
-    used = np.ones(N) if weights is None else weights
-    counted = np.count_nonzero(used)
-    p_loo = float((used[rows] * (in_sample - each)).mean() * counted)
-    of_all = None if len(rows) == counted else near()
-    elpd, se, missed = _extrapolated(each, rows, used, of_all)
-    return Loo(elpd, se, missed, p_loo, k, rows, each, of_all, weights)
+    row_weights = np.ones(N) if weights is None else weights
+    counted = np.count_nonzero(row_weights)
+    p_loo = float((row_weights[rows] * (in_sample - densities)).mean() * counted)
+    approximation = None if len(rows) == counted else approximate()
+    elpd, se, missed = _extrapolated(densities, rows, row_weights, approximation)
+    return Loo(elpd, se, missed, p_loo, k, rows, densities, approximation, weights)
 
 
 def _or_ones(loo: Loo) -> np.ndarray:
@@ -132,27 +132,27 @@ def _or_ones(loo: Loo) -> np.ndarray:
 
 
 def _extrapolated(
-    each: np.ndarray, rows: np.ndarray, weights: np.ndarray, of_all: np.ndarray | None
+    values: np.ndarray, rows: np.ndarray, weights: np.ndarray, approximation: np.ndarray | None
 ) -> tuple[float, float, float]:
     """Return the sum over all rows, its standard error, and the part of unseen rows in that.
 
     Args:
-        each: Value of each row that was used.
+        values: Value of each row that was used.
         rows: Numbers of these rows.
         weights: Weight of each of all rows.
-        of_all: Approximate values of all rows; ``None`` if all that count were used.
+        approximation: Approximate values of all rows; ``None`` if all that count were used.
     """
     w = weights[rows]
     repeated = float(w.sum())
-    around = each - np.average(each, weights=w)
-    spread = np.sqrt(weights.sum() * float(w @ around**2) / max(repeated - 1.0, 0.5 * repeated))
-    if of_all is None:
-        return float(w @ each), float(spread), 0.0
+    deviations = values - np.average(values, weights=w)
+    spread = np.sqrt(weights.sum() * float(w @ deviations**2) / max(repeated - 1.0, 0.5 * repeated))
+    if approximation is None:
+        return float(w @ values), float(spread), 0.0
     counted = np.flatnonzero(weights)
-    N, known = len(counted), float(weights[counted] @ of_all[counted])
-    gap = w * (each - of_all[rows])
-    missed = float(N * np.std(gap, ddof=1) * np.sqrt((1 - len(rows) / N) / len(rows)))
-    return known + N * float(gap.mean()), float(np.hypot(spread, missed)), missed
+    N, total = len(counted), float(weights[counted] @ approximation[counted])
+    differences = w * (values - approximation[rows])
+    missed = float(N * np.std(differences, ddof=1) * np.sqrt((1 - len(rows) / N) / len(rows)))
+    return total + N * float(differences.mean()), float(np.hypot(spread, missed)), missed
 
 
 def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:

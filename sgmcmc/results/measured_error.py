@@ -14,20 +14,17 @@ from sgmcmc import libraries
 if TYPE_CHECKING:
     import pandas as pd
 
-_EACH = 20
-"""Largest number of coordinates of a parameter for which each is watched."""
 
-_LOOKED_AT = 200
-"""Number of watched coordinates of a parameter with more."""
+@dataclass(frozen=True)
+class _WatchSettings:
+    coordinates: int = 20  # of a parameter; of one with more, some are watched
+    candidates: int = 200  # coordinates of a large parameter among which these are chosen
+    scarcest: int = 5  # candidates that are watched: those with the fewest effective draws
+    smallest_variance: float = 0.05  # fraction of a variance left when its error is subtracted
+    standard_errors: float = 2.0  # beyond the tolerance at which an error is reported
 
-_WORST = 5
-"""Coordinates watched of these, those with the fewest effective draws."""
 
-_LEAST = 0.05
-"""Least fraction of a variance that remains after its error is subtracted."""
-
-_SURE = 2.0
-"""Monte Carlo standard errors beyond the tolerance at which an error is reported."""
+_SETTINGS = _WatchSettings()
 
 COLUMNS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se", "ess")
 
@@ -64,10 +61,10 @@ class MeasuredError:
         return bool(_beyond(self.table, self.tolerance).to_numpy().any())
 
     def __repr__(self) -> str:
-        said = [f"  ! {warning}" for warning in self.warnings] or [
+        lines = [f"  ! {warning}" for warning in self.warnings] or [
             "  no error beyond the tolerance"
         ]
-        return "\n".join([f"{self.table.round(3)}", *said])
+        return "\n".join([f"{self.table.round(3)}", *lines])
 
 
 def measured_error(
@@ -90,19 +87,19 @@ def measured_error(
 
 
 def compared(
-    one: Mapping[str, np.ndarray],
-    other: Mapping[str, np.ndarray],
+    coarse: Mapping[str, np.ndarray],
+    fine: Mapping[str, np.ndarray],
     factor: float,
     tolerance: float,
     samples_at_half: Any,
 ) -> MeasuredError:
     """Return the errors of quantities, (chains, draws) by name, given others at half the stepsize.
 
-    Those of ``one`` that ``other`` has too are compared.
+    Those of ``coarse`` that ``fine`` has too are compared.
     """
     import pandas as pd
 
-    rows = {name: _row(one[name], other[name], factor) for name in one if name in other}
+    rows = {name: _row(coarse[name], fine[name], factor) for name in coarse if name in fine}
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
     return MeasuredError(table, tolerance, _warnings(table, tolerance), samples_at_half)
 
@@ -119,46 +116,53 @@ def watched(
         draws: Arrays with a chain and a draw axis, by name.
         judged: Draws by which these coordinates are found; by default the same.
     """
-    found: dict[str, np.ndarray] = {}
+    series: dict[str, np.ndarray] = {}
     for name, array in draws.items():
         shape = array.shape[2:]
         flat = np.reshape(array, (*array.shape[:2], -1))
         d = flat.shape[2]
         if not shape:
-            found[name] = flat[:, :, 0].astype(np.float64)
+            series[name] = flat[:, :, 0].astype(np.float64)
             continue
-        places = np.arange(d)
-        if d > _EACH:
-            found[f"mean of {name}"] = flat.mean(2, dtype=np.float64)
-            found[f"mean square of {name}"] = np.square(flat, dtype=np.float64).mean(2)
+        coordinates = np.arange(d)
+        if d > _SETTINGS.coordinates:
+            series[f"mean of {name}"] = flat.mean(2, dtype=np.float64)
+            series[f"mean square of {name}"] = np.square(flat, dtype=np.float64).mean(2)
             by = flat if judged is None else np.reshape(judged[name], (*judged[name].shape[:2], -1))
-            places = places[:: -(-d // _LOOKED_AT)]
-            least = np.argsort([_ess(by[:, :, place].astype(float)) for place in places])[:_WORST]
-            places = np.sort(places[least])
-        for place in places:
-            at = ", ".join(str(int(k)) for k in np.unravel_index(place, shape))
-            found[f"{name}[{at}]"] = flat[:, :, place].astype(np.float64)
-    return found
+            coordinates = coordinates[:: -(-d // _SETTINGS.candidates)]
+            scarcest = np.argsort(
+                [_ess(by[:, :, coordinate].astype(float)) for coordinate in coordinates]
+            )[: _SETTINGS.scarcest]
+            coordinates = np.sort(coordinates[scarcest])
+        for coordinate in coordinates:
+            at = ", ".join(str(int(k)) for k in np.unravel_index(coordinate, shape))
+            series[f"{name}[{at}]"] = flat[:, :, coordinate].astype(np.float64)
+    return series
 
 
-def _row(one: np.ndarray, other: np.ndarray, factor: float) -> tuple[float, ...]:
+def _row(coarse: np.ndarray, fine: np.ndarray, factor: float) -> tuple[float, ...]:
     """Return the errors of one quantity and their standard errors.
 
     The variance is extrapolated: var(0) = var(ε) − factor (var(ε) − var(ε/2)).
     """
-    variance, at_half = one.var(), other.var()
-    if not (variance > 0 and at_half > 0):
+    variance, fine_variance = coarse.var(), fine.var()
+    if not (variance > 0 and fine_variance > 0):
         return (np.nan,) * len(COLUMNS)
-    ess = [_ess(series) for series in (one, other)]
+    ess = [_ess(series) for series in (coarse, fine)]
     # The variance of a sample variance is (kurtosis − 1) σ⁴ / ess.
-    squares = [(series - series.mean()) ** 2 for series in (one, other)]
-    spread = np.hypot(*(each.std() / each.mean() / np.sqrt(_ess(each)) for each in squares))
-    left = max(_LEAST, 1.0 - factor * (1.0 - at_half / variance))
-    sd = np.sqrt(left * variance)
-    mean_se = factor * np.sqrt(variance / ess[0] + at_half / ess[1]) / sd
-    sd_se = 0.5 * factor * at_half / variance * spread / left**1.5
+    squares = [(series - series.mean()) ** 2 for series in (coarse, fine)]
+    spread = np.hypot(
+        *(
+            deviations.std() / deviations.mean() / np.sqrt(_ess(deviations))
+            for deviations in squares
+        )
+    )
+    remaining = max(_SETTINGS.smallest_variance, 1.0 - factor * (1.0 - fine_variance / variance))
+    sd = np.sqrt(remaining * variance)
+    mean_se = factor * np.sqrt(variance / ess[0] + fine_variance / ess[1]) / sd
+    sd_se = 0.5 * factor * fine_variance / variance * spread / remaining**1.5
     return (
-        factor * (one.mean() - other.mean()) / sd, mean_se, 1.0 / np.sqrt(left) - 1.0, sd_se,
+        factor * (coarse.mean() - fine.mean()) / sd, mean_se, 1.0 / np.sqrt(remaining) - 1.0, sd_se,
         min(ess),
     )  # fmt: skip
 
@@ -166,8 +170,8 @@ def _row(one: np.ndarray, other: np.ndarray, factor: float) -> tuple[float, ...]
 def _ess(series: np.ndarray) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = float(libraries.arviz().ess(series, method="mean"))
-    return found if np.isfinite(found) and found > 0 else 1.0
+        ess = float(libraries.arviz().ess(series, method="mean"))
+    return ess if np.isfinite(ess) and ess > 0 else 1.0
 
 
 def _beyond(table: Any, tolerance: float) -> Any:
@@ -176,8 +180,8 @@ def _beyond(table: Any, tolerance: float) -> Any:
 
     return pd.DataFrame(
         {
-            "mean": table.mean_error.abs() > 0.1 + _SURE * table.mean_error_se,
-            "sd": table.sd_error.abs() > tolerance + _SURE * table.sd_error_se,
+            "mean": table.mean_error.abs() > 0.1 + _SETTINGS.standard_errors * table.mean_error_se,
+            "sd": table.sd_error.abs() > tolerance + _SETTINGS.standard_errors * table.sd_error_se,
         }
     )
 
@@ -188,25 +192,24 @@ def _named(quantity: str) -> str:
 
 
 def _warnings(table: Any, tolerance: float) -> list[str]:
-    """Return sentences on the quantities that are off."""
-    found = []
+    messages = []
     beyond = _beyond(table, tolerance)
     for name, row in table.iterrows():
         if beyond.loc[name, "mean"]:
-            found.append(
+            messages.append(
                 f"The posterior mean of {_named(name)} is off by {row.mean_error:+.2f} SDs "
                 f"(± {row.mean_error_se:.2f})."
             )
         if beyond.loc[name, "sd"]:
-            found.append(
+            messages.append(
                 f"The posterior SD of {_named(name)} is off by {row.sd_error:+.1%} "
                 f"(± {row.sd_error_se:.1%})."
             )
     blind = table.index[(table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)]
     if len(blind):
-        found.append(
+        messages.append(
             f"The chains are too short to detect errors of {', '.join(map(str, blind[:3]))}"
             + (f" and {len(blind) - 3} others" if len(blind) > 3 else "")
             + f" from chance: the smallest effective sample size is {table.ess.min():.0f}."
         )
-    return found
+    return messages

@@ -23,8 +23,7 @@ from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
 from sgmcmc.target.target import LogLik, terms, untempered
 
-_LOO_NUMBERS = 2**24
-"""Largest number of terms held for leave-one-out cross-validation."""
+_LOO_NUMBERS = 2**24  # largest number of terms held for leave-one-out cross-validation
 
 
 class Predictions(Arrays):
@@ -49,8 +48,12 @@ class Predictions(Arrays):
         are none of a factor with more than 100 000.
         """
         labels = self.settings.get("labels", {}).items()
-        known = {by: Levels.from_json(own) for by, own in labels if isinstance(own, Mapping)}
-        return {name: list(own.values) for name, own in {**self._levels, **known}.items()}
+        group_levels = {
+            by: Levels.from_json(stored) for by, stored in labels if isinstance(stored, Mapping)
+        }
+        return {
+            name: list(stored.values) for name, stored in {**self._levels, **group_levels}.items()
+        }
 
     @property
     def _levels(self) -> dict[str, Levels]:
@@ -171,16 +174,16 @@ class Predictions(Arrays):
                     [-0.5, -0. ],
                     [-2. , -0.5]]])
         """
-        path, parts = read_path(store), self._units(dataset, log_lik, by)
-        if parts is not None:
+        path, units = read_path(store), self._units(dataset, log_lik, by)
+        if units is not None:
             if path is not None:
                 raise ValueError(
                     "`store`: terms of a model with `groups` stay in memory. Thin the draws first."
                 )
             with read_machines(executor) as machines:
                 packs, draws = self._data(None).on(machines), self._by_chain()
-                evaluation = self._evaluation("log_lik", parts.function, packs, draws)
-                return all_values(evaluation, None)[:, :, parts.pack, parts.place]
+                evaluation = self._evaluation("log_lik", units.function, packs, draws)
+                return all_values(evaluation, None)[:, :, units.pack, units.place]
         function, data = self._log_lik(log_lik), self._data(dataset)
         of_rows = _terms_of(function)
         with read_machines(executor) as machines:
@@ -243,50 +246,50 @@ class Predictions(Arrays):
             Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j); Merkle, Furr & Rabe-Hesketh, Psychometrika 84,
             2019, for effects that are integrated out.
         """
-        at = self.settings.get("temperature", 1.0)
-        if at != 1.0:
+        temperature = self.settings.get("temperature", 1.0)
+        if temperature != 1.0:
             raise ValueError(
-                f"`samples` was drawn with temperature={at:g}: importance weights of rows left out "
-                "are for draws of the posterior, temperature=1."
+                f"`samples` was drawn with temperature={temperature:g}: importance weights of rows "
+                "left out are for draws of the posterior, temperature=1."
             )
-        parts = self._units(dataset, log_lik, by)
+        units = self._units(dataset, log_lik, by)
         data = self._data(dataset)
-        function = parts.function if parts is not None else self._log_lik(log_lik)
+        function = units.function if units is not None else self._log_lik(log_lik)
         size, seed = checks.whole_number("rows", rows, 2), checks.whole_number("seed", seed, 0)
-        N = data.size if parts is None else len(parts.pack)
-        draws, of_rows = self._by_chain(), function if parts is not None else _terms_of(function)
+        N = data.size if units is None else len(units.pack)
+        draws, of_rows = self._by_chain(), function if units is not None else _terms_of(function)
         chains, count = next(iter(draws.values())).shape[:2]
         if self.weights is not None:
             # Systematic resampling: draws that all count once.
-            ends = np.cumsum(self.weights) / self.weights.sum()
-            places = np.searchsorted(ends, (np.arange(count) + 0.5) / count)
-            draws = {name: array[:, places] for name, array in draws.items()}
+            cumulative = np.cumsum(self.weights) / self.weights.sum()
+            resampled = np.searchsorted(cumulative, (np.arange(count) + 0.5) / count)
+            draws = {name: array[:, resampled] for name, array in draws.items()}
         step = -(-chains * count * min(size, N) // _LOO_NUMBERS)
         draws = {name: array[:, ::step] for name, array in draws.items()}
         evaluation = self._evaluation("log_lik", of_rows, data, draws)
-        if parts is None:
+        if units is None:
             _need_sum(function, draws, evaluation)
-        some = chosen_rows(N, size, seed)
+        chosen = chosen_rows(N, size, seed)
 
-        def near() -> np.ndarray:
+        def mean_log_density() -> np.ndarray:
             with read_machines(executor) as machines:
-                place = data.on(machines)
+                distributed = data.on(machines)
                 for point in (
                     _mean(draws),
                     {name: array[-1:, -1:] for name, array in draws.items()},
                 ):
-                    found = reduced(self._evaluation("log_lik", of_rows, place, point))
-                    if parts is not None:
-                        found = found[parts.pack, parts.place]
-                    if np.isfinite(found).all():
+                    log_density = reduced(self._evaluation("log_lik", of_rows, distributed, point))
+                    if units is not None:
+                        log_density = log_density[units.pack, units.place]
+                    if np.isfinite(log_density).all():
                         break
-            return found
+            return log_density
 
-        if parts is None:
-            return leave_one_out(evaluation.at(data.rows(some)), some, N, near)
-        packs, at = np.unique(parts.pack[some], return_inverse=True)
-        terms = evaluation.at(data.rows(packs))[:, at.reshape(-1), parts.place[some]]
-        return leave_one_out(terms, some, N, near)
+        if units is None:
+            return leave_one_out(evaluation.at(data.rows(chosen)), chosen, N, mean_log_density)
+        packs, index = np.unique(units.pack[chosen], return_inverse=True)
+        terms = evaluation.at(data.rows(packs))[:, index.reshape(-1), units.place[chosen]]
+        return leave_one_out(terms, chosen, N, mean_log_density)
 
     def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, each given the global draw at the same place.
@@ -330,13 +333,13 @@ class Predictions(Arrays):
 
     def _units(self, dataset: Any, log_lik: Any, by: str | None) -> Any:
         """Return the terms of rows or groups of a model whose observations are groups, if so."""
-        own = self._origin is not None and dataset is None and log_lik is None
-        if by is not None and not own:
+        is_own = self._origin is not None and dataset is None and log_lik is None
+        if by is not None and not is_own:
             raise ValueError(
                 "`by`: groups are left out of the chain's own data, in the process of the chain "
                 "that made the draws."
             )
-        if not own:
+        if not is_own:
             return None
         assert self._origin is not None
         return self._origin.units(by)
@@ -357,16 +360,15 @@ class Predictions(Arrays):
 
     @property
     def _dtype(self) -> tf.DType:
-        """The floating point type of the chain."""
         if "dtype" in self.settings:
             return tf.as_dtype(self.settings["dtype"])
-        found = np.result_type(*self.values()) if len(self) else np.dtype(np.float32)
-        return tf.as_dtype(found if found == np.float32 else np.float64)
+        dtype = np.result_type(*self.values()) if len(self) else np.dtype(np.float32)
+        return tf.as_dtype(dtype if dtype == np.float32 else np.float64)
 
     def rows_of(self, dataset: Mapping[str, Any] | None) -> int:
         """Return the number of rows of a dataset, or of the chain's own."""
-        parts = self._units(dataset, None, None)
-        return self._data(dataset).size if parts is None else len(parts.pack)
+        units = self._units(dataset, None, None)
+        return self._data(dataset).size if units is None else len(units.pack)
 
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:
@@ -382,8 +384,8 @@ class Predictions(Arrays):
     def _indices_in(self, dataset: Any) -> list[str]:
         """Return the columns that hold categories, where the model has integers."""
         columns = by_column(dataset) or {}
-        own = [name for name in self.settings.get("indices", ()) if name in columns]
-        return [name for name in own if read_categories(columns[name]) is not None]
+        names = [name for name in self.settings.get("indices", ()) if name in columns]
+        return [name for name in names if read_categories(columns[name]) is not None]
 
     def _log_lik(self, log_lik: LogLik | None) -> LogLik:
         if log_lik is not None:
@@ -410,19 +412,16 @@ class Predictions(Arrays):
 
 
 def _terms_of(function: LogLik) -> OfRows:
-    """Return the function that gives the terms of a log-likelihood."""
-
     def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
-        found = terms(function, params, columns)
-        if found.shape.rank != 1:
-            raise ValueError(f"it must return one number for each row, not {found.shape}")
-        return found
+        values = terms(function, params, columns)
+        if values.shape.rank != 1:
+            raise ValueError(f"it must return one number for each row, not {values.shape}")
+        return values
 
     return of_rows
 
 
 def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the posterior mean, as the one draw of one chain."""
     return {
         name: array.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(array.dtype)
         for name, array in draws.items()
@@ -435,5 +434,5 @@ def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Eva
     columns = evaluation.columns(rows)
     params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}
     together = float(np.sum(function(params, dict(columns)), dtype=np.float64))
-    alone = evaluation.piece(0, Span(0, 1, 0), columns)[0].astype(np.float64)
+    alone = evaluation.block(0, Span(0, 1, 0), columns)[0].astype(np.float64)
     need_sum(together, alone)

@@ -12,15 +12,14 @@ import numpy as np
 
 from sgmcmc.results.arrays import by_chain
 
+# Line below the head of a report with ranges.
 _RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
-"""Line below the head of a report with ranges."""
 
-_ROUNDING = 1e-14
-"""Size below which a number of a range is shown as 0."""
+_ROUNDING = 1e-14  # size below which a number of a range is shown as 0
 
 _SECTION = "Draws"
+# Diagnostics of each coordinate: name in the report, heading, worst value, format.
 _SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:.3f}"))
-"""Diagnostics of each coordinate: name in the report, heading, worst value, format."""
 
 
 class Report(Mapping[str, Any]):
@@ -42,8 +41,8 @@ class Report(Mapping[str, Any]):
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        own: Mapping[str, Any] = facts._facts if isinstance(facts, Report) else facts
-        self._facts: dict[str, Any] = dict(own)
+        contents: Mapping[str, Any] = facts._facts if isinstance(facts, Report) else facts
+        self._facts: dict[str, Any] = dict(contents)
 
     def __getitem__(self, name: str) -> Any:
         if name in ("warnings", "Warnings"):
@@ -55,8 +54,8 @@ class Report(Mapping[str, Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions hold the user's functions and data, which stay in this process.
-        known = {name: value for name, value in self.items() if not callable(value)}
-        return {**self.__dict__, "_facts": known}
+        values = {name: value for name, value in self.items() if not callable(value)}
+        return {**self.__dict__, "_facts": values}
 
     def __iter__(self) -> Any:
         return iter(self._facts)
@@ -77,11 +76,11 @@ class Report(Mapping[str, Any]):
         """
         if not labels:
             return self
-        found = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, labels)) + r")(?![\w\[])")
+        pattern = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, labels)) + r")(?![\w\[])")
 
         def changed(value: Any) -> Any:
             if isinstance(value, str):
-                return found.sub(lambda match: labels[match[0]], value)
+                return pattern.sub(lambda match: labels[match[0]], value)
             if isinstance(value, Mapping):
                 return {changed(name): changed(entry) for name, entry in value.items()}
             return [changed(entry) for entry in value] if isinstance(value, list) else value
@@ -122,7 +121,6 @@ class Report(Mapping[str, Any]):
 
 
 def _has_range(facts: Mapping[str, Any]) -> bool:
-    """Return whether a section shows a list of numbers as a range."""
     return any(isinstance(value, list | tuple) and value for value in facts.values())
 
 
@@ -160,11 +158,11 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def html_page(title: str, *parts: str, warnings: Sequence[str] = ()) -> str:
+def html_page(title: str, *sections: str, warnings: Sequence[str] = ()) -> str:
     """Return a page: title, parts, and warnings."""
-    doubts = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
-    below = f"<p><b>Warnings</b></p><ul>{doubts}</ul>" if doubts else ""
-    return f"<div><p><b>{escape(title)}</b></p>{''.join(parts)}{below}</div>"
+    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    below = f"<p><b>Warnings</b></p><ul>{items}</ul>" if items else ""
+    return f"<div><p><b>{escape(title)}</b></p>{''.join(sections)}{below}</div>"
 
 
 def draws_table(
@@ -175,13 +173,13 @@ def draws_table(
         return "<p>no draws kept</p>"
     sizes = [int(np.prod(array.shape[2:])) for array in by_chain(settings, draws).values()]
     judged = [
-        (heading, [form.format(worst(part)) for part in parts])
+        (heading, [form.format(worst(numbers)) for numbers in by_parameter])
         for name, heading, worst, form in _SHOWN
-        if (parts := _by_parameter((report or {}).get(_SECTION, {}).get(name), sizes))
+        if (by_parameter := _by_parameter((report or {}).get(_SECTION, {}).get(name), sizes))
     ]
     rows = [
-        [name, str(array.shape), str(array.dtype), *(texts[place] for _, texts in judged)]
-        for place, (name, array) in enumerate(draws.items())
+        [name, str(array.shape), str(array.dtype), *(texts[column] for _, texts in judged)]
+        for column, (name, array) in enumerate(draws.items())
     ]
     return html_table(["parameter", "shape", "dtype", *(heading for heading, _ in judged)], rows)
 

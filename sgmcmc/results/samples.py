@@ -93,17 +93,17 @@ class Samples(Conversions):
             return super().__getitem__(name)
         with_draws = ("draws", "gradients", "test_functions", "unnormalized")
         groups = {group: self._groups()[group] for group in with_draws}
-        settings, found = sliced(self.settings, groups, need_slice(name))
-        part = Samples(
-            **found,
+        settings, sliced_arrays = sliced(self.settings, groups, need_slice(name))
+        subset = Samples(
+            **sliced_arrays,
             log_post=self.log_post,
             settings=settings,
             mode=self.mode,
             mode_gradient=self.mode_gradient,
         )
-        part._origin = self._origin
-        part.own_weights = None if self.own_weights is None else self.own_weights[name]
-        return part
+        subset._origin = self._origin
+        subset.own_weights = None if self.own_weights is None else self.own_weights[name]
+        return subset
 
     @property
     def origin(self) -> Origin | None:
@@ -146,15 +146,15 @@ class Samples(Conversions):
         return {**self.__dict__, "_origin": None}
 
     def __copy__(self) -> Samples:
-        found = object.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        return found
+        clone = object.__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        return clone
 
     def made_by(self, origin: Origin) -> Samples:
         """Return the same draws, as made by this sampler."""
-        found = copy.copy(self)
-        found._origin = origin
-        return found
+        clone = copy.copy(self)
+        clone._origin = origin
+        return clone
 
     def extend(self, n_iters: int, verbose: bool = True) -> Samples:
         """Continue the same chains from where they ended, and return all draws, old and new.
@@ -266,11 +266,11 @@ class Samples(Conversions):
         if seed is not None:
             seed = checks.whole_number("seed", seed, 0)
         at_half, factor = origin.at_half_stepsize(self, seed, checks.flag("verbose", verbose))
-        here, there = (
-            {**by_chain(settings, each), **by_chain(settings, each.test_functions or {})}
-            for each in (self, at_half)
+        coarse, fine = (
+            {**by_chain(settings, samples), **by_chain(settings, samples.test_functions or {})}
+            for samples in (self, at_half)
         )
-        return measured_error(here, there, factor, tolerance, at_half)
+        return measured_error(coarse, fine, factor, tolerance, at_half)
 
     def robust(self) -> Samples:
         """Return draws whose covariance holds if the model is wrong: that of the sandwich.
@@ -311,8 +311,8 @@ class Samples(Conversions):
                 "`samples` are no longer linked to their sampler, which has the data. Make the "
                 "call again."
             )
-        found = Samples(self._origin.robust(self), settings=self.settings, report=self._report)
-        return found.made_by(self._origin)
+        adjusted = Samples(self._origin.robust(self), settings=self.settings, report=self._report)
+        return adjusted.made_by(self._origin)
 
     @property
     def _head(self) -> str:
@@ -332,9 +332,9 @@ class Samples(Conversions):
 
     def with_report(self, report: Report) -> Samples:
         """Return the same draws with this report."""
-        found = copy.copy(self)
-        found._report = report
-        return found
+        clone = copy.copy(self)
+        clone._report = report
+        return clone
 
     def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
         return {

@@ -13,19 +13,18 @@ from sgmcmc import checks
 from sgmcmc.results.arrays import LogPost
 from sgmcmc.target.layout import Layout
 
+# Names in stores of the arrays that a run writes; those of test functions begin with `TEST`.
 DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = "draws", "gradients", "log_post", "unnormalised"
-"""Names in stores of the arrays that a run writes; those of test functions begin with ``TEST``."""
 TEST = "test/"
 
+# Log posterior estimates of a chain at least, if it has as many iterations and they are light.
 ESTIMATES = 100
-"""Log posterior estimates of a chain at least, if it has as many iterations and they are light."""
 
-_FEW = 64
-"""Largest number of iterations of a block if each needs a megabyte or more."""
+_SHORT_BLOCK = 64  # largest number of iterations of a block if each needs a megabyte or more
 
-_APART = 16
-"""Smallest number of such iterations between two estimates. The chain stops at each, and a stop
-writes as much as the draws of a whole block, which is here the work of two iterations."""
+# Smallest number of such iterations between two estimates. The chain stops at each, and a stop
+# writes as much as the draws of a whole block, which is here the work of two iterations.
+_SMALLEST_INTERVAL = 16
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -90,7 +89,7 @@ class Schema:
             modes: Modes, in the user's space, flat, and the gradients there, chains first.
             reductions: Results of the reductions, for each chain.
         """
-        kept = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
+        records = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
         log_post = arrays[LOG_POST][:, :blocks]
         log_post = log_post[:, self._as_of_one_run(log_post[0, :, 0])]
         about_mode = {}
@@ -99,16 +98,19 @@ class Schema:
                 "mode": Layout(self.params).split(self._chains_or_one(modes[0])),
                 "mode_gradient": Layout(self.coordinates).split(self._chains_or_one(modes[1])),
             }
-        folded = {name: self._stack([each[name] for each in reductions]) for name in reductions[0]}
+        folded = {
+            name: self._stack([reduction[name] for reduction in reductions])
+            for name in reductions[0]
+        }
         return {
-            "draws": self._split(kept, DRAWS, self.params, self.stored) or {},
+            "draws": self._split(records, DRAWS, self.params, self.stored) or {},
             "log_post": LogPost(
                 log_post[0, :, 0].astype(int), self._chains_or_one(log_post[:, :, 1])
             ),
             "settings": self.settings,
-            "gradients": self._split(kept, GRADIENTS, self.coordinates, self.with_gradients),
-            "unnormalized": self._split(kept, UNNORMALIZED, self.coordinates, self.unnormalized),
-            "test_functions": {name: kept[TEST + name] for name in self.test_functions} or None,
+            "gradients": self._split(records, GRADIENTS, self.coordinates, self.with_gradients),
+            "unnormalized": self._split(records, UNNORMALIZED, self.coordinates, self.unnormalized),
+            "test_functions": {name: records[TEST + name] for name in self.test_functions} or None,
             "reductions": folded or None,
             **about_mode,
         }
@@ -121,10 +123,10 @@ class Schema:
         if not iterations.size:
             return np.ones(0, bool)
         total = int(iterations[-1])
-        kept = iterations == total
-        for each in (*self.blocks, estimates_apart(total, self.blocks[0])):
-            kept |= iterations % each == 0
-        return kept
+        mask = iterations == total
+        for interval in (*self.blocks, estimates_apart(total, self.blocks[0])):
+            mask |= iterations % interval == 0
+        return mask
 
     def _chains_or_one(self, array: np.ndarray) -> np.ndarray:
         return array if self.chains else array[0]
@@ -135,11 +137,11 @@ class Schema:
         return self._chains_or_one(np.stack(values))
 
     def _split(
-        self, kept: Mapping[str, np.ndarray], record: str, shapes: Shapes, names: tuple[str, ...]
+        self, records: Mapping[str, np.ndarray], record: str, shapes: Shapes, names: tuple[str, ...]
     ) -> dict[str, np.ndarray] | None:
-        if record not in kept:
+        if record not in records:
             return None
-        return Layout(shapes).subset(names).split(kept[record])
+        return Layout(shapes).subset(names).split(records[record])
 
 
 def estimates_apart(total: int, block: int) -> int:
@@ -156,8 +158,8 @@ def estimates_apart(total: int, block: int) -> int:
         total: Number of iterations of the run.
         block: Number of iterations of a block, after each of which there is an estimate anyway.
     """
-    wanted = max(_APART if block <= _FEW else 1, total // ESTIMATES)
-    return block if block <= wanted else 2 ** (wanted.bit_length() - 1)
+    interval = max(_SMALLEST_INTERVAL if block <= _SHORT_BLOCK else 1, total // ESTIMATES)
+    return block if block <= interval else 2 ** (interval.bit_length() - 1)
 
 
 def most_estimates(total: int) -> int:
@@ -169,15 +171,14 @@ def most_estimates(total: int) -> int:
     return min(total, ESTIMATES * (1 + (total // ESTIMATES).bit_length()))
 
 
-_ROUNDING = 1e-5
-"""Log-likelihood and gradient may differ by rounding between two machines."""
+_ROUNDING = 1e-5  # log-likelihood and gradient may differ by rounding between two machines
 
+# Settings that earlier versions did not store, with their values then.
 _BEFORE = {"updates": "joint", "temperature": 1.0}
-"""Settings that earlier versions did not store, with their values then."""
 
 
+# Settings that earlier versions did not store, whose values then are not known.
 _NEW = ("levels", "labels", "indices")
-"""Settings that earlier versions did not store, whose values then are not known."""
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
@@ -191,11 +192,13 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
         if name == "model":
             if list(old) != list(new):
                 return f"of `log_lik` and `log_prior` there were {list(old)}, now {list(new)}"
-            for part in new:
-                if not math.isclose(old[part], new[part], rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            for function in new:
+                if not math.isclose(
+                    old[function], new[function], rel_tol=_ROUNDING, abs_tol=_ROUNDING
+                ):
                     return (
-                        f"`log_lik` or `log_prior` differ: at the starting values {part} was "
-                        f"{old[part]:.8g} and is {new[part]:.8g}"
+                        f"`log_lik` or `log_prior` differ: at the starting values {function} was "
+                        f"{old[function]:.8g} and is {new[function]:.8g}"
                     )
         elif isinstance(old, dict) and isinstance(new, dict):
             for key in dict.fromkeys([*old, *new]):

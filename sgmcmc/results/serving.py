@@ -39,20 +39,20 @@ class _Predictor(tf.Module):
         weights: np.ndarray | None = None,
     ) -> None:
         super().__init__()
-        keys = {name: _keys_of(name, own) for name, own in levels.items()}
-        self.levels = {name: tf.Variable(own, trainable=False) for name, own in keys.items()}
-        self.tables = {name: _table_of(own) for name, own in keys.items()}
+        keys = {name: _keys_of(name, values) for name, values in levels.items()}
+        self.levels = {name: tf.Variable(values, trainable=False) for name, values in keys.items()}
+        self.tables = {name: _table_of(values) for name, values in keys.items()}
         self._function = function
         self._chains, self._draws = next(iter(draws.values())).shape[:2]
         self.params = {
             name: tf.Variable(array.reshape(-1, *array.shape[2:]), trainable=False)
             for name, array in draws.items()
         }
-        self.wanted = tf.constant(list(quantiles), tf.float64)
+        self.probabilities = tf.constant(list(quantiles), tf.float64)
         self.weights = None
         if weights is not None:
-            every = np.tile(weights / weights.sum(), self._chains) / self._chains
-            self.weights = tf.Variable(every, trainable=False)
+            draw_weights = np.tile(weights / weights.sum(), self._chains) / self._chains
+            self.weights = tf.Variable(draw_weights, trainable=False)
         # A constant would not be written.
         self.sgmcmc_version = tf.Variable(__version__, trainable=False)
 
@@ -84,12 +84,14 @@ class _Predictor(tf.Module):
             return {"quantiles": self._weighted_quantiles(values)}
         values = tf.sort(values, axis=0)
         last = self._chains * self._draws - 1
-        places = self.wanted * last
-        below = tf.clip_by_value(tf.cast(tf.floor(places), tf.int32), 0, max(0, last - 1))
-        part = places - tf.cast(below, tf.float64)
-        part = tf.reshape(part, tf.concat([[-1], tf.ones(tf.rank(values) - 1, tf.int32)], 0))
+        positions = self.probabilities * last
+        below = tf.clip_by_value(tf.cast(tf.floor(positions), tf.int32), 0, max(0, last - 1))
+        fraction = positions - tf.cast(below, tf.float64)
+        fraction = tf.reshape(
+            fraction, tf.concat([[-1], tf.ones(tf.rank(values) - 1, tf.int32)], 0)
+        )
         low, high = tf.gather(values, below), tf.gather(values, tf.minimum(below + 1, last))
-        return {"quantiles": low + part * (high - low)}
+        return {"quantiles": low + fraction * (high - low)}
 
     def _weighted_quantiles(self, values: tf.Tensor) -> tf.Tensor:
         """Return quantiles of values with weights, as :func:`weighted_quantiles` does."""
@@ -97,27 +99,31 @@ class _Predictor(tf.Module):
         flat = tf.transpose(tf.reshape(values, [shape[0], -1]))
         order = tf.argsort(flat, axis=1)
         ordered = tf.gather(flat, order, batch_dims=1)
-        each = tf.gather(tf.convert_to_tensor(self.weights), order)
-        middle = tf.cumsum(each, axis=1) - 0.5 * (each + each[:, :1])
+        ordered_weights = tf.gather(tf.convert_to_tensor(self.weights), order)
+        middle = tf.cumsum(ordered_weights, axis=1) - 0.5 * (
+            ordered_weights + ordered_weights[:, :1]
+        )
         at = tf.math.divide_no_nan(middle, middle[:, -1:])
-        asked = tf.tile(self.wanted[tf.newaxis], [tf.shape(at)[0], 1])
-        above = tf.clip_by_value(tf.searchsorted(at, asked), 1, tf.maximum(shape[0] - 1, 1))
+        probabilities = tf.tile(self.probabilities[tf.newaxis], [tf.shape(at)[0], 1])
+        above = tf.clip_by_value(tf.searchsorted(at, probabilities), 1, tf.maximum(shape[0] - 1, 1))
         above = tf.minimum(above, shape[0] - 1)
         below = tf.maximum(above - 1, 0)
-        low, high = (tf.gather(ordered, place, batch_dims=1) for place in (below, above))
-        start, stop = (tf.gather(at, place, batch_dims=1) for place in (below, above))
-        part = tf.clip_by_value(tf.math.divide_no_nan(asked - start, stop - start), 0.0, 1.0)
-        found = tf.transpose(low + part * (high - low))
-        return tf.reshape(found, tf.concat([[len(self.wanted)], shape[1:]], 0))
+        low, high = (tf.gather(ordered, index, batch_dims=1) for index in (below, above))
+        start, stop = (tf.gather(at, index, batch_dims=1) for index in (below, above))
+        fraction = tf.clip_by_value(
+            tf.math.divide_no_nan(probabilities - start, stop - start), 0.0, 1.0
+        )
+        quantiles = tf.transpose(low + fraction * (high - low))
+        return tf.reshape(quantiles, tf.concat([[len(self.probabilities)], shape[1:]], 0))
 
     def draws(self, rows: Tensors) -> dict[str, tf.Tensor]:
         """Return all values, (chains, draws, rows, ...)."""
         values = self.values(rows)
         shape = tf.concat([[self._chains, self._draws], tf.shape(values)[1:]], 0)
-        found = {"draws": tf.reshape(values, shape)}
+        outputs = {"draws": tf.reshape(values, shape)}
         if self.weights is not None:
-            found["weights"] = tf.reshape(self.weights, [self._chains, self._draws])
-        return found
+            outputs["weights"] = tf.reshape(self.weights, [self._chains, self._draws])
+        return outputs
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ def write_saved_model(
     if not every:
         read = _read_by(served, columns)
         columns = {name: column for name, column in columns.items() if name in read} or columns
-        levels = {name: own for name, own in levels.items() if name in columns}
+        levels = {name: column_levels for name, column_levels in levels.items() if name in columns}
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
             raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature does not support.")
@@ -186,7 +192,7 @@ def write_saved_model(
             raise ValueError(f"`dataset`: a signature cannot have an input called {name!r}.")
     model = _Predictor(served.function, served.draws, served.quantiles, levels, served.weights)
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
-    asked = [
+    inputs = [
         {
             name: tf.TensorSpec([None, *column.shape[1:]], kinds.get(name, column.dtype), name)
             for name, column in columns.items()
@@ -194,7 +200,7 @@ def write_saved_model(
     ]
     signatures = {}
     for name in ("mean", "quantiles", "draws"):
-        graph = tf.function(getattr(model, name), autograph=False, input_signature=asked)
+        graph = tf.function(getattr(model, name), autograph=False, input_signature=inputs)
         try:
             with without_chatter():
                 signatures[name] = graph.get_concrete_function()
@@ -203,8 +209,8 @@ def write_saved_model(
                 "`f` must work for any number of rows, which is unknown while it is compiled: "
                 f"use tf.shape, not the shape of an array. {error}"
             ) from error
-    with new_folder("folder", path) as part, without_chatter():
-        tf.saved_model.save(model, str(part), signatures)
+    with new_folder("folder", path) as temporary, without_chatter():
+        tf.saved_model.save(model, str(temporary), signatures)
     return path
 
 
@@ -213,8 +219,8 @@ def _read_by(served: Served, columns: Tensors) -> set[str]:
     names = list(columns)
     params = {name: tf.constant(array[0, 0]) for name, array in served.draws.items()}
 
-    def of_columns(*given: Any) -> tf.Tensor:
-        return served.function(dict(params), dict(zip(names, given, strict=True)))
+    def of_columns(*values: Any) -> tf.Tensor:
+        return served.function(dict(params), dict(zip(names, values, strict=True)))
 
     with without_chatter():
         graph = tf.function(of_columns, autograph=False).get_concrete_function(*columns.values())
@@ -225,9 +231,9 @@ def _read_by(served: Served, columns: Tensors) -> set[str]:
         if op.name not in seen:
             seen.add(op.name)
             waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    found, inputs = set(), iter(graph.graph.inputs)
+    read, inputs = set(), iter(graph.graph.inputs)
     for name, column in columns.items():
-        own = [next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)]
-        if any(tensor.op.name in seen for tensor in own):
-            found.add(name)
-    return found
+        tensors = [next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)]
+        if any(tensor.op.name in seen for tensor in tensors):
+            read.add(name)
+    return read

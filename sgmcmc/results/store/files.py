@@ -23,20 +23,13 @@ from sgmcmc.atomic_files import read_arrays, write_json
 from sgmcmc.results.arrays import Results
 from sgmcmc.results.schema import LOG_POST
 
-ABOUT = "about.json"
-"""File that describes the store, and names the files of its arrays."""
-CHAIN = "chain"
-"""Kind of the checkpoints of the draws."""
-REDUCTION = "reduction/"
-"""Prefix of the names of results of reductions in a checkpoint."""
-CHECKSUM = "checksum/"
-"""The same of the checksums of the rows that count, by record."""
+ABOUT = "about.json"  # file that describes the store, and names the files of its arrays
+CHAIN = "chain"  # kind of the checkpoints of the draws
+REDUCTION = "reduction/"  # prefix of the names of results of reductions in a checkpoint
+CHECKSUM = "checksum/"  # the same of the checksums of the rows that count, by record
+_READ_BYTES = 2**24  # bytes that are read at a time
 
-_PIECE = 2**24
-"""Bytes that are read at a time."""
-
-Record = tuple[tuple[int, ...], np.dtype]
-"""Shape, chains first, and dtype of an array."""
+Record = tuple[tuple[int, ...], np.dtype]  # shape, chains first, and dtype of an array
 
 _CHECKSUM, _RECORDS = "checksum", "records"
 _FILE = re.compile(r"array-\d+(-\d+)?\.npy", re.ASCII)
@@ -57,11 +50,11 @@ class FileRows:
         self._row_bytes = mapped.dtype.itemsize * int(np.prod(mapped.shape[2:]))
         self._start = mapped.offset + chain * mapped.shape[1] * self._row_bytes
         self._file = open(path, "r+b", buffering=0)
-        self._known = 0, 0
+        self._last_checksum = 0, 0
 
     def know(self, rows: int, checksum: int) -> None:
         """Set the known checksum of the first rows."""
-        self._known = rows, checksum
+        self._last_checksum = rows, checksum
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
         data = left = memoryview(np.ascontiguousarray(values, self._dtype).tobytes())
@@ -70,23 +63,23 @@ class FileRows:
             self._file.seek(self._start + rows.start * self._row_bytes)
             while left:
                 left = left[self._file.write(left) :]
-        self._known = rows.stop, checksum
+        self._last_checksum = rows.stop, checksum
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         return np.array(mapped_array(self._path)[self._chain, rows])
 
     def checksum(self, rows: int) -> int:
         """Return the checksum of the first rows; those just written are not read again."""
-        if self._known[0] != rows:
+        if self._last_checksum[0] != rows:
             checksum, left = 0, rows * self._row_bytes
             self._file.seek(self._start)
             while left:
-                data = self._file.read(min(left, _PIECE))
+                data = self._file.read(min(left, _READ_BYTES))
                 if not data:
                     raise ValueError(f"`store`: {str(self._path)!r} is cut off.")
                 checksum, left = zlib.crc32(data, checksum), left - len(data)
-            self._known = rows, checksum
-        return self._known[1]
+            self._last_checksum = rows, checksum
+        return self._last_checksum[1]
 
     def close(self) -> None:
         """Close the file."""
@@ -146,8 +139,8 @@ def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Reco
         records: Shape and dtype of each array.
     """
     shapes = {name: [list(shape), dtype.str] for name, (shape, dtype) in records.items()}
-    said = {**about, _RECORDS: shapes}
-    write_json(path / ABOUT, {**said, _CHECKSUM: _of_facts(said)})
+    contents = {**about, _RECORDS: shapes}
+    write_json(path / ABOUT, {**contents, _CHECKSUM: _of_facts(contents)})
 
 
 def unsigned(about: dict[str, Any]) -> dict[str, Any]:
@@ -158,13 +151,13 @@ def unsigned(about: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: It is not that of what is said, or files are named that lie elsewhere.
     """
-    said = {name: value for name, value in about.items() if name != _CHECKSUM}
-    if _CHECKSUM in about and about[_CHECKSUM] != _of_facts(said):
+    contents = {name: value for name, value in about.items() if name != _CHECKSUM}
+    if _CHECKSUM in about and about[_CHECKSUM] != _of_facts(contents):
         raise ValueError("its checksum is another")
-    files = said.get("arrays")
+    files = contents.get("arrays")
     if not isinstance(files, dict) or not all(map(_is_ours, files.values())):
         raise ValueError("it names files that are none of a store")
-    return said
+    return contents
 
 
 def _is_ours(file: Any) -> bool:

@@ -41,8 +41,7 @@ from sgmcmc.results.store.files import (
 FORMAT = 3
 _LOCK, _HANDOVER, _WARM_UP = "lock", "handover.npz", "warm-up.npz"
 
-_SOON_READ = 2**30
-"""Bytes that are read in about a second."""
+_SOON_READ = 2**30  # bytes that are read in about a second
 
 
 class Store:
@@ -114,11 +113,11 @@ class Store:
         """
         if self.about is not None:
             before = self.about["fingerprint"]
-            found = difference({**before, "n_iters": None}, {**fingerprint, "n_iters": None})
-            if found is not None:
+            mismatch = difference({**before, "n_iters": None}, {**fingerprint, "n_iters": None})
+            if mismatch is not None:
                 raise ValueError(
-                    f"`store`: {str(self.path)!r} holds another chain: {found}. Use another path, "
-                    "or the arguments it was made with. Nothing was changed."
+                    f"`store`: {str(self.path)!r} holds another chain: {mismatch}. Use another "
+                    "path, or the arguments it was made with. Nothing was changed."
                 )
             if fingerprint["n_iters"] < before["n_iters"]:
                 raise ValueError(
@@ -167,32 +166,32 @@ class Store:
 
     def handover(self) -> dict[str, np.ndarray] | None:
         """Return the results of the phases before the chain, if they are done."""
-        return self._found(_HANDOVER)
+        return self._arrays_in(_HANDOVER)
 
     def warm_up(self) -> dict[str, np.ndarray] | None:
         """Return the constants chosen before the chain was made, if that is done."""
-        return self._found(_WARM_UP)
+        return self._arrays_in(_WARM_UP)
 
-    def _found(self, file: str) -> dict[str, np.ndarray] | None:
+    def _arrays_in(self, file: str) -> dict[str, np.ndarray] | None:
         path = self.path / file
         with blamed("store"):
             return read_arrays(path) if path.exists() else None
 
-    def save_warm_up(self, found: Mapping[str, np.ndarray]) -> None:
+    def save_warm_up(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Save the constants chosen before the chain was made."""
         with explained(self.path):
-            write_arrays(self.path / _WARM_UP, found)
+            write_arrays(self.path / _WARM_UP, arrays)
 
-    def save_handover(self, found: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
+    def save_handover(self, arrays: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
         """Save the results of the phases before the chain.
 
         Args:
-            found: ``positions`` of the chains, flat; and if they are modes, ``gradients`` there and
-                the ``modes`` as the user sees them.
+            arrays: ``positions`` of the chains, flat; and if they are modes, ``gradients`` there
+                and the ``modes`` as the user sees them.
             kinds: Kinds of the phases whose own checkpoints are no longer needed.
         """
         with explained(self.path):
-            write_arrays(self.path / _HANDOVER, found)
+            write_arrays(self.path / _HANDOVER, arrays)
             for kind in kinds:
                 for path in self.path.glob(checkpoint(self.path, kind, "*").name):
                     path.unlink()
@@ -228,15 +227,15 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
         if verified:
             verify(arrays, path, about, states)
         handover = read_arrays(path / _HANDOVER) if (path / _HANDOVER).exists() else {}
-    found = [state for state in states if state is not None]
-    if len(found) < len(states):
+    present = [state for state in states if state is not None]
+    if len(present) < len(states):
         raise ValueError(f"`path`: {str(path)!r} holds no draws yet.")
     return Schema.from_json(about["schema"]).fields(
         arrays,
-        min(int(state["draws"]) for state in found),
-        min(int(state["blocks"]) for state in found),
+        min(int(state["draws"]) for state in present),
+        min(int(state["blocks"]) for state in present),
         (handover["modes"], handover["gradients"]) if "modes" in handover else None,
-        [saved_results(state) for state in found],
+        [saved_results(state) for state in present],
     )
 
 
@@ -281,10 +280,10 @@ def _read_about(path: Path) -> dict[str, Any] | None:
         )
     # A process killed while it made the store leaves these.
     ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK, path / _WARM_UP]
-    others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
-    if others:
+    foreign = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
+    if foreign:
         raise ValueError(
-            f"the folder {str(path)!r} holds other things ({others[0]!r}, ...); give an "
+            f"the folder {str(path)!r} holds other things ({foreign[0]!r}, ...); give an "
             "empty or a new one. Nothing was changed."
         )
     return None
@@ -317,22 +316,22 @@ def grow(
         for chain, state in enumerate(states):
             rows = 0 if state is None else counted(state, name)
             _copy(path / about["arrays"][name], path / files[name], chain, rows)
-    found = {
+    grown = {
         **about,
         "generation": generation,
         "arrays": files,
         "fingerprint": {**about["fingerprint"], "n_iters": n_iters},
     }
-    write_about(path, found, records)
-    return found
+    write_about(path, grown, records)
+    return grown
 
 
 def remove_others(path: Path, files: Iterable[str]) -> None:
     """Remove arrays that a store does not name: those it has outgrown, or half grown."""
-    for other in {entry.name for entry in path.glob("array-*.npy")} - set(files):
+    for name in {entry.name for entry in path.glob("array-*.npy")} - set(files):
         # Windows keeps files that somebody reads.
         with contextlib.suppress(OSError):
-            (path / other).unlink()
+            (path / name).unlink()
 
 
 def _copy(old: Path, new: Path, chain: int, rows: int) -> None:

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 _PREFIX = "part_of_formula_"
 _TOKEN = re.compile(rf"{_PREFIX}\d+_")
 
-_OWN = {*FUNCTIONS, "I"}
-"""Functions that are computed here, and not by formulaic."""
+_COMPUTED = {*FUNCTIONS, "I"}  # functions that are computed here, and not by formulaic
 
 
 @dataclass(frozen=True)
-class Part:
+class Subexpression:
     """A part of an expression.
 
     Attributes:
@@ -52,24 +51,24 @@ class Part:
         """Return its value for each row."""
         import pandas as pd
 
-        found = self.expression.values(self.tree, frame, constants)
+        values = self.expression.values(self.tree, frame, constants)
         if self.levels:
-            found = plain(found) if self.column else as_levels(found)
+            values = plain(values) if self.column else as_levels(values)
         else:
             try:
-                found = as_numbers(found)
+                values = as_numbers(values)
             except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"`formula`: {self.written!r} must be numbers, as in the rows of the "
                     f"regression. {error}"
                 ) from error
-        if np.ndim(found) == 0:
-            return pd.Series(np.full(len(frame), found))
-        return pd.Series(found).reset_index(drop=True)
+        if np.ndim(values) == 0:
+            return pd.Series(np.full(len(frame), values))
+        return pd.Series(values).reset_index(drop=True)
 
 
 @dataclass
-class Parts:
+class Subexpressions:
     """The parts of the expressions of a design.
 
     Attributes:
@@ -78,7 +77,7 @@ class Parts:
     """
 
     constants: Constants
-    known: dict[str, Part] = field(default_factory=dict)
+    by_name: dict[str, Subexpression] = field(default_factory=dict)
 
     def added(self, expression: Expression, tree: ast.expr, frame: pd.DataFrame) -> str:
         """Return an expression for formulaic, whose parts have plain names.
@@ -88,7 +87,7 @@ class Parts:
             tree: The same with numbers of all rows as names.
             frame: Some rows, from which it is seen whether a part is a factor.
         """
-        return ast.unparse(_Divider(self, expression, frame).visit(copy.deepcopy(tree)))
+        return ast.unparse(_Substitution(self, expression, frame).visit(copy.deepcopy(tree)))
 
     def name(
         self, expression: Expression, tree: ast.expr, frame: pd.DataFrame, levels: bool = False
@@ -100,20 +99,20 @@ class Parts:
         # A column is shown as it is called; its name is put in backticks if that is not unique.
         written = column or expression.as_written(tree)
         key = levels, column or "", written
-        for name, each in self.known.items():
-            if (each.levels, each.column or "", each.written) == key:
+        for name, subexpression in self.by_name.items():
+            if (subexpression.levels, subexpression.column or "", subexpression.written) == key:
                 return name
-        name = f"{_PREFIX}{len(self.known)}_"
-        self.known[name] = Part(expression, tree, levels, written, column)
+        name = f"{_PREFIX}{len(self.by_name)}_"
+        self.by_name[name] = Subexpression(expression, tree, levels, written, column)
         return name
 
     def frame(self, rows: pd.DataFrame, expressions: Iterable[str]) -> pd.DataFrame:
         """Return the parts that some expressions need, for some rows."""
         import pandas as pd
 
-        wanted = dict.fromkeys(name for text in expressions for name in _TOKEN.findall(text))
-        found = {name: self.known[name].values(rows, self.constants) for name in wanted}
-        return pd.DataFrame({"rows": np.zeros(len(rows)), **found})
+        names = dict.fromkeys(name for text in expressions for name in _TOKEN.findall(text))
+        columns = {name: self.by_name[name].values(rows, self.constants) for name in names}
+        return pd.DataFrame({"rows": np.zeros(len(rows)), **columns})
 
     def written(self, text: str, unique: bool = False) -> str:
         """Return a text with parts as they are shown.
@@ -123,12 +122,14 @@ class Parts:
             unique: Whether columns whose names could be expressions are put in backticks.
         """
 
-        def one(match: re.Match[str]) -> str:
-            each = self.known[match[0]]
-            odd = unique and each.column and not PLAIN.fullmatch(each.column)
-            return quoted(each.written) if odd else each.written
+        def display(match: re.Match[str]) -> str:
+            subexpression = self.by_name[match[0]]
+            ambiguous = (
+                unique and subexpression.column and not PLAIN.fullmatch(subexpression.column)
+            )
+            return quoted(subexpression.written) if ambiguous else subexpression.written
 
-        text = _TOKEN.sub(one, text)
+        text = _TOKEN.sub(display, text)
         for shown, (name, _) in self.constants.items():
             text = text.replace(name, shown)
         return text
@@ -142,28 +143,28 @@ class Parts:
         """
         pattern = rf"({_PREFIX}\d+_)|C\(({_PREFIX}\d+_)({', .*' if contrasts else ''})?\)"
         match = re.fullmatch(pattern, text)
-        return self.known[match[1] or match[2]].column if match else None
+        return self.by_name[match[1] or match[2]].column if match else None
 
 
-class _Divider(ast.NodeTransformer):
-    """Replaces the parts of an expression that are computed here by plain names."""
-
-    def __init__(self, parts: Parts, expression: Expression, frame: pd.DataFrame) -> None:
-        self._parts, self._expression, self._frame = parts, expression, frame
+class _Substitution(ast.NodeTransformer):
+    def __init__(
+        self, subexpressions: Subexpressions, expression: Expression, frame: pd.DataFrame
+    ) -> None:
+        self._subexpressions, self._expression, self._frame = subexpressions, expression, frame
         self._levels = False
 
     def visit(self, node: ast.AST) -> Any:
         """Return a name of a part, or what formulaic computes."""
         if not isinstance(node, ast.expr) or isinstance(node, ast.Constant):
             return node
-        if not any(self._expression.column_of(each) for each in ast.walk(node)):
+        if not any(self._expression.column_of(child) for child in ast.walk(node)):
             return node
-        if calls(node) <= _OWN:
-            name = self._parts.name(self._expression, node, self._frame, self._levels)
+        if calls(node) <= _COMPUTED:
+            name = self._subexpressions.name(self._expression, node, self._frame, self._levels)
             return ast.Name(name, ast.Load())
         if isinstance(node, ast.Call):
             levels, self._levels = self._levels, "C" in calls(ast.Call(node.func, [], []))
-            node.args = [self.visit(each) for each in node.args]
+            node.args = [self.visit(child) for child in node.args]
             node.keywords = [ast.keyword(w.arg, self.visit(w.value)) for w in node.keywords]
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
