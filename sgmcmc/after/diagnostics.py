@@ -162,13 +162,14 @@ def _table(
     by_quantile = np.quantile(np.concatenate(flat, axis=1), list(quantiles), axis=0)
     for q, values in zip(quantiles, by_quantile, strict=True):
         shown[f"q{100 * q:g}"] = values
-    chains = {name: np.reshape(draws[name], (*draws[name].shape[:2], -1)) for name in names}
     # With the quantiles of ArviZ 0; ArviZ 1 has others by default.
-    judged["ess_tail"] = [
-        float(az.ess(np.asarray(array[..., k], float), method="tail", prob=(0.05, 0.95)))
-        for array in chains.values()
-        for k in range(array.shape[2])
-    ]
+    tail = []
+    for name in dict.fromkeys(names):
+        chains = np.reshape(draws[name], (*draws[name].shape[:2], -1))
+        for k in range(chains.shape[2]):
+            series = np.asarray(chains[..., k], float)
+            tail.append(float(az.ess(series, method="tail", prob=_TAILS)))
+    judged["ess_tail"] = tail
     return shown.join(judged[["mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]])
 
 

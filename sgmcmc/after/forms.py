@@ -225,7 +225,8 @@ def best(
             break
         source = DrawSource(samples, degree, test_functions, bijectors)
         segments = _segments(source, "others")
-        if degree == 2 and not _has_enough_draws(source, segments):
+        enough = source.features <= _LARGEST and 10 * source.features <= _fewest(segments, 1)
+        if degree == 2 and not enough:
             break
         judge = Judge(source, segments)
         for batches in _batches(source, segments):
@@ -284,10 +285,6 @@ def _fewest(segments: list[DrawSegment], length: int) -> int:
     """Return the least number of batches of this length in all parts but one."""
     sizes = sorted((segment.stop - segment.start) // length for segment in segments)
     return sum(sizes[:-1])
-
-
-def _has_enough_draws(source: DrawSource, segments: list[DrawSegment]) -> bool:
-    return source.features <= _LARGEST and 10 * source.features <= _fewest(segments, 1)
 
 
 def _batches(source: DrawSource, segments: list[DrawSegment]) -> list[int | None]:

@@ -58,7 +58,7 @@ class WholeData:
     seed: int = 0
     chain: int = 0
     chains: int = 1
-    _remembered: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _passes: dict[Any, Pass] = field(default_factory=dict)
     _last: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
@@ -69,11 +69,11 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return replace(self, chain=number, _remembered=[])  # the last gradient is one for all
+        return replace(self, chain=number, _known=[])  # the last gradient is one for all
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
-        self._remembered.append((position, gradient))
+        self._known.append((position, gradient))
 
     def gradient(self, position: np.ndarray, visit: int = 0) -> np.ndarray:
         """Return G = ∇log p(θ | x) over the whole dataset, (d,), added up in float64.
@@ -86,7 +86,7 @@ class WholeData:
             visit: Number of the call, which names the random numbers, for estimators that are
                 called again.
         """
-        for known_position, gradient in (*self._remembered, *self._last):
+        for known_position, gradient in (*self._known, *self._last):
             if np.array_equal(known_position, position):
                 return gradient
         dtype = self.target.dtype.as_numpy_dtype

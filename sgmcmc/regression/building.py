@@ -52,9 +52,12 @@ def read_family(family: Any, link: Any) -> Family:
         ValueError: There is no such family, or it has no such link.
     """
     if not isinstance(family, str) or family not in FAMILIES:
-        raise ValueError(
-            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + _meant(family)
-        )
+        hint = ""
+        if isinstance(family, str):
+            synonym = _SYNONYMS.get(family.lower())
+            hint = f" Did you mean {synonym!r}?" if synonym else ""
+            hint = hint or did_you_mean(family, list(FAMILIES))
+        raise ValueError(f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + hint)
     links = FAMILIES[family]
     if link is None:
         return next(iter(links.values()))
@@ -70,13 +73,6 @@ _SYNONYMS = {
     "negbin": "negative_binomial",
     "cumulative": "ordinal", "multinomial": "categorical", "zip": "zero_inflated_poisson",
 }  # fmt: skip
-
-
-def _meant(family: Any) -> str:
-    if not isinstance(family, str):
-        return ""
-    synonym = _SYNONYMS.get(family.lower())
-    return f" Did you mean {synonym!r}?" if synonym else did_you_mean(family, list(FAMILIES))
 
 
 def make_model(
@@ -107,15 +103,14 @@ def make_model(
     response = responses(formula, frame, y, constants, weights)
     intercept = design.terms[:1] == (INTERCEPT,)
     start = family.start(response)
-    centered = (
-        _CenteredResponse.of(response, start if intercept else 0.0) if family.scaled else None
-    )
-    unit = 1.0 if centered is None else centered.unit
+    centered, values, unit = None, None, 1.0
+    if family.scaled:
+        centered = _CenteredResponse.of(response, start if intercept else 0.0)
+        values, unit = centered.values, centered.unit
     effects = _effects(formula.bars, frame, weights, unit)
-    design = design.named(
-        [escaped(term, _reserved_names(family, effects, outcomes)) for term in design.terms]
-    )
-    column_moments = moments(design, frame, weights, None if centered is None else centered.values)
+    reserved = _reserved_names(family, effects, outcomes)
+    design = design.named([escaped(term, reserved) for term in design.terms])
+    column_moments = moments(design, frame, weights, values)
     aliased = dependent(design, column_moments, frame, weights)
     if not formula.dotted:
         need_independent(design, aliased, column_moments.rows)
@@ -139,10 +134,23 @@ def make_model(
         center[0], scale[0] = 0.0, 1.0
         origin[0] = -offset_mean if family.intercept == "probability" else start
     model = Model(
-        formula, family, design, center, scale, origin, effects, unit, start, offset_mean, residual,
-        _read_priors(priors, design.terms, family, bool(effects)), outcomes, cuts, constants,
-        tuple(aliased),
-    )  # fmt: skip
+        formula=formula,
+        family=family,
+        design=design,
+        center=center,
+        scale=scale,
+        origin=origin,
+        effects=effects,
+        unit=unit,
+        start=start,
+        offset_mean=offset_mean,
+        residual=residual,
+        priors=_read_priors(priors, design.terms, family, bool(effects)),
+        outcomes=outcomes,
+        cuts=cuts,
+        constants=constants,
+        aliased=tuple(aliased),
+    )
     return model, y
 
 
@@ -247,24 +255,25 @@ def _effects(
             terms += design.terms
             designs.append(design)
             sizes.append(_center_and_scale(design, frame, weights, bar.correlated))
-            singletons = [(index,) for index in indices]
-            correlated += [tuple(indices)] if bar.correlated else singletons
+            if bar.correlated:
+                correlated.append(tuple(indices))
+            else:
+                correlated += [(index,) for index in indices]
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
         center, scale = (np.concatenate(arrays) for arrays in zip(*sizes, strict=True))
-        effects.append(
-            Effects(
-                by,
-                name,
-                factor_bars,
-                tuple(terms),
-                tuple(designs),
-                tuple(correlated),
-                center,
-                scale,
-                unit,
-            )
+        factor_effects = Effects(
+            by=by,
+            name=name,
+            bars=factor_bars,
+            terms=tuple(terms),
+            designs=tuple(designs),
+            correlated=tuple(correlated),
+            center=center,
+            scale=scale,
+            unit=unit,
         )
+        effects.append(factor_effects)
     return tuple(effects)
 
 

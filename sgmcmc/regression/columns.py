@@ -46,7 +46,7 @@ class Block:
         dense = design.dense
         values = (self.dense - center[dense]) @ coefficients[dense]
         for term, (indices, numbers) in zip(design.coded, self.coded, strict=True):
-            columns = slice(term.first, term.first + term.size)
+            columns = term.columns
             of_rows = np.append(coefficients[columns], 0.0)[indices]
             values += of_rows if numbers is None else of_rows * numbers
             values -= coefficients[columns] @ center[columns]
@@ -56,7 +56,7 @@ class Block:
 def blocks(
     design: Design, frame: pd.DataFrame, rows: np.ndarray | None = None
 ) -> Iterator[tuple[pd.DataFrame, Block]]:
-    """Yield rows and their design, in chunks; ``rows`` are those of the rows, all by default."""
+    """Yield rows and their design, in chunks; ``rows`` are the rows to yield, all by default."""
     for chunk in chunks(frame, len(design.dense) + 2 * len(design.coded), rows):
         yield chunk, block(design, chunk)
 
@@ -160,8 +160,8 @@ def _sums(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) ->
     sums = np.zeros(len(design.terms))
     sums[design.dense] = w @ (chunk.dense - reference[design.dense])
     for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
-        of_term = np.bincount(indices, w if numbers is None else w * numbers, term.size + 1)
-        sums[term.first : term.first + term.size] = of_term[:-1]
+        weighted = w if numbers is None else w * numbers
+        sums[term.columns] = np.bincount(indices, weighted, term.size + 1)[:-1]
     return sums
 
 
@@ -170,9 +170,7 @@ def _squares(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray)
     squares[design.dense] = w @ (chunk.dense - reference[design.dense]) ** 2
     for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
         weighted = w if numbers is None else w * numbers**2
-        squares[term.first : term.first + term.size] = np.bincount(
-            indices, weighted, term.size + 1
-        )[:-1]
+        squares[term.columns] = np.bincount(indices, weighted, term.size + 1)[:-1]
     return squares
 
 

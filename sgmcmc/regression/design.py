@@ -20,7 +20,7 @@ import numpy as np
 
 from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import plain
-from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression, calls
+from sgmcmc.regression.expressions import Constants, Expression, calls
 from sgmcmc.regression.frames import Factor, factor_of, need_column
 from sgmcmc.regression.limits import need_low_powers
 from sgmcmc.regression.names import INTERCEPT, escaped
@@ -49,8 +49,13 @@ class Coded:
     factors: tuple[tuple[str, tuple[Any, ...], bool], ...]
     weight: Any
 
+    @property
+    def columns(self) -> slice:
+        """Its columns among all."""
+        return slice(self.first, self.first + self.size)
+
     def indices(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return the place of each row's column, from 0; ``size`` if it has none."""
+        """Return the index of each row's column, from 0; ``size`` if it has none."""
         import pandas as pd
 
         indices, stride = np.zeros(len(frame), np.int32), 1
@@ -149,9 +154,9 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
 
     need_low_powers(terms)
     columns = [str(name) for name in frame.columns]
-    plainly, atoms = atoms_of(terms, columns, "atom_of_formula_")
+    plain_terms, atoms = atoms_of(terms, columns, "atom_of_formula_")
     try:
-        parsed = formulaic.Formula(plainly)
+        parsed = formulaic.Formula(plain_terms)
     except Exception as error:
         reason = re.sub(r"\s*⧛.*?⧚\s*|\n.*", "", str(error), flags=re.DOTALL)
         for name, atom in atoms.items():
@@ -177,13 +182,13 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     formula = _formula([_term([changed[f.expr] for f in term.factors]) for term in parsed])
     spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
     sketch = subexpressions.frame(_sketch(frame), _expressions(spec))
-    context = FUNCTIONS | dict(subexpressions.constants.values())
+    context = subexpressions.context
     spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), subexpressions).model_spec
     factors = {}
     for expr, (_, state) in spec.encoder_state.items():
-        named = subexpressions.column(expr)
-        if named and "categories" in state:
-            factors[named] = factor_of(frame[named], state["categories"])
+        column = subexpressions.column(expr)
+        if column and "categories" in state:
+            factors[column] = factor_of(frame[column], state["categories"])
     largest = _LARGE if large is None else large
     return _split_terms(spec, subexpressions, tuple(variables), factors, largest)
 
@@ -226,7 +231,7 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
 
 def _matrix(spec: Any, frame: pd.DataFrame, subexpressions: Subexpressions) -> np.ndarray:
     rows = subexpressions.frame(frame, _expressions(spec))
-    context = FUNCTIONS | dict(subexpressions.constants.values())
+    context = subexpressions.context
     matrix = _of_formulaic(
         lambda: spec.get_model_matrix(rows, context=context, output="numpy"), subexpressions
     )
@@ -288,50 +293,46 @@ def _learn_factor(
     import formulaic
     from formulaic.parser.types import Factor
 
-    variables_used = expression.variables
-    for name in variables_used:
+    names = expression.variables
+    for name in names:
         need_column(frame, name)
+    variables |= dict.fromkeys(names)
     column = expression.column_of(expression.tree)
-    if column is not None:
-        _need_no_date(frame, column)
+    if column is not None and frame[column].dtype.kind in "mM":
+        raise TypeError(
+            f"`data[{column!r}]` holds dates or times, which have no unit. Write a number of them, "
+            f"such as I({column}.dt.dayofyear) or I({column}.dt.days)."
+        )
     tree = expression.frozen(frame, subexpressions.constants)
     text = subexpressions.added(expression, tree, _sketch(frame))
-    method = "lookup" if text in subexpressions.by_name else "python"
-    factor = Factor(text, eval_method=method)
-    variables |= dict.fromkeys(variables_used)
     subexpression = subexpressions.by_name.get(text)
-    is_factor = "C" in calls(expression.tree) if subexpression is None else subexpression.levels
-    columns = frame[variables_used] if expression.stateful else None
+    if subexpression is None:
+        factor = Factor(text, eval_method="python")
+        is_factor = "C" in calls(expression.tree)
+    else:
+        factor = Factor(text, eval_method="lookup")
+        is_factor = subexpression.levels
     if is_factor:
         call = expression.tree
         inside = call.args[0] if isinstance(call, ast.Call) and call.args else call
         coded = expression.column_of(inside)
         if coded is not None:
             _need_few_levels(frame[coded], coded, written_out=column is None)
-    rows = _unique_rows(frame[variables_used]) if is_factor else columns
-    if rows is not None:
-        single = formulaic.ModelSpec(
-            _formula([_term([factor])]), na_action="raise", output="sparse"
-        )
-        values, context = (
-            subexpressions.frame(rows, [text]),
-            FUNCTIONS | dict(subexpressions.constants.values()),
-        )
-        spec = _of_formulaic(
-            lambda: single.get_model_matrix(values, context=context), subexpressions
-        )
-        _need_levels(spec.model_spec.encoder_state, subexpressions, frame)
-        states["transform_state"] |= spec.model_spec.transform_state
-        states["encoder_state"] |= spec.model_spec.encoder_state
+        rows = _unique_rows(frame[names])
+    elif expression.stateful:
+        rows = frame[names]
+    else:
+        return factor
+    formula = _formula([_term([factor])])
+    spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse")
+    values = subexpressions.frame(rows, [text])
+    learned = _of_formulaic(
+        lambda: spec.get_model_matrix(values, context=subexpressions.context), subexpressions
+    ).model_spec
+    _need_levels(learned.encoder_state, subexpressions, frame)
+    states["transform_state"] |= learned.transform_state
+    states["encoder_state"] |= learned.encoder_state
     return factor
-
-
-def _need_no_date(frame: pd.DataFrame, name: str) -> None:
-    if frame[name].dtype.kind in "mM":
-        raise TypeError(
-            f"`data[{name!r}]` holds dates or times, which have no unit. Write a number of them, "
-            f"such as I({name}.dt.dayofyear) or I({name}.dt.days)."
-        )
 
 
 def _unique_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -409,24 +410,27 @@ def _split_terms(
         first = len(names)
         names += term.columns
         columns |= dict.fromkeys(range(first, len(names))) if term.term.degree else {}
-        integers = (
-            _coded_columns(term, first, spec, subexpressions) if len(term.columns) > large else None
-        )
+        integers = None
+        if len(term.columns) > large:
+            integers = _coded_columns(term, first, spec, subexpressions)
         if integers is None:
             dense += range(first, len(names))
             dense_terms.append(term.term)
         else:
             coded += integers
-    written = _shown_terms(names, columns, subexpressions)
-    dense_spec = None if not dense else spec.subset(_formula(dense_terms)) if coded else spec
+    dense_spec = spec
+    if not dense:
+        dense_spec = None
+    elif coded:
+        dense_spec = spec.subset(_formula(dense_terms))
     return Design(
-        tuple(written),
-        np.asarray(dense, int),
-        dense_spec,
-        tuple(coded),
-        variables,
-        factors,
-        subexpressions,
+        terms=tuple(_shown_terms(names, columns, subexpressions)),
+        dense=np.asarray(dense, int),
+        spec=dense_spec,
+        coded=tuple(coded),
+        variables=variables,
+        factors=factors,
+        subexpressions=subexpressions,
     )
 
 
@@ -437,8 +441,8 @@ def _shown_terms(
 
     Args:
         names: Names, as formulaic has them.
-        columns: Places of those that are not the intercept.
-        subexpressions: Subexpressions of expressions.
+        columns: Indices of those that are not the intercept.
+        subexpressions: Subexpressions by their plain names.
     """
     shown_names = [subexpressions.written(name) for name in names]
     count = Counter(shown_names)

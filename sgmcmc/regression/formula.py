@@ -72,7 +72,8 @@ def parse(text: Any) -> Formula:
     if len(tildes) != 1 or not left.strip() or not right.strip():
         raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
     response, about = _left_side(left)
-    fixed, bars = _without_bars(_with_factors(right))
+    right = _FACTOR.sub(lambda match: match[1] or "C(", right)
+    fixed, bars = _without_bars(right)
     fixed, offset = _without_offset(fixed)
     return Formula(
         text, response, about.get("trials"), about.get("cens"), fixed, offset, tuple(bars)
@@ -100,10 +101,6 @@ _FACTOR = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])(?:as\.)?factor\s*
 
 # A dot that is all other columns, or what is quoted.
 _DOT = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])\.(?![\w.])")
-
-
-def _with_factors(text: str) -> str:
-    return _FACTOR.sub(lambda match: match[1] or "C(", text)
 
 
 def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
@@ -209,8 +206,8 @@ def _without_marks(text: str) -> str:
 
 
 def _bars(inside: str) -> list[Bar]:
-    tokens = [(index, t) for index, t in top_level(tokens_of(inside)) if t.kind == "op"]
-    bar = next(token for _, token in tokens if token.text in ("|", "||"))
+    operators = [token for _, token in top_level(tokens_of(inside)) if token.kind == "op"]
+    bar = next(operator for operator in operators if operator.text in ("|", "||"))
     terms, by = inside[: bar.start].strip(), inside[bar.end :]
     factors = [_factor(factor) for factor in _split(by, "/")]
     if not terms or not all(factors):

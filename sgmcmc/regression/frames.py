@@ -100,11 +100,11 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
     if not batches:
         return head[names]
     table = importlib.import_module("pyarrow").Table.from_batches(batches)
-    categorical = {
-        field.name: categories(read_categories(table[field.name], f"data[{field.name!r}]"))
-        for field in table.schema
-        if hasattr(field.type, "index_type")
-    }
+    categorical = {}
+    for field in table.schema:
+        if hasattr(field.type, "index_type"):
+            column = read_categories(table[field.name], f"data[{field.name!r}]")
+            categorical[field.name] = categories(column)
     frame = table.select([name for name in names if name not in categorical]).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
 
@@ -124,6 +124,8 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     Raises:
         ValueError: They are no vectors, not of one length, or not in one order.
     """
+    import pandas as pd
+
     columns = {name: _values(name, values) for name, values in data.items()}
     sizes: dict[Any, int] = {}
     for name, values in columns.items():
@@ -139,7 +141,8 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if len(set(sizes.values())) > 1:
         lengths = ", ".join(f"{name!r} {size}" for name, size in list(sizes.items())[:6])
         raise ValueError(f"The columns of `data` must have one length; they have {lengths}.")
-    indexed = {name: values.index for name, values in data.items() if _has_index(values)}
+    with_index = (pd.Series, pd.DataFrame)
+    indexed = {name: value.index for name, value in data.items() if isinstance(value, with_index)}
     first = next(iter(indexed), None)
     for name, index in indexed.items():
         need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
@@ -154,12 +157,6 @@ def _values(name: Any, values: Any) -> Any:
         values = pd.Series(values)  # with what is masked, or NaN among text, missing
     coded = read_categories(values, f"data[{name!r}]")
     return np.asarray(values) if coded is None else categories(coded)
-
-
-def _has_index(values: Any) -> bool:
-    import pandas as pd
-
-    return isinstance(values, pd.Series | pd.DataFrame)
 
 
 def need_one_order(label: str, index: pd.Index, other_label: str, other_index: pd.Index) -> None:

@@ -314,20 +314,19 @@ class LinearPredictor:
         assert self._b is not None
         eta = _product(self._b[..., design.dense], design_rows.dense - model.center[design.dense])
         for number, (indices, weights) in enumerate(design_rows.coded):
-            values, term = self._of_level(number, indices), design.coded[number]
-            columns = slice(term.first, term.first + term.size)
+            columns = design.coded[number].columns
+            values = self._of_level(number, indices)
             values = values if weights is None else values * weights
-            eta += values - (self._b[..., columns] * model.center[columns]).sum(-1, keepdims=True)
+            at_center = self._b[..., columns] * model.center[columns]
+            eta += values - at_center.sum(-1, keepdims=True)
         return np.moveaxis(eta, 1, 2) if model.family.several else eta
 
     def _of_level(self, number: int, indices: np.ndarray) -> np.ndarray:
         """Return draws of coefficients of a coded term, zero for its first level, (..., rows)."""
         assert self._b is not None
-        term = self.model.design.coded[number]
-        coefficients = self._b[..., term.first : term.first + term.size]
-        return np.concatenate([coefficients, np.zeros_like(coefficients[..., :1])], -1)[
-            ..., indices
-        ]
+        coefficients = self._b[..., self.model.design.coded[number].columns]
+        reference = np.zeros_like(coefficients[..., :1])
+        return np.concatenate([coefficients, reference], -1)[..., indices]
 
     def expected(self, eta: np.ndarray) -> np.ndarray:
         """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""

@@ -162,10 +162,13 @@ class Effects:
 def _triangle(sds: tf.Tensor, partial: tf.Tensor) -> tf.Tensor:
     """Return the lower triangle of :meth:`Effects.root`, (q, q), if all effects are correlated."""
     q = sds.shape[0]
-    indices = np.full((q, q), q * (q - 1) // 2)  # that of the zero at the end
-    indices[np.tril_indices(q, -1)] = np.arange(q * (q - 1) // 2)
-    between = tf.gather(tf.concat([partial, tf.zeros_like(partial[:1])], 0), tf.constant(indices))
-    remaining = tf.exp(0.5 * tf.cumsum(tf.math.log1p(-(between**2)), axis=1, exclusive=True))
+    pairs = q * (q - 1) // 2
+    indices = np.full((q, q), pairs)  # that of the zero at the end
+    indices[np.tril_indices(q, -1)] = np.arange(pairs)
+    with_zero = tf.concat([partial, tf.zeros_like(partial[:1])], 0)
+    between = tf.gather(with_zero, tf.constant(indices))
+    logs = tf.math.log1p(-(between**2))
+    remaining = tf.exp(0.5 * tf.cumsum(logs, axis=1, exclusive=True))
     return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * remaining
 
 
@@ -310,7 +313,7 @@ class Model:
             else tf.matmul(dense, rows["X"], transpose_b=True)
         )
         for number, term in enumerate(coded):
-            columns = slice(term.first, term.first + term.size)
+            columns = term.columns
             by_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
             center = tf.constant(self.center[columns], b.dtype)
             zero = tf.zeros_like(by_level[..., :1])

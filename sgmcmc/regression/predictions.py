@@ -86,11 +86,13 @@ class Predictor:
         return values[0] if kind == "mean" else values
 
     def _responses(self, data: Any, seed: int) -> np.ndarray:
-        model, rng, draws = self.model, np.random.default_rng(seed), []
+        model, family = self.model, self.model.family
+        rng = np.random.default_rng(seed)
+        draws = []
         for frame, eta in self.pieces(data, seed):
-            trials = trials_of(model.formula, frame) if model.family.name == "binomial" else None
-            drawn = model.family.draw(rng, eta, self.linear.aux, trials)
-            draws.append(np.asarray(model.outcomes)[drawn] if model.family.by_level else drawn)
+            trials = trials_of(model.formula, frame) if family.name == "binomial" else None
+            drawn = family.draw(rng, eta, self.linear.aux, trials)
+            draws.append(np.asarray(model.outcomes)[drawn] if family.by_level else drawn)
         return np.concatenate(draws, axis=1)
 
     def response(self, frame: pd.DataFrame) -> np.ndarray:

@@ -79,6 +79,11 @@ class Subexpressions:
     constants: Constants
     by_name: dict[str, Subexpression] = field(default_factory=dict)
 
+    @property
+    def context(self) -> dict[str, Any]:
+        """Functions and numbers of all rows that formulaic may meet, by name."""
+        return FUNCTIONS | dict(self.constants.values())
+
     def added(self, expression: Expression, tree: ast.expr, frame: pd.DataFrame) -> str:
         """Return an expression for formulaic, whose parts have plain names.
 

@@ -174,9 +174,13 @@ class Evaluation:
         """
         numbers_of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
         entries = max(1, _NUMBERS // max(1, numbers_of_row))
-        bytes_of_draw = sum(a.itemsize * int(np.prod(a.shape[2:])) for a in self._arrays.values())
-        draws = min(self.draws, max(1, PIECE_BYTES // max(1, bytes_of_draw)))
-        rows = max(1, min(self.rows, largest_rows or self.rows, entries // min(draws, _DRAWS)))
+        bytes_of_draw = sum(
+            array.itemsize * int(np.prod(array.shape[2:])) for array in self._arrays.values()
+        )
+        draws_in_memory = max(1, PIECE_BYTES // max(1, bytes_of_draw))
+        draws = min(self.draws, draws_in_memory)
+        rows = min(self.rows, largest_rows or self.rows, entries // min(draws, _DRAWS))
+        rows = max(1, rows)
         return rows, max(1, min(draws, entries // rows))
 
     def columns(self, rows: Span) -> Tensors:

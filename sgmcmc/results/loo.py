@@ -66,7 +66,9 @@ class Loo:
         same_rows = self.size == other.size and np.array_equal(self.rows, other.rows)
         if not (same_rows and np.array_equal(_or_ones(self), _or_ones(other))):
             raise ValueError("`other` must be of the same rows: of the same data, with one `seed`.")
-        approximation = None if self.near is None or other.near is None else self.near - other.near
+        approximation = None
+        if self.near is not None and other.near is not None:
+            approximation = self.near - other.near
         differences = self.terms - other.terms
         return Difference(*_extrapolated(differences, self.rows, _or_ones(self), approximation))
 
@@ -145,13 +147,16 @@ def _extrapolated(
     w = weights[rows]
     repeated = float(w.sum())
     deviations = values - np.average(values, weights=w)
-    spread = np.sqrt(weights.sum() * float(w @ deviations**2) / max(repeated - 1.0, 0.5 * repeated))
+    freedom = max(repeated - 1.0, 0.5 * repeated)
+    spread = np.sqrt(weights.sum() * float(w @ deviations**2) / freedom)
     if approximation is None:
         return float(w @ values), float(spread), 0.0
     counted = np.flatnonzero(weights)
-    N, total = len(counted), float(weights[counted] @ approximation[counted])
+    N = len(counted)
+    total = float(weights[counted] @ approximation[counted])
     differences = w * (values - approximation[rows])
-    missed = float(N * np.std(differences, ddof=1) * np.sqrt((1 - len(rows) / N) / len(rows)))
+    without_replacement = (1 - len(rows) / N) / len(rows)
+    missed = float(N * np.std(differences, ddof=1) * np.sqrt(without_replacement))
     return total + N * float(differences.mean()), float(np.hypot(spread, missed)), missed
 
 
