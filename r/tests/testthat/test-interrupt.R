@@ -13,7 +13,7 @@ tell("running", Sys.getpid())
 
 lines <- function(file) if (file.exists(file)) readLines(file, warn = FALSE) else character()
 
-waitFor <- function(file, pattern, seconds = 120) {
+waitFor <- function(file, pattern, seconds = 240) {
     end <- Sys.time() + seconds
     while (!any(grepl(pattern, lines(file))) && Sys.time() < end) Sys.sleep(0.1)
     any(grepl(pattern, lines(file)))
