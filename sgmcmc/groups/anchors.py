@@ -93,7 +93,7 @@ class Anchor:
         return [tf.reshape(normal.mode, [-1, slots, q]), tf.reshape(root, [-1, slots, q, q])]
 
 
-def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]]) -> Data:
+def following(anchor: Anchor, center: Point, displaced: Sequence[tuple[Point, Point]]) -> Data:
     """Return packs whose nodes follow the parameters from a center.
 
     Modes and information are linear functions of θ − θ̂: those that fit what is found to both sides
@@ -103,13 +103,13 @@ def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]
     Args:
         anchor: Search for modes.
         center: Parameters θ̂.
-        sides: Parameters on one side and on the other, for each direction.
+        displaced: Parameters on one side and on the other, for each direction.
     """
     changes, steps = [], []
-    for side_pair in sides:
-        forward, backward = (_flat_normals(anchor.at(point)) for point in side_pair)
+    for pair in displaced:
+        forward, backward = (_flat_normals(anchor.at(point)) for point in pair)
         changes.append((forward - backward) / 2)
-        steps.append((_flat_params(side_pair[0]) - _flat_params(side_pair[1])) / 2)
+        steps.append((_flat_params(pair[0]) - _flat_params(pair[1])) / 2)
     fixed = anchor.at(center)
     derivatives = np.tensordot(np.stack(changes, -1), np.linalg.pinv(np.stack(steps)).T, 1)
     derivatives = np.where(np.isfinite(derivatives), derivatives, 0.0)

@@ -30,8 +30,8 @@ from sgmcmc.groups.packs import (
     slots_of_rows,
 )
 from sgmcmc.groups.spec import Groups
-from sgmcmc.target.designs import Columns, Paired
-from sgmcmc.target.factors import Factors, Predictors, Second, find_factors
+from sgmcmc.target.designs import Columns, PairWeights
+from sgmcmc.target.factors import Factors, PredictorDerivatives, Predictors, find_factors
 from sgmcmc.target.target import Target
 
 _EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
@@ -112,7 +112,7 @@ class GroupedPredictors(Predictors):
         predictor_values = self.of_likelihood.values(u, self._rows(columns, effects))
         return [*predictor_values, *self.of_density.values(u, {_EFFECTS: effects})]
 
-    def second(self, u: tf.Tensor, columns: Tensors) -> Second:
+    def derivatives(self, u: tf.Tensor, columns: Tensors) -> PredictorDerivatives:
         """Return derivatives of the likelihood of some packs."""
         params = self.target.space.constrain(u)
         normal = self.likelihood.nearest(params, cast(columns, u.dtype))
@@ -120,10 +120,10 @@ class GroupedPredictors(Predictors):
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
 
         def derivatives_at(effects: tf.Tensor) -> _Derivatives:
-            likelihood_derivatives = self.of_likelihood.second(
+            likelihood_derivatives = self.of_likelihood.derivatives(
                 u, self._rows(columns, effects), by_row=True
             )
-            density_derivatives = self.of_density.second(u, {_EFFECTS: effects}, by_row=True)
+            density_derivatives = self.of_density.derivatives(u, {_EFFECTS: effects}, by_row=True)
             return _Derivatives(
                 likelihood_derivatives.terms,
                 _stack(likelihood_derivatives.slopes, u.dtype),
@@ -150,7 +150,7 @@ class GroupedPredictors(Predictors):
 
     def _combined(
         self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, derivatives: _Derivatives
-    ) -> Second:
+    ) -> PredictorDerivatives:
         """Return E[∇²h] and Var[∇h] together.
 
         Args:
@@ -204,18 +204,17 @@ class GroupedPredictors(Predictors):
         packed = tf.reshape(centered_slopes, [k, c, -1, self.rows])
         packed = tf.transpose(packed, [1, 2, 3, 0])
         same = tf.cast(slot[:, :, tf.newaxis] == slot[:, tf.newaxis, :], dtype)
-        return Second(
+
+        def pair_weights(a: int, b: int) -> PairWeights:
+            pairs = same * tf.matmul(packed[a], packed[b], transpose_b=True)
+            return PairWeights(within[a, b], pairs)
+
+        return PredictorDerivatives(
             tf.reduce_sum(row_weights * derivatives.terms, 0),
             data,
             tf.unstack(slope),
             tf.unstack(tf.reduce_sum(number, 1)) if r + density_size else [],
-            [
-                [
-                    Paired(within[a, b], same * tf.matmul(packed[a], packed[b], transpose_b=True))
-                    for b in range(c)
-                ]
-                for a in range(c)
-            ],
+            [[pair_weights(a, b) for b in range(c)] for a in range(c)],
             [tf.unstack(row) for row in tf.unstack(crossed)] if r + density_size else [],
             [tf.unstack(row) for row in tf.unstack(square)] if r + density_size else [],
         )

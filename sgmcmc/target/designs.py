@@ -21,7 +21,7 @@ class DenseColumns(NamedTuple):
         """Return X A for a matrix A, (d, k)."""
         return tf.matmul(self.rows, matrix)
 
-    def onto(self, rows: tf.Tensor) -> tf.Tensor:
+    def transposed_times(self, rows: tf.Tensor) -> tf.Tensor:
         """Return Xᵀ R for numbers of the rows, (n, k)."""
         return tf.matmul(self.rows, rows, transpose_a=True)
 
@@ -36,7 +36,7 @@ class IndicatorColumns(NamedTuple):
         """Return X A for a matrix A, (d, k)."""
         return tf.gather(matrix, self.levels)
 
-    def onto(self, rows: tf.Tensor) -> tf.Tensor:
+    def transposed_times(self, rows: tf.Tensor) -> tf.Tensor:
         """Return Xᵀ R for numbers of the rows, (n, k)."""
         return tf.math.unsorted_segment_sum(rows, self.levels, self.size)
 
@@ -44,7 +44,7 @@ class IndicatorColumns(NamedTuple):
 Columns = DenseColumns | IndicatorColumns
 
 
-class Paired(NamedTuple):
+class PairWeights(NamedTuple):
     """Weights W of rows and of pairs of rows in packs of equally many.
 
     Attributes:
@@ -59,14 +59,16 @@ class Paired(NamedTuple):
         """Return W R for numbers of the rows, (n, k)."""
         return self.rows[:, tf.newaxis] * rows + self._times_pairs(rows)
 
-    def between(self, left: Columns, right: Columns) -> tf.Tensor:
+    def cross_product(self, left: Columns, right: Columns) -> tf.Tensor:
         """Return Xᵀ W Y."""
-        product = between(left, self.rows, right)
+        product = cross_product(left, self.rows, right)
         if isinstance(right, DenseColumns):
-            return product + left.onto(self._times_pairs(right.rows))
+            return product + left.transposed_times(self._times_pairs(right.rows))
         if isinstance(left, DenseColumns):
-            transposed = Paired(self.rows, tf.linalg.matrix_transpose(self.pairs))
-            return product + tf.transpose(right.onto(transposed._times_pairs(left.rows)))
+            transposed = PairWeights(self.rows, tf.linalg.matrix_transpose(self.pairs))
+            return product + tf.transpose(
+                right.transposed_times(transposed._times_pairs(left.rows))
+            )
         width = self.pairs.shape[1]
         first, second = (tf.reshape(columns.levels, [-1, width]) for columns in (left, right))
         pair_index = _combined_index(first[:, :, tf.newaxis], right.size, second[:, tf.newaxis, :])
@@ -79,31 +81,33 @@ class Paired(NamedTuple):
         return tf.reshape(tf.matmul(self.pairs, packed), tf.shape(rows))
 
 
-def weighted(weights: tf.Tensor | Paired, rows: tf.Tensor) -> tf.Tensor:
+def times_weights(weights: tf.Tensor | PairWeights, rows: tf.Tensor) -> tf.Tensor:
     """Return W R for numbers of the rows, (n, k)."""
-    return weights.times(rows) if isinstance(weights, Paired) else weights[:, tf.newaxis] * rows
+    return (
+        weights.times(rows) if isinstance(weights, PairWeights) else weights[:, tf.newaxis] * rows
+    )
 
 
-def between(left: Columns, weights: tf.Tensor | Paired, right: Columns) -> tf.Tensor:
+def cross_product(left: Columns, weights: tf.Tensor | PairWeights, right: Columns) -> tf.Tensor:
     """Return Xᵀ W Y for weights of the rows, (n,), and perhaps of their pairs."""
-    if isinstance(weights, Paired):
-        return weights.between(left, right)
+    if isinstance(weights, PairWeights):
+        return weights.cross_product(left, right)
     if isinstance(left, DenseColumns):
         scaled = left.rows * weights[:, tf.newaxis]
         if isinstance(right, DenseColumns):
             return tf.matmul(scaled, right.rows, transpose_a=True)
-        return tf.transpose(right.onto(scaled))
+        return tf.transpose(right.transposed_times(scaled))
     if isinstance(right, DenseColumns):
-        return left.onto(right.rows * weights[:, tf.newaxis])
+        return left.transposed_times(right.rows * weights[:, tf.newaxis])
     if left is right:
-        return tf.linalg.diag(left.onto(weights))
+        return tf.linalg.diag(left.transposed_times(weights))
     product = tf.math.unsorted_segment_sum(
         weights, _pair_numbers(left, right), left.size * right.size
     )
     return tf.reshape(product, [left.size, right.size])
 
 
-def forms(left: Columns, matrix: tf.Tensor, right: Columns) -> tf.Tensor:
+def bilinear_forms(left: Columns, matrix: tf.Tensor, right: Columns) -> tf.Tensor:
     """Return x_iᵀ M y_i of each row, (n,), for a matrix M, (d, d')."""
     if isinstance(left, IndicatorColumns) and isinstance(right, IndicatorColumns):
         return tf.gather(tf.reshape(matrix, [-1]), _pair_numbers(left, right))

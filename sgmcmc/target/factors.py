@@ -29,10 +29,10 @@ from sgmcmc.target.designs import (
     Columns,
     DenseColumns,
     IndicatorColumns,
-    Paired,
-    between,
-    forms,
-    weighted,
+    PairWeights,
+    bilinear_forms,
+    cross_product,
+    times_weights,
 )
 from sgmcmc.target.target import Target
 
@@ -85,7 +85,7 @@ class _Product(NamedTuple):
         return tf.transpose(predictors) if self.levels and self.transposed else predictors
 
 
-class Second(NamedTuple):
+class PredictorDerivatives(NamedTuple):
     """Derivatives of the terms with respect to predictors and φ.
 
     Attributes:
@@ -102,7 +102,7 @@ class Second(NamedTuple):
     data: list[Columns]
     slopes: list[tf.Tensor]
     phi_slopes: list[tf.Tensor]
-    eta_curvatures: list[list[tf.Tensor | Paired]]
+    eta_curvatures: list[list[tf.Tensor | PairWeights]]
     cross_curvatures: list[list[tf.Tensor]]
     phi_curvatures: list[list[tf.Tensor]]
 
@@ -130,7 +130,7 @@ class Predictors(ABC):
         """Return the parts of v, column by column of A; the columns of data do not matter."""
 
     @abstractmethod
-    def second(self, u: tf.Tensor, columns: Tensors) -> Second:
+    def derivatives(self, u: tf.Tensor, columns: Tensors) -> PredictorDerivatives:
         """Return derivatives of the terms of some rows."""
 
     def flat(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
@@ -150,39 +150,41 @@ class Predictors(ABC):
 
     def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return gradient and Hessian of the log-likelihood with respect to v, (m,) and (m, m)."""
-        second = self.second(u, columns)
-        blocks: list[list[tf.Tensor]] = [[] for _ in second.data]
-        for a, left in enumerate(second.data):
-            for b, right in enumerate(second.data):
+        grads = self.derivatives(u, columns)
+        blocks: list[list[tf.Tensor]] = [[] for _ in grads.data]
+        for a, left in enumerate(grads.data):
+            for b, right in enumerate(grads.data):
                 if b < a:
                     blocks[a].append(tf.transpose(blocks[b][a]))
                 else:
-                    blocks[a].append(between(left, second.eta_curvatures[a][b], right))
+                    blocks[a].append(cross_product(left, grads.eta_curvatures[a][b], right))
         hessian = tf.concat([tf.concat(row, 1) for row in blocks], 0)
-        slope = _transposed_products(second.data, second.slopes)
-        if second.phi_slopes:
+        slope = _transposed_products(grads.data, grads.slopes)
+        if grads.phi_slopes:
             cross = tf.stack(
-                [_transposed_products(second.data, rows) for rows in second.cross_curvatures]
+                [_transposed_products(grads.data, rows) for rows in grads.cross_curvatures]
             )
             last_rows = tf.concat(
-                [cross, tf.stack([tf.stack(row) for row in second.phi_curvatures])], 1
+                [cross, tf.stack([tf.stack(row) for row in grads.phi_curvatures])], 1
             )
             hessian = tf.concat([tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0)
-            slope = tf.concat([slope, tf.stack(second.phi_slopes)], 0)
+            slope = tf.concat([slope, tf.stack(grads.phi_slopes)], 0)
         return [slope, hessian]
 
     def products_with(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
-        second = self.second(u, columns)
-        blocks, phi_vectors = self._split_rows(vectors, second)
-        along = [x.times(block) for x, block in zip(second.data, blocks, strict=True)]
+        grads = self.derivatives(u, columns)
+        blocks, phi_vectors = self._split_rows(vectors, grads)
+        along = [x.times(block) for x, block in zip(grads.data, blocks, strict=True)]
         products = []
-        for a, x in enumerate(second.data):
-            rows = sum(weighted(w, z) for w, z in zip(second.eta_curvatures[a], along, strict=True))
-            for cross, phi_vector in zip(second.cross_curvatures, phi_vectors, strict=True):
+        for a, x in enumerate(grads.data):
+            rows = sum(
+                times_weights(w, z) for w, z in zip(grads.eta_curvatures[a], along, strict=True)
+            )
+            for cross, phi_vector in zip(grads.cross_curvatures, phi_vectors, strict=True):
                 rows += cross[a][:, tf.newaxis] * phi_vector
-            products.append(x.onto(rows))
-        for cross, curvatures in zip(second.cross_curvatures, second.phi_curvatures, strict=True):
+            products.append(x.transposed_times(rows))
+        for cross, curvatures in zip(grads.cross_curvatures, grads.phi_curvatures, strict=True):
             product = sum(
                 tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, cross, strict=True)
             )
@@ -190,18 +192,18 @@ class Predictors(ABC):
                 r * phi_vector for r, phi_vector in zip(curvatures, phi_vectors, strict=True)
             )
             products.append(product[tf.newaxis])
-        slope = _transposed_products(second.data, second.slopes)
+        slope = _transposed_products(grads.data, grads.slopes)
         return [
-            tf.concat([slope, tf.stack(second.phi_slopes)], 0) if second.phi_slopes else slope,
+            tf.concat([slope, tf.stack(grads.phi_slopes)], 0) if grads.phi_slopes else slope,
             tf.concat(products, 0),
         ]
 
     def _split_rows(
-        self, matrix: tf.Tensor, second: Second
+        self, matrix: tf.Tensor, grads: PredictorDerivatives
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, phi_rows = tf.split(matrix, [*second.sizes, len(second.phi_slopes)], 0)
-        return rows, [phi_rows[k] for k in range(len(second.phi_slopes))]
+        *rows, phi_rows = tf.split(matrix, [*grads.sizes, len(grads.phi_slopes)], 0)
+        return rows, [phi_rows[k] for k in range(len(grads.phi_slopes))]
 
 
 @dataclass(frozen=True)
@@ -234,26 +236,26 @@ class Factors(Predictors):
             bend: Sum of the second derivatives of v along them, (m,).
             columns: Some rows, whose terms the log-likelihood returns.
         """
-        second = self.second(u, columns, by_row=True)
-        count = len(second.data)
-        rows, phi_rows = self._split_rows(square, second)
+        grads = self.derivatives(u, columns, by_row=True)
+        count = len(grads.data)
+        rows, phi_rows = self._split_rows(square, grads)
         blocks = [
-            tf.split(row_block, [*second.sizes, len(second.phi_slopes)], 1) for row_block in rows
+            tf.split(row_block, [*grads.sizes, len(grads.phi_slopes)], 1) for row_block in rows
         ]
-        bends, corners = self._split_rows(bend[:, tf.newaxis], second)
-        total = tf.zeros_like(second.slopes[0])
-        for a, left in enumerate(second.data):
-            for b, right in enumerate(second.data):
-                total += second.eta_curvatures[a][b] * forms(left, blocks[a][b], right)
+        bends, corners = self._split_rows(bend[:, tf.newaxis], grads)
+        total = tf.zeros_like(grads.slopes[0])
+        for a, left in enumerate(grads.data):
+            for b, right in enumerate(grads.data):
+                total += grads.eta_curvatures[a][b] * bilinear_forms(left, blocks[a][b], right)
             ends = left.times(blocks[a][count])
-            for r, cross in enumerate(second.cross_curvatures):
+            for r, cross in enumerate(grads.cross_curvatures):
                 total += 2 * cross[a] * ends[:, r]
-            total += second.slopes[a] * left.times(bends[a])[:, 0]
-        first = sum(second.sizes)
-        for r, curvatures in enumerate(second.phi_curvatures):
+            total += grads.slopes[a] * left.times(bends[a])[:, 0]
+        first = sum(grads.sizes)
+        for r, curvatures in enumerate(grads.phi_curvatures):
             for c, entry in enumerate(curvatures):
                 total += entry * phi_rows[r][first + c]
-            total += second.phi_slopes[r] * corners[r][0]
+            total += grads.phi_slopes[r] * corners[r][0]
         return [-total]
 
     @property
@@ -261,7 +263,9 @@ class Factors(Predictors):
         """Size of the data of a row."""
         return sum(1 if product.levels else product.shape[0] for product in self.products)
 
-    def second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> Second:
+    def derivatives(
+        self, u: tf.Tensor, columns: Tensors, by_row: bool = False
+    ) -> PredictorDerivatives:
         """Return derivatives of the terms of some rows.
 
         The log-likelihood is linear in the weights of its terms, so that the derivative of a sum
@@ -282,17 +286,17 @@ class Factors(Predictors):
         terms = self._terms_at(u, columns, numbers, points)
         weights = tf.ones_like(terms)
         slopes = _gradients(tf.reduce_sum(weights * terms), points)
-        square = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
+        curvatures = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
         phi_slopes = slopes[count:]
-        phi_curvatures = [row[count:] for row in square[count:]]
+        phi_curvatures = [row[count:] for row in curvatures[count:]]
         if by_row:
-            phi_slopes = [_gradients(end, [weights])[0] for end in phi_slopes]
+            phi_slopes = [_gradients(slope, [weights])[0] for slope in phi_slopes]
             phi_curvatures = [
-                [_gradients(end, [weights])[0] for end in row] for row in phi_curvatures
+                [_gradients(slope, [weights])[0] for slope in row] for row in phi_curvatures
             ]
-        by_row_curvatures = [[column[:, 0] for column in row[:count]] for row in square]
+        by_row_curvatures = [[column[:, 0] for column in row[:count]] for row in curvatures]
         slopes = [slope[:, 0] for slope in slopes[:count]]
-        return Second(
+        return PredictorDerivatives(
             terms,
             data,
             slopes,
@@ -523,5 +527,5 @@ def _jacobian_rows(vector: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
 
 def _transposed_products(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return Xᵀ times numbers of the rows, by predictor, in one vector."""
-    products = [x.onto(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
+    products = [x.transposed_times(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
     return tf.concat(products, 0)

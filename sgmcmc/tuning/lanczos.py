@@ -46,7 +46,7 @@ def unusual_directions(
     product: Product,
     d: int,
     steps: int,
-    most: int,
+    max_directions: int,
     rng: np.random.Generator,
     until: float = np.inf,
     isolated: bool = False,
@@ -57,7 +57,7 @@ def unusual_directions(
         product: Product of the matrix with a vector, (d,).
         d: Size of the matrix.
         steps: Largest number of products.
-        most: Largest number of directions; those farthest from the usual, as ratios, are kept.
+        max_directions: Largest number of directions: those farthest from the usual, as ratios.
         rng: Generator of the first direction.
         until: Time at which to stop, by the monotonic clock.
         isolated: Whether to return only directions whose eigenvalues are isolated.
@@ -73,7 +73,7 @@ def unusual_directions(
     is_unusual = is_stiff | (is_soft & (values > _SETTINGS.min_ratio * usual))
     chosen = np.flatnonzero(exact & is_unusual)
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
-    chosen = np.sort(chosen[order[:most]])
+    chosen = np.sort(chosen[order[:max_directions]])
     unselected = np.delete(values, chosen)
     smallest, largest = (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
     return Directions(values[chosen], vectors[:, chosen], usual, float(smallest), float(largest))
