@@ -19,28 +19,18 @@ from sgmcmc.tuning.modes import has_images
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import part_size
 
-_PART = 1500
-"""Packs of groups that the mode is first looked for on."""
+_PART = 1500  # packs of groups that the mode is first looked for on
 
-_FEW = 30
-"""Largest number of groups for which the posterior of the global parameters is too wide to hold
-nodes."""
-
-_COORDINATES = 50
-"""Largest number of coordinates of the posterior for which nodes follow them."""
-
+# In each direction that are tried, by the number of directions.
 _NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
-"""Nodes in each direction that are tried, by the number of directions."""
 
+# Largest error of the log posterior by quadrature, its SD over the posterior; means are off by at
+# most as many posterior SDs.
 _ERROR = 0.01
-"""Largest accepted error of the log posterior by quadrature, its SD over the posterior. Means are
-off by at most as many posterior SDs."""
-
-_MEASURED_POSITIONS = 8
-"""Places at which the error is measured."""
-
-_WIDE = 1.3
-"""Width of these places, in that of the posterior."""
+_FEW = 30  # groups; with fewer the posterior of the global parameters is too wide for fixed nodes
+_COORDINATES = 50  # of the posterior, up to which nodes follow them
+_MEASURED_POSITIONS = 8  # at which the error is measured
+_WIDE = 1.3  # width of these positions, in that of the posterior
 
 
 class Anchored(NamedTuple):

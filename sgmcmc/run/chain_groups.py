@@ -27,31 +27,20 @@ from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import ChainExecutor, chosen_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
+# Chains in groups: four of 16, so that the cores of a small machine have work; fewer fill the cores
+# as well by themselves.
 FEWEST = 64
-"""Smallest number of chains for which groups are made: four groups of 16, so that the cores of a
-small machine have work. Fewer chains fill the cores as well by themselves."""
+LARGEST = 32  # group; with more chains, no iteration gets cheaper
 
-LARGEST = 32
-"""Chains of a group at most; with more, no iteration gets cheaper."""
-
+# Group: with minibatches so large that fewer stay in the cache, a chain keeps a core busy.
 SMALLEST = 16
-"""Chains of a group at least: with minibatches so large that fewer stay in the cache, a chain keeps
-a core busy by itself."""
 
+# Bytes of the minibatches of a group's iteration, which should stay in a core's cache.
 _CACHE = 2**18
-"""Bytes of the minibatches of a group's iteration at most, which should stay in a core's cache."""
-
-_BLOCK = 2**26
-"""Largest number of bytes of the inputs of a group's block, and of its results."""
-
-_FULL_DATA_ROWS = 2**14
-"""Largest number of rows of a dataset of which every iteration uses all."""
-
-_WIDE = 2**7
-"""Bytes of a row from which on chains of exact dynamics read a large dataset together."""
-
-_LARGE = 2**25
-"""Bytes of a dataset that does not stay in the cache from one gradient to the next."""
+_BLOCK = 2**26  # bytes of the inputs of a group's block, and of its results, at most
+_FULL_DATA_ROWS = 2**14  # largest number of rows of a dataset of which every iteration uses all
+_WIDE = 2**7  # bytes of a row from which on chains of exact dynamics read a large dataset together
+_LARGE = 2**25  # bytes of a dataset that does not stay in the cache from one gradient to the next
 
 
 def group_size(sampler: Sampler, phase: Phase) -> int:
@@ -198,7 +187,6 @@ class GroupedChains:
         scheduler.advance_to([max(goals)] * len(groups), groups, progress)
 
     def _groups(self, goals: Sequence[int], runners: Sequence[Runner]) -> list[Group]:
-        """Return the groups of these runners."""
         assert self._kernel is not None and self._pool is not None, "not compiled"
         return [
             group_of(self._kernel, self._pool, *zip(*members, strict=True))

@@ -35,18 +35,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NOT_COMPARED = ("paths", "weights")
 """Settings that have no bearing on the draws, or that others determine."""
 
-_DRAWN = 10_000
-"""Row numbers that a user's own minibatches are known by."""
+_DRAWN = 10_000  # row numbers that a user's own minibatches are known by
+SAVE_EVERY = 0.25  # seconds of a chain that a kill may cost
 
-SAVE_EVERY = 0.25
-"""Seconds of a chain that a kill may cost."""
-
+# Of an array, such as a table with a row for each observation, with a file of its own, which is
+# written less often.
 LARGE_BYTES = 2**20
-"""Arrays from this size on, such as tables with a row for each observation, have files of their
-own, which are written less often."""
-
-_LARGE_SHARE = 0.05
-"""Largest part of a chain's time for writing such files."""
+_LARGE_SHARE = 0.05  # of a chain's time for writing such files, at most
 
 _SLOT = "large"
 
@@ -102,7 +97,6 @@ def _digests_of_minibatches(sampler: Sampler) -> dict[str, str]:
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """Return the attributes of an object, if it has such."""
     return dict(getattr(value, "__dict__", {}))
 
 
@@ -351,7 +345,6 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
 
 
 def _bytes_of_memory() -> int | None:
-    """Return the bytes of memory that the machine has, if that is known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -46,14 +46,9 @@ from sgmcmc.tuning.objective import is_of_predictors
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
 
-_FEW_COORDINATES = 12
-"""Most coordinates of which the draws at their ends are tried first, one by one without a graph."""
-
-_SUPPORT_DRAWS = 256
-"""Number of draws from the normal approximation at which the log-prior is evaluated."""
-
-_MOST_OUTSIDE = 0.01
-"""Largest part of them at which it need not be finite."""
+_FEW_COORDINATES = 12  # whose extreme draws are tried first, one by one without a graph
+_SUPPORT_DRAWS = 256  # from the normal approximation at which the log-prior is evaluated
+_MOST_OUTSIDE = 0.01  # share of them at which it need not be finite
 
 
 @dataclass(frozen=True)
@@ -292,7 +287,6 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
 def _check_can_choose(
     request: Request, options: Options, dynamics: Dynamics, in_turn: tuple[slice, ...] | None
 ) -> None:
-    """Raise an error if constants cannot be chosen."""
     name, reason = (open_arguments(request) or ["stepsize"])[0], None
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"

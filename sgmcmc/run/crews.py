@@ -37,8 +37,7 @@ from sgmcmc.run.chain_groups import (
 )
 from sgmcmc.run.sampler import Phase, Sampler
 
-_KEPT_BYTES = 2**25
-"""Largest number of bytes that a stretch returns."""
+_KEPT_BYTES = 2**25  # that a segment returns at most
 
 
 class Segment(NamedTuple):
@@ -204,7 +203,6 @@ class Chains:
 
 
 def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
-    """Return whether a chain has not reached its goal."""
     return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
 
 
@@ -215,8 +213,6 @@ def _pop_rows(record: dict[str, _RowBuffer]) -> dict[str, tuple[int, np.ndarray]
 
 
 class _RowBuffer:
-    """Holds rows until they are taken away."""
-
     def __init__(self) -> None:
         self._first, self._chunks = 0, []  # type: int, list[np.ndarray]
 
@@ -236,15 +232,12 @@ class _RowBuffer:
         return (self._first, np.concatenate(chunks)) if chunks else None
 
 
-_STRETCH = 1.0
-"""Seconds of a chain that a worker runs in one go."""
+_STRETCH = 1.0  # seconds of a chain that a worker runs in one go
 
+# Of a chain's state that make a segment a second longer: tables with a row for each observation
+# would otherwise be sent most of the time.
 _BYTES_A_SECOND = 2e6
-"""Bytes of a chain's state that make a stretch a second longer: tables with a row for each
-observation would otherwise be sent most of the time."""
-
-_LAST = 10.0
-"""Seconds after Ctrl-C that workers have to finish their stretches."""
+_LAST = 10.0  # seconds after Ctrl-C that workers have to finish their segments
 
 
 def executor_of(sampler: Sampler, phase: Phase, total: int) -> ChainExecutor:

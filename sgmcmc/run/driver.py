@@ -40,12 +40,8 @@ from sgmcmc.run.reports.warnings import infinite_value_warnings
 from sgmcmc.run.request import Request, brief, on_machines
 from sgmcmc.run.sampler import Sampler, make_sampler
 
-_MOST_GOALS = 64
-"""Largest number of stops of a chain whose length is decided during the run."""
-
-
-_FEWEST = 4
-"""Least number of draws for which there are diagnostics."""
+_MOST_GOALS = 64  # stops of a chain whose length is decided during the run
+_FEWEST = 4  # draws for which there are diagnostics
 
 
 @brief
@@ -192,7 +188,6 @@ class _Run:
         verbose: bool,
         announce: Callable[[float], None] | None = None,
     ) -> Samples:
-        """Run the chain to the end of its runners, and return the kept draws."""
         phase = self.sampler.chain
         in_time = True
         try:
@@ -239,7 +234,6 @@ class _Run:
         return Samples(**fields).made_by(origin)
 
     def _go_on(self, runners: list[Runner]) -> GoOn:
-        """Return a function that continues the chains from their present state."""
         sampler, burn_in = self.sampler, self.sampler.options.burn_in
         ending = None if self.store else Ending.of(self.starts, runners, self.arrays)
         first, last = (f(runner.iteration for runner in runners) for f in (min, max))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -15,36 +15,22 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
 from sgmcmc.tuning.objective import Objective, is_of_predictors
 
-_ROUNDS = 3
-"""Searches for the mode, each in the coordinates that the last one gives."""
 
-_SMALL_GAIN = 0.05
-"""Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
+@dataclass(frozen=True)
+class _Settings:
+    searches: int = 3  # for the mode, each in the coordinates that the last one gives
+    small_gain: float = 0.05  # log posterior per coordinate; a search with less is the last
+    quick_hessians: float = 1e8  # rows × coordinates up to which automatic Hessians are quick
+    newton_steps: int = 12  # of the field given the other parameters
+    halvings: int = 10  # of a step
+    shortest_step: float = 0.01  # in posterior SDs of a coordinate
+    misfit: float = 0.5  # largest share of a gradient's square that an approximation may leave
+    multiple_tolerance: float = 0.02  # relative, of informations; least logarithm of a multiple
+    batch: int = 64  # gradients of the prior that are computed together
+    scale_shift: float = 0.5  # to another value of the scale, unconstrained
 
-_QUICK = 1e8
-"""Product of rows and coordinates up to which Hessians by differentiation are quick."""
 
-_STEPS = 12
-"""Newton steps of the field given the other parameters."""
-
-_HALVINGS = 10
-"""Largest number of halvings of a step."""
-
-_SHORT = 0.01
-"""Length of a Newton step, in posterior SDs of a coordinate, at which they end."""
-
-_MISFIT = 0.5
-"""Largest part of a gradient, by its square, that a normal approximation may leave."""
-
-_MULTIPLE_TOLERANCE = 0.02
-"""Largest relative difference of informations that are multiples of each other, and the least
-logarithm of a multiple that counts."""
-
-_TOGETHER = 64
-"""Gradients of the prior that are computed together."""
-
-_SCALE_SHIFT = 0.5
-"""Distance of another value of the scale, unconstrained."""
+_SETTINGS = _Settings()
 
 
 def find_latent_field(request: Request) -> Field | None:
@@ -61,8 +47,9 @@ def find_latent_field(request: Request) -> Field | None:
     field = find_field(target, start, model.seed)
     if field is None:
         return None
-    quick = data.size * target.size <= _QUICK or is_of_predictors(target, data, start)
-    return field if quick else None
+    if data.size * target.size <= _SETTINGS.quick_hessians:
+        return field
+    return field if is_of_predictors(target, data, start) else None
 
 
 def with_field_coordinates(request: Request, field: Field, verbose: bool) -> Request:
@@ -109,17 +96,14 @@ class _Search(JointMode):
             u: Position to begin at, flat.
         """
         try:
-            position_and_mode = self.run(u)
-            if position_and_mode is None:
+            coordinates_and_mode = self.run(u)
+            if coordinates_and_mode is None:
                 return None
-            laplace = self.around(*position_and_mode)
+            joint, mode = coordinates_and_mode
+            laplace = self.around(joint, mode)
         except np.linalg.LinAlgError:  # an information that is not positive
             return None
-        return (
-            (position_and_mode[0], laplace)
-            if self.misfit(position_and_mode[0], laplace) < _MISFIT
-            else None
-        )
+        return (joint, laplace) if self.misfit(joint, laplace) < _SETTINGS.misfit else None
 
     def run(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates with the information at the mode, and the mode.
@@ -128,13 +112,13 @@ class _Search(JointMode):
             u: Position to begin at, flat.
         """
         scale = self.scale(u)
-        for _ in range(_ROUNDS):
+        for _ in range(_SETTINGS.searches):
             coordinates = self._at_conditional_mode(u)
             if coordinates is None:
                 return None
             joint, u = coordinates
             u, gain = self.climb(u, joint, scale)
-            if not np.isfinite(gain) or gain < _SMALL_GAIN * len(u):
+            if not np.isfinite(gain) or gain < _SETTINGS.small_gain * len(u):
                 break
         return self._at_conditional_mode(u)
 
@@ -145,7 +129,7 @@ class _Search(JointMode):
         """
         field, entries = self._field, self._entries
         shifted = u.copy()
-        shifted[field.scale] += _SCALE_SHIFT
+        shifted[field.scale] += _SETTINGS.scale_shift
         precision, shifted_precision = self._precision(u), self._precision(shifted)
         u = self._climb_field(u, precision)
         information = -self._field_block(self.objective.likelihood_hessian(u))
@@ -174,7 +158,7 @@ class _Search(JointMode):
     ) -> dict[str, np.ndarray]:
         """Return how the information of the data about the field depends on parameters of a number.
 
-        Those count on which all of it depends alike, such as the SD of normal observations.
+        Those count that scale all of it by the same factor, such as the SD of normal observations.
 
         Args:
             u: Position.
@@ -190,13 +174,13 @@ class _Search(JointMode):
             if entries.stop - entries.start != 1 or name == self._field.name:
                 continue
             shifted = u.copy()
-            shifted[entries] += _SCALE_SHIFT
+            shifted[entries] += _SETTINGS.scale_shift
             shifted_product = -self.objective.times_hessians(shifted, probe)[self._entries, 0]
             ratio = float(product @ shifted_product) / max(float(product @ product), 1e-300)
-            is_multiple = np.linalg.norm(
-                shifted_product - ratio * product
-            ) < _MULTIPLE_TOLERANCE * np.linalg.norm(shifted_product)
-            if not (is_multiple and ratio > 0 and abs(np.log(ratio)) > _MULTIPLE_TOLERANCE):
+            tolerance = _SETTINGS.multiple_tolerance
+            difference = np.linalg.norm(shifted_product - ratio * product)
+            is_multiple = difference < tolerance * np.linalg.norm(shifted_product)
+            if not (is_multiple and ratio > 0 and abs(np.log(ratio)) > tolerance):
                 continue
             value, shifted_value = (
                 float(np.reshape(p[name], ())) for p in (values, self._values(shifted))
@@ -205,9 +189,8 @@ class _Search(JointMode):
             log_value, shifted_log_value = (
                 np.log(v) if positive else v for v in (value, shifted_value)
             )
-            slopes[name] = np.array(
-                [np.log(ratio) / (shifted_log_value - log_value), log_value, positive]
-            )
+            slope = np.log(ratio) / (shifted_log_value - log_value)
+            slopes[name] = np.array([slope, log_value, positive])
         return slopes
 
     def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:
@@ -219,9 +202,9 @@ class _Search(JointMode):
         base[self._entries] = 0.0
         gradient_at_zero, n = self.objective.prior_gradient(base)[self._entries], len(self._entries)
         precision = np.empty((n, n))
-        for first in range(0, n, _TOGETHER):
-            points = np.tile(base, (_TOGETHER, 1))
-            rows = np.arange(first, min(first + _TOGETHER, n))
+        for first in range(0, n, _SETTINGS.batch):
+            points = np.tile(base, (_SETTINGS.batch, 1))
+            rows = np.arange(first, min(first + _SETTINGS.batch, n))
             points[np.arange(len(rows)), self._entries[rows]] = 1.0
             slopes = self.objective.prior_gradients(points)[: len(rows), self._entries]
             precision[rows] = gradient_at_zero - slopes
@@ -238,13 +221,13 @@ class _Search(JointMode):
             precision: Precision of its prior.
         """
         value, gradient = self.objective.value_and_gradient(u)
-        for _ in range(_STEPS):
+        for _ in range(_SETTINGS.newton_steps):
             information = precision - self._field_block(self.objective.likelihood_hessian(u))
             step = _solved(information, gradient[self._entries])
             if step is None:
                 return u
             length = np.sqrt(step @ gradient[self._entries] / len(step))
-            for halving in range(_HALVINGS):
+            for halving in range(_SETTINGS.halvings):
                 candidate = u.copy()
                 candidate[self._entries] += 0.5**halving * step
                 candidate_value, candidate_gradient = self.objective.value_and_gradient(candidate)
@@ -253,7 +236,7 @@ class _Search(JointMode):
             else:
                 return u
             u, value, gradient = candidate, candidate_value, candidate_gradient
-            if length < _SHORT:
+            if length < _SETTINGS.shortest_step:
                 return u
         return u
 

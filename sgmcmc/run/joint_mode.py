@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,45 +19,31 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.lanczos import Directions, Product, unusual_directions
 from sgmcmc.tuning.objective import Objective
 
-_POLISHING = 8
-"""Newton steps at the end."""
 
-_STEP = 0.5
-"""Distance at which gradients are compared, in conditional SDs given the moved parameters."""
+@dataclass(frozen=True)
+class _Settings:
+    newton_steps: int = 8  # at the end
+    difference: float = 0.5  # of positions for a product, in conditional SDs of global parameters
+    largest_difference: float = 0.02
+    at_mode: float = 0.1  # distance from the mode, in posterior SDs, at which the last steps end
+    products: int = 40  # with the information about these parameters, to find directions
+    directions: int = 30  # in which they are coupled, at most
+    residual: float = 1e-3  # of linear equations, relative to the right side
+    joint_difference: float = 0.3  # of positions for that, in posterior SDs
+    draws: int = 4  # of a normal approximation at which it is judged
+    search_steps: int = 25  # at most
 
-_FARTHEST = 0.02
-"""Largest distance at which gradients are compared."""
 
-_CLOSE = 0.1
-"""Distance from the mode, in posterior SDs, at which the last steps end."""
-
-_PRODUCTS = 40
-"""Products with the information about moved parameters, from which directions are found."""
-
-_DIRECTIONS = 30
-"""Largest number of directions in which they are coupled."""
-
-_SOLVED = 1e-3
-"""Residual of linear equations, relative to the right side."""
-
-_FAR = 0.3
-"""Distance at which gradients are compared for that, in posterior SDs."""
-
-_DRAWS = 4
-"""Draws of a normal approximation at which it is judged."""
-
-_STEPS = 25
-"""Steps of a search at the most."""
+_SETTINGS = _Settings()
 
 
 def with_joint_coordinates(request: Request, joint: Joint) -> Request:
     """Return a request whose chains move in these coordinates."""
     model, target = request.read, request.read.target
-    moved_target = Target(
-        target.log_lik, target.log_prior, target.space.joined_by(joint), target.dtype
-    )
-    # A Hessian of before is one in other coordinates.
-    return replace(request, model=replace(model, target=moved_target), previous=None)
+    space = target.space.joined_by(joint)
+    joint_target = Target(target.log_lik, target.log_prior, space, target.dtype)
+    # An earlier Hessian is one in other coordinates.
+    return replace(request, model=replace(model, target=joint_target), previous=None)
 
 
 class JointMode:
@@ -75,9 +61,7 @@ class JointMode:
         self.rng = np.random.default_rng([seed, space.layout.size])
         self._graphs: tuple[Joint, Any, Any] | None = None
         slices = [space.layout.slices[name] for name in names]
-        entries = np.concatenate(
-            [np.arange(entry_slice.start, entry_slice.stop) for entry_slice in slices]
-        )
+        entries = np.concatenate([np.arange(s.start, s.stop) for s in slices])
         self.global_indices = np.setdiff1d(np.arange(space.layout.size), entries)
 
     def scale(self, u: np.ndarray) -> np.ndarray:
@@ -105,7 +89,7 @@ class JointMode:
         before = -negative_value_and_gradient(start)[0]
         scipy.optimize.minimize(
             negative_value_and_gradient, start, jac=True, method="L-BFGS-B",
-            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
+            options={"maxiter": _SETTINGS.search_steps, "maxfun": 2 * _SETTINGS.search_steps},
         )  # fmt: skip
         return best[0], best[1] - before
 
@@ -132,7 +116,7 @@ class JointMode:
     def around(self, joint: Joint, u: np.ndarray) -> LaplaceApproximation:
         """Return the normal approximation in some coordinates, after the last steps to the mode.
 
-        In them the information has the shape of an arrow, nearly: that about moved parameters is
+        In them the information is nearly an arrow matrix: that about joint coordinates is
         the identity but for a few directions, such as those in which the effects of two crossed
         factors move against each other. Its products are differences of gradients.
 
@@ -142,7 +126,8 @@ class JointMode:
         """
         x = self.into(joint, u)
         joint_entries = np.setdiff1d(np.arange(len(x)), self.global_indices)
-        steps = np.minimum(_STEP * self.scale(u)[self.global_indices], _FARTHEST)
+        conditional_sds = self.scale(u)[self.global_indices]
+        steps = np.minimum(_SETTINGS.difference * conditional_sds, _SETTINGS.largest_difference)
         products = np.zeros((len(steps), len(x)))
         for row, (index, step) in enumerate(zip(self.global_indices, steps, strict=True)):
             products[row] = self._product(joint, x, np.eye(1, len(x), index)[0], step)
@@ -150,11 +135,11 @@ class JointMode:
         def among_joint(vector: np.ndarray) -> np.ndarray:
             direction = np.zeros(len(x))
             direction[joint_entries] = vector
-            step = _FAR / max(float(np.linalg.norm(vector)), 1e-30)
+            step = _SETTINGS.joint_difference / max(float(np.linalg.norm(vector)), 1e-30)
             return self._product(joint, x, direction, step)[joint_entries]
 
         directions = unusual_directions(
-            among_joint, len(joint_entries), _PRODUCTS, _DIRECTIONS, self.rng
+            among_joint, len(joint_entries), _SETTINGS.products, _SETTINGS.directions, self.rng
         )
         global_products, coupling = products[:, self.global_indices], products[:, joint_entries]
         solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
@@ -168,8 +153,8 @@ class JointMode:
             (global_products + global_products.T) / 2,
         )
         value, gradient, _ = self.look(joint, x)
-        for _ in range(_POLISHING):
-            if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _CLOSE:
+        for _ in range(_SETTINGS.newton_steps):
+            if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _SETTINGS.at_mode:
                 break
             candidate = x + whitening.times(whitening.transposed_times(gradient))
             candidate_value, candidate_gradient, _ = self.look(joint, candidate)
@@ -181,7 +166,7 @@ class JointMode:
     def misfit(self, joint: Joint, laplace: LaplaceApproximation) -> float:
         """Return the part of whitened gradients, by their squares, that is not as of N(0, I)."""
         whitening, misfits = laplace.whitening, []
-        for _ in range(_DRAWS):
+        for _ in range(_SETTINGS.draws):
             standard = self.rng.standard_normal(len(whitening.origin))
             _, gradient, _ = self.look(joint, whitening.origin + whitening.times(standard))
             deviation = whitening.transposed_times(gradient) + standard
@@ -194,23 +179,19 @@ class JointMode:
         return (backward - forward) / (2 * step)
 
     def _graphs_of(self, joint: Joint, position: tf.Tensor) -> tuple[Any, Any]:
-        """Return graphs of the user's position, and of gradients with respect to this one."""
         if self._graphs is not None and self._graphs[0] is joint:
             return self._graphs[1:]
 
         def pullback(position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(position)
-                position_, log_jacobian = self._user_position(joint, position)
+                outputs = self._user_position(joint, position)
             weights = slope, tf.ones([], slope.dtype)
-            return tf.convert_to_tensor(tape.gradient((position_, log_jacobian), position, weights))
+            return tf.convert_to_tensor(tape.gradient(outputs, position, weights))
 
-        graphs = (
-            trace(partial(self._user_position, joint), position),
-            trace(pullback, position, position),
-        )
-        self._graphs = (joint, *graphs)
-        return graphs
+        user_position = trace(partial(self._user_position, joint), position)
+        self._graphs = joint, user_position, trace(pullback, position, position)
+        return self._graphs[1:]
 
     def _user_position(self, joint: Joint, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the position in the user's coordinates, and the log-determinant."""
@@ -221,9 +202,8 @@ class JointMode:
         }
         user = joint.user(constrained)
         values = [user[name] if name in self.joint_names else u[name] for name in u]
-        return tf.concat([tf.reshape(part, [-1]) for part in values], 0), joint.log_jacobian(
-            constrained
-        )
+        position = tf.concat([tf.reshape(value, [-1]) for value in values], 0)
+        return position, joint.log_jacobian(constrained)
 
 
 def _solved(product: Product, right_side: np.ndarray, directions: Directions) -> np.ndarray:
@@ -234,16 +214,13 @@ def _solved(product: Product, right_side: np.ndarray, directions: Directions) ->
         right_side: Right side.
         directions: Directions in which the matrix is not near the identity.
     """
-    shape, vectors, factors = (
-        (len(right_side), len(right_side)),
-        directions.vectors,
-        1.0 / directions.values,
-    )
+    shape = len(right_side), len(right_side)
+    vectors, factors = directions.vectors, 1.0 / directions.values
     matrix = scipy.sparse.linalg.LinearOperator(shape, product)
     preconditioner = scipy.sparse.linalg.LinearOperator(
         shape, lambda vector: vector + vectors @ ((factors - 1.0) * (vectors.T @ vector))
     )
     solution, _ = scipy.sparse.linalg.cg(
-        matrix, right_side, rtol=_SOLVED, maxiter=_PRODUCTS, M=preconditioner
+        matrix, right_side, rtol=_SETTINGS.residual, maxiter=_SETTINGS.products, M=preconditioner
     )
     return solution if np.isfinite(solution).all() else right_side

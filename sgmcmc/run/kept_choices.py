@@ -112,7 +112,6 @@ def _described(value: Any) -> Any:
 
 
 def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> dict[str, Any]:
-    """Return the choices, as arrays."""
     model, gradient = tuned.read, tuned.gradient
     about: dict[str, Any] = {
         "asked": requested,
@@ -151,7 +150,6 @@ def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> d
 
 
 def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
-    """Return the request with the choices."""
     changes: dict[str, Any] = {"preconditioner": "none"}
     whitening = _with_prefix(stored, _WHITENING)
     if whitening:
@@ -218,5 +216,4 @@ def _nodes_from_arrays(stored: dict[str, np.ndarray], nodes: int, sides: int) ->
 
 
 def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Return the arrays whose names begin with a prefix, without it."""
     return {name[len(prefix) :]: a for name, a in stored.items() if name.startswith(prefix)}

@@ -24,45 +24,29 @@ from sgmcmc.results.diagnostics import Diagnostics, diagnose, until_enough
 from sgmcmc.results.samples import Samples
 from sgmcmc.target.target import Target
 
-_MOST_BYTES = 2**29
-"""Memory that draws may use, if the number of draws to keep is not given."""
-
-_MOST_DRAWS = 2_000_000
-"""Largest number of draws of each chain, if it is not given."""
-
-_TRIAL = 1000
-"""Iterations after which the draws are checked first, if seconds are limited."""
-
+# Effective size of a first run over the required one: the worst coordinate's is below the
+# prediction.
 _FIRST = 1.6
-"""Predicted effective sample size of a first run relative to what is required: that of the worst of
-many coordinates is smaller than the prediction."""
+FEWEST = 25  # kept draws from which on a chain is checked
 
-_MARGIN = 1.2
-"""Factor by which chains are longer than they seem to need."""
 
-_WARN_SECONDS = 60.0
-"""Predicted seconds above which there is a warning."""
+@dataclass(frozen=True)
+class _Settings:
+    memory: int = 2**29  # bytes of draws, if their number is not given
+    max_draws: int = 2_000_000  # of each chain, if it is not given
+    # Iterations after which the draws are checked first, if seconds are limited.
+    first_look: int = 1000
+    margin: float = 1.2  # factor by which chains are longer than they seem to need
+    warning: float = 60.0  # predicted seconds above which there is one
+    attempts: int = 4  # of chains that diverge
+    divisor: float = 4.0  # of the stepsize from one attempt to the next
+    share_of_seconds: float = 0.2  # that chains have, once they are compiled, whatever came before
+    seconds: float = 5.0  # that they have at least: most chains have some draws by then
+    rows: int = 500  # whose log-likelihood is watched
+    draws_of_rows: int = 2000  # of each chain, along which that of each row is computed
 
-_TRIES = 4
-"""Largest number of attempts of chains that diverge."""
 
-_SMALLER = 4.0
-"""Divisor of the stepsize from one attempt to the next."""
-
-_AT_LEAST = 0.2
-"""Part of ``max_seconds`` that the chains have, once they are compiled, whatever came before."""
-
-_LEAST_SECONDS = 5.0
-"""Seconds that they have at least: most chains have some draws by then."""
-
-_ROWS = 500
-"""Rows whose log-likelihood is watched."""
-
-_MOST_WATCHED = 2000
-"""Draws of each chain along which that of each row is computed."""
-
-FEWEST = 25
-"""Number of kept draws from which on a chain is checked."""
+_SETTINGS = _Settings()
 
 
 def need_draws(required: Requirements, thin: int) -> None:
@@ -104,7 +88,7 @@ class Lengths(ABC):
     @property
     def least_seconds(self) -> float:
         """Seconds that chains have, once they are compiled, even if time is up by then."""
-        return max(_AT_LEAST * self._required.seconds, _LEAST_SECONDS)
+        return max(_SETTINGS.share_of_seconds * self._required.seconds, _SETTINGS.seconds)
 
     @property
     def left(self) -> float:
@@ -118,7 +102,7 @@ class Lengths(ABC):
             seconds: Predicted seconds.
             reached: What has been reached so far.
         """
-        if seconds <= _WARN_SECONDS or self._required.max_seconds is not None or self._warned:
+        if seconds <= _SETTINGS.warning or self._required.max_seconds is not None or self._warned:
             return
         self._warned = True
         warnings.warn(
@@ -220,7 +204,7 @@ class UntilEffective(Lengths):
         d: int,
         thin: int,
         start_time: float,
-        trial: int = _TRIAL,
+        trial: int = _SETTINGS.first_look,
         pace: float | None = None,
     ) -> None:
         need_draws(required, thin)
@@ -229,12 +213,13 @@ class UntilEffective(Lengths):
         self.burn_in = required.burn_in
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * autocorrelation))
-            self.burn_in = min(self.burn_in, _MOST_DRAWS)
+            self.burn_in = min(self.burn_in, _SETTINGS.max_draws)
         iterations = _FIRST * required.ess * max(autocorrelation, thin) / required.n_chains
         if pace is not None:
-            iterations = _MARGIN * required.ess * pace
+            iterations = _SETTINGS.margin * required.ess * pace
         first = int(np.ceil(max(250, FEWEST * thin, iterations)))
-        max_iterations = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * required.n_chains)))
+        draws_in_memory = int(_SETTINGS.memory / (4 * d * required.n_chains))
+        max_iterations = thin * min(_SETTINGS.max_draws, draws_in_memory)
         self.cap = required.n_iters or min(max_iterations, 200 * first)
         self._trial = max(trial, FEWEST * thin)
         self.first = min(required.n_iters or first, self.cap)
@@ -262,12 +247,12 @@ class UntilEffective(Lengths):
             assert self.diagnostics is not None
             shortfall = self._required.ess / max(1.0, self.diagnostics.smallest)
             self.announce(
-                (time.monotonic() - started) * (_MARGIN * shortfall - 1.0),
+                (time.monotonic() - started) * (_SETTINGS.margin * shortfall - 1.0),
                 f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
                 f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
             )
             # The smallest of many noisy estimates is too small, the more so for few draws.
-            extra = goal * (min(4.0, max(1.3, np.sqrt(_MARGIN * shortfall))) - 1.0)
+            extra = goal * (min(4.0, max(1.3, np.sqrt(_SETTINGS.margin * shortfall))) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
             goal = min(self.cap, goal + int(np.ceil(min(extra, max(self._trial, in_time)))))
 
@@ -293,7 +278,7 @@ class RowsWatched:
 
     def __init__(self, target: Target, data: Data, seed: int) -> None:
         rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
-        self._rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
+        self._rows = np.sort(rng.choice(data.size, min(_SETTINGS.rows, data.size), replace=False))
         self.name = f"log-likelihood of {len(self._rows)} rows"
         self._target, self._columns = target, data.rows(self._rows)
         self._values: np.ndarray | None = None
@@ -317,7 +302,7 @@ class RowsWatched:
         A model that does not give the terms of single rows has that of all these rows.
         """
         count = next(iter(draws.values())).shape[1]
-        every = -(-count // _MOST_WATCHED)
+        every = -(-count // _SETTINGS.draws_of_rows)
         values = self._computed({name: array[:, ::every] for name, array in draws.items()})
         diagnostics = diagnose({self.name: values[..., :-1]})
         if len(diagnostics.names) == 1:
@@ -381,7 +366,9 @@ class UntilPredictive(UntilEffective):
 Result = TypeVar("Result")
 
 
-def with_smaller_steps(attempt: Callable[[float], Result], tries: int = _TRIES) -> Result:
+def with_smaller_steps(
+    attempt: Callable[[float], Result], tries: int = _SETTINGS.attempts
+) -> Result:
     """Return the result of the first attempt that does not diverge.
 
     Args:
@@ -393,7 +380,7 @@ def with_smaller_steps(attempt: Callable[[float], Result], tries: int = _TRIES) 
     """
     for number in range(tries):
         try:
-            return attempt(_SMALLER**-number)
+            return attempt(_SETTINGS.divisor**-number)
         except DivergenceError:
             if number == tries - 1:
                 raise

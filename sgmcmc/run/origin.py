@@ -32,11 +32,10 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.prediction import Surroundings
 
-_QUICK_SIZE = 200
-"""Largest number of coordinates for which a Hessian costs about a second."""
-
-_QUICK_WORK = 3e8
-"""Largest product of N and the square of the number of coordinates for which it does."""
+_QUICK_SIZE = 200  # coordinates up to which a Hessian costs about a second
+_QUICK_WORK = 3e8  # N times squared coordinates up to which it does
+_NOISE = 1.0  # of gradients, in units of the curvature, that shows the order of an error
+_SMALL = 0.01  # stepsize, in units of the curvature, that shows the order of an error
 
 GoOn = Callable[[int, bool], Samples]
 """Continues chains for some more iterations, with progress or without, and returns all draws."""
@@ -46,12 +45,6 @@ Update = Callable[[Samples, Any, int | None, bool], Samples]
 
 Again = Callable[[Request, int, bool], Samples]
 """Runs the sampler of a request without open choices, for a number of iterations."""
-
-_NOISE = 1.0
-"""Gradient noise, in units of the curvature, that shows the order of an error."""
-
-_SMALL = 0.01
-"""Stepsize, in units of the curvature, that shows the order of an error."""
 
 
 @dataclass(frozen=True)

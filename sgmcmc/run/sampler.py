@@ -40,8 +40,8 @@ from sgmcmc.run.request import Request, prepared
 from sgmcmc.target.posterior import is_in_pieces
 from sgmcmc.target.target import Target
 
+# Of all groups up to which XLA does not compile chains of a closed form, which are quick.
 _FEW_ROWS = 1000
-"""Rows of all groups up to which XLA does not compile chains of a closed form, which are quick."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,6 @@ def make_sampler(request: Request) -> Sampler:
 
 
 def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
-    """Return the settings of a sampler, stored with its draws."""
     space, groups = sampler.target.space, sampler.request.groups
     levels = {**sampler.data.levels, **({} if groups is None else groups.levels)}
     return {
@@ -258,7 +257,6 @@ def _indices(data: Data) -> list[str]:
 
 
 def _options(options: Options) -> dict[str, Any]:
-    """Return the keyword arguments for the settings."""
     stored = options.store_params
     manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
     return {
@@ -292,7 +290,6 @@ def _paths() -> dict[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of the libraries that the numbers depend on."""
     return {
         "sgmcmc": __version__,
         "tensorflow": tf.__version__,
@@ -316,7 +313,6 @@ def whole_data(
 def _make_recorder(
     request: Request, options: Options, target: Target, start: np.ndarray, dynamics: Dynamics
 ) -> Recorder:
-    """Return the recorder of the chain's draws."""
     if request.stepwise:
         return Recorder(target, stepwise=True)
     names = target.space.layout.names

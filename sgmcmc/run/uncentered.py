@@ -19,14 +19,9 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import MANY
 from sgmcmc.tuning.objective import Objective
 
-_ROUNDS = 3
-"""Searches for the mode, each in the coordinates that the last one gives."""
-
-_PROBES = 6
-"""Random signs whose products with the Hessian tell the information about each effect."""
-
-_SMALL_GAIN = 0.05
-"""Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
+_ROUNDS = 3  # searches for the mode, each in the coordinates that the last one gives
+_PROBES = 6  # random signs whose products with the Hessian give the information about each effect
+_SMALL_GAIN = 0.05  # log posterior per coordinate; a search with less is the last
 
 
 def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
@@ -82,7 +77,6 @@ def _with_nodes(request: Request, seed: int) -> Request:
 
 
 def _has_nodes(log_lik: Any) -> bool:
-    """Return whether effects are integrated out by a quadrature with nodes."""
     return isinstance(log_lik, Marginal) and log_lik.nodes > 1 and not log_lik.groups.normal
 
 
@@ -177,7 +171,6 @@ class Search(JointMode):
 
 
 def _effect_indices(space: Space, factor: Groups) -> np.ndarray:
-    """Return the places of the effects of a factor in the position, (J, q)."""
     indices = []
     for name in factor.shapes:
         entries = space.layout.slices[name]

@@ -116,7 +116,6 @@ def _with_chain_facts(previous: PreviousFit, sampler: Sampler, samples: Samples)
 
 
 def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
-    """Return the dataset of a request with more rows."""
     options = origin.sampler.options
     if origin.groups is not None:
         return _as_dict(request.dataset, rows, origin.groups)

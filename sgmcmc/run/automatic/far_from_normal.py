@@ -29,7 +29,8 @@ from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan
 
 _SURELY = 10**6  # observations × coordinates of a full gradient of about a millisecond at most
-# observations × coordinates above which a full gradient is not timed before chains ran
+
+# Observations × coordinates above which a full gradient is not timed before chains ran.
 _PERHAPS = 2 * 10**7
 _PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
 _GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal

@@ -181,7 +181,6 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
 
 
 def _has_few_numbers(model: Model) -> bool:
-    """Return whether a row of the data has far fewer numbers than there are coordinates."""
     width = Objective(model.target, model.data).width
     return width is not None and _SETTINGS.few_numbers * width <= model.target.size
 
@@ -300,13 +299,11 @@ def _look(
 
 
 def _seed_before_chains(seed: int) -> int:
-    """Return a seed for the phases before the chains."""
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
     return int(rng.integers(2**62))
 
 
 def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
-    """Return the last draw of a chain, flat and unconstrained."""
     last = {name: array[chain, -1] for name, array in samples.items()}
     return target.space.start(last, target.dtype).astype(np.float64)
 
@@ -409,7 +406,7 @@ def _warnings(
     if few:
         listed = ", ".join(f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths))
         warnings.append(
-            f"Effective sample sizes are below {required.ess:g}: {listed}{_remaining(few)}."
+            f"Effective sample sizes are below {required.ess:g}: {listed}{_and_more(few)}."
         )
     rhat = {name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()}
     disagreeing = sorted(
@@ -419,7 +416,7 @@ def _warnings(
         listed = ", ".join(
             f"{rhat[name]:.3f} for {name}" for name in _named_first(disagreeing, lengths)
         )
-        warnings.append(f"The chains do not agree; R-hat is {listed}{_remaining(disagreeing)}.")
+        warnings.append(f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}.")
     return warnings
 
 
@@ -429,7 +426,7 @@ def _named_first(names: list[str], lengths: Watched) -> list[str]:
     return [*of_rows, *(name for name in names if name not in of_rows)][: _SETTINGS.names_shown]
 
 
-def _remaining(names: list[str]) -> str:
+def _and_more(names: list[str]) -> str:
     """Return the number of those that are not named."""
     more = len(names) - _SETTINGS.names_shown
     return f", and {more} other watched quantities fall short" if more > 0 else ""

@@ -107,16 +107,11 @@ class Cost:
     def of(cls, gradient: float, d: int, required: Requirements) -> Cost:
         """Return the cost of HMC in d coordinates that are near N(0, I)."""
         steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
-        moves = _SETTINGS.moves_of_warm_up + max(
-            _SETTINGS.first_draws, 2.0 * required.ess / required.n_chains
-        )
+        draws = max(_SETTINGS.first_draws, 2.0 * required.ess / required.n_chains)
+        moves = _SETTINGS.moves_of_warm_up + draws
+        gradients = required.n_chains * (_SETTINGS.gradients_before_warm_up + moves * steps)
         whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
-        return cls(
-            gradient,
-            required.n_chains * (_SETTINGS.gradients_before_warm_up + moves * steps),
-            required,
-            whitening,
-        )
+        return cls(gradient, gradients, required, whitening)
 
     @property
     def seconds(self) -> float:
@@ -126,10 +121,8 @@ class Cost:
     @property
     def most_seconds(self) -> float:
         """Seconds that the run may take if the user sets no limit, dense coordinates included."""
-        return (
-            max(SAID, _SETTINGS.overrun * self.seconds)
-            + self.whitening * self.gradients / self._at_once
-        )
+        whitening = self.whitening * self.gradients / self._at_once
+        return max(SAID, _SETTINGS.overrun * self.seconds) + whitening
 
     @property
     def _at_once(self) -> int:
@@ -160,10 +153,9 @@ class Cost:
 
 def may_start_again(required: Requirements, seconds_left: float) -> bool:
     """Return whether enough of the user's time is left."""
-    return (
-        required.max_seconds is None
-        or seconds_left >= _SETTINGS.share_to_restart * required.max_seconds
-    )
+    if required.max_seconds is None:
+        return True
+    return seconds_left >= _SETTINGS.share_to_restart * required.max_seconds
 
 
 def run_exact(
@@ -207,9 +199,8 @@ def run_exact(
     )
     seconds_before = time.monotonic() - start_time
     if required.max_seconds is not None:
-        required = replace(
-            required, max_seconds=max(required.max_seconds - seconds_before, _SETTINGS.shortest)
-        )
+        seconds_left = required.max_seconds - seconds_before
+        required = replace(required, max_seconds=max(seconds_left, _SETTINGS.shortest))
     elif cost is not None:
         required = replace(required, max_seconds=cost.most_seconds)
     return run_exactly(exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before})

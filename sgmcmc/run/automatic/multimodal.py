@@ -27,8 +27,9 @@ from sgmcmc.tuning.plan import Plan
 _START_SPREAD = 0.5  # root mean square distance of starts from their modes, in posterior SDs
 _COMPONENTS_SHOWN = 3  # of a parameter, in the position of a mode
 _VISIT = 0.01  # share of a chain's draws in another mode from which the chain visits it
-# largest multiple of the predicted length, without a time limit: chains that hardly leave a mode of
-# an odd shape, or of several parts, would run for minutes and say the same
+
+# Largest multiple of the predicted length, without a time limit: chains that hardly leave a mode of
+# an odd shape, or of several parts, would run for minutes and say the same.
 _PATIENCE = 40
 
 
@@ -118,7 +119,6 @@ def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Reque
 
 
 def _modes_of_chains(surveyed: Survey, n_chains: int) -> list[int]:
-    """Return the number of the mode in which each chain starts."""
     return [chain % len(surveyed.modes) for chain in range(n_chains)]
 
 
@@ -140,7 +140,6 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
 def _mode_request(
     chosen: Chosen, plan: Plan, surveyed: Survey, mode_of_chain: list[int]
 ) -> Request:
-    """Return the request with chains in their modes, control variates centered there."""
     target = chosen.target
     centered = center_is_open(chosen.request.gradient) and not plan.given.takes_all(
         chosen.data.size, chosen.target.row_terms
@@ -166,7 +165,6 @@ def _report(
     lengths: UntilEffectiveInEach,
     start_time: float,
 ) -> Report:
-    """Return the report on draws from several modes."""
     pooled, within = lengths.together, lengths.diagnostics
     assert pooled is not None and within is not None
     fractions = _fractions_by_mode(samples, chosen, surveyed)
@@ -184,7 +182,7 @@ def _report(
     sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
     clock.done("chains")
     sections: Sections = {
-        "Modes": _modes_facts(chosen, surveyed, mode_of_chain),
+        "Modes": _mode_facts(chosen, surveyed, mode_of_chain),
         "Chain": chain_facts(samples, sampler),
         "Predicted": {
             "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
@@ -219,13 +217,12 @@ def _fractions_by_mode(samples: Samples, chosen: Chosen, surveyed: Survey) -> np
 def _warnings(
     surveyed: Survey, fractions: np.ndarray, mode_of_chain: list[int], crossed: bool, agree: bool
 ) -> list[str]:
-    """Return warnings about the modes."""
     warnings = []
     count = len(surveyed.modes)
     if not agree:
         occupancy = "; ".join(
             f"mode {k + 1} (Laplace weight {surveyed.weights[k]:.2g}): "
-            + (_listed(np.flatnonzero(fractions[:, k] > _VISIT)) or "no chain")
+            + (_format_chains(np.flatnonzero(fractions[:, k] > _VISIT)) or "no chain")
             for k in range(count)
         )
         cross = "cross too rarely" if crossed else "do not cross"
@@ -241,15 +238,14 @@ def _warnings(
     return warnings
 
 
-def _listed(chains: np.ndarray) -> str:
+def _format_chains(chains: np.ndarray) -> str:
     if not len(chains):
         return ""
     word = "chain " if len(chains) == 1 else "chains "
     return word + ", ".join(str(chain + 1) for chain in chains)
 
 
-def _modes_facts(chosen: Chosen, surveyed: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
-    """Return position, height and weight of each mode, and the chains that start there."""
+def _mode_facts(chosen: Chosen, surveyed: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
     facts: dict[str, Any] = {"found": len(surveyed.modes)}
     for k, mode in enumerate(surveyed.modes):
         params = chosen.target.space.params(mode.position, chosen.target.dtype)
@@ -259,11 +255,11 @@ def _modes_facts(chosen: Chosen, surveyed: Survey, mode_of_chain: list[int]) -> 
         starting = [str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k]
         facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
         for parameter, value in params.items():
-            facts[f"{name}: {parameter}"] = _shown(value)
+            facts[f"{name}: {parameter}"] = _format_components(value)
     return facts
 
 
-def _shown(value: np.ndarray) -> str:
+def _format_components(value: np.ndarray) -> str:
     """Return the first components of a parameter."""
     flat = [f"{x:.4g}" for x in np.ravel(value)]
     return ", ".join(flat[:_COMPONENTS_SHOWN]) + (

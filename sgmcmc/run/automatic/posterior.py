@@ -413,7 +413,6 @@ def _has_many_modes(request: Request) -> bool:
 
 
 def _check_all_open(request: Request, d: int) -> None:
-    """Raise an error if some constants are given, of a model that is too large for that."""
     is_open = open_arguments(request)
     for name in _CONSTANTS:
         if name not in is_open:
@@ -425,7 +424,6 @@ def _check_all_open(request: Request, d: int) -> None:
 
 
 def _may_rewhiten(request: Request) -> bool:
-    """Return whether coordinates and stepsize are open."""
     is_open = open_arguments(request)
     dense = request.keywords.get("preconditioner") in (AUTO, "dense")
     return "preconditioner" in is_open and dense and "stepsize" in is_open

@@ -137,7 +137,6 @@ def _run(
     task: str,
     verbose: bool,
 ) -> list[np.ndarray]:
-    """Run the requested chains, keep no draws, and return their ends."""
     options = without(
         request.read.options, (name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS)
     )

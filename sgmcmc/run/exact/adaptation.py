@@ -25,52 +25,30 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.ascent import DualAveraging
 from sgmcmc.tuning.information import shrunk_covariance
 
+# Iterations; in the first only the stepsize is adapted; after each of the others the warm-up ends
+# if the draws are as wide as they should be, else coordinates are changed.
 WINDOWS = (25, 25, 50, 100, 200)
-"""Iterations of the windows: in the first only the stepsize is adapted; after each of the others
-the warm-up ends if the draws are as wide as they should be, else coordinates are changed."""
+SHORT = (25, 25)  # windows after which curvature is computed
+LAST = (25, 50, 50)  # windows after the last time that it is
+AROUND_MODE = (25, 50)  # windows after that of chains that start around the mode
+WHITENED = (25, 50, 100)  # windows of chains that start in whitened coordinates
 
-SHORT = (25, 25)
-"""Windows after which curvature is computed."""
 
-LAST = (25, 50, 50)
-"""Windows after the last time that it is."""
+@dataclass(frozen=True)
+class _Settings:
+    last_window: int = 50  # iterations after a change of coordinates that no other follows
+    single_iterations: int = 25  # first ones, after each of which the stepsize is changed
+    batch: int = 5  # iterations after which it is changed later
+    cut_short: float = 0.25  # largest share of trajectories in a warm-up that makes progress
+    autocorrelation: float = 5.0  # assumed, of coordinates of unknown scale
+    recent_draws: int = 64  # that are passed on at most
+    residual: float = 0.5  # largest share of the gradients' mean square that a useful split leaves
+    frequency_change: float = 0.1  # that calls for another stepsize
+    mean_change: float = 1.5  # in SDs, of chains that have not converged
+    variance: float = 2.5  # in the chain's coordinates, or its inverse, that calls for others
 
-AROUND_MODE = (25, 50)
-"""Windows after that of chains that start around the mode."""
 
-WHITENED = (25, 50, 100)
-"""Windows of chains that start in whitened coordinates."""
-
-_LAST = 50
-"""Iterations after a change of coordinates that no other follows."""
-
-_SINGLE = 25
-"""Number of first iterations after each of which the stepsize is changed."""
-
-_BATCH = 5
-"""Iterations after which it is changed later."""
-
-_STUCK = 0.25
-"""Largest part of trajectories cut short in a warm-up that makes progress."""
-
-_SLOW = 5.0
-"""Assumed autocorrelation time, of coordinates of unknown scale."""
-
-_SEEN = 64
-"""Largest number of draws that are passed on."""
-
-_LEFT = 0.5
-"""Largest fraction of the gradients' mean square for which the rest of a split potential is
-small."""
-
-_MUCH = 0.1
-"""Change of the frequency that calls for another stepsize."""
-
-_DRIFT = 1.5
-"""Change of a mean, in SDs, of chains that are still on their way."""
-
-_NORMAL = 2.5
-"""A variance in the chain's coordinates, or its inverse, that calls for others."""
+_SETTINGS = _Settings()
 
 
 class LeftModeError(Exception):
@@ -114,7 +92,10 @@ class WarmedUp:
     @property
     def settled(self) -> bool:
         """Whether the last draws are about as wide as they should be, and stay where they are."""
-        return 1 / _NORMAL < self.width < _NORMAL and self.mean_change < _DRIFT
+        return (
+            1 / _SETTINGS.variance < self.width < _SETTINGS.variance
+            and self.mean_change < _SETTINGS.mean_change
+        )
 
 
 class _PositionRecorder(Recorder):
@@ -172,7 +153,7 @@ class WarmUp:
         self._first = float(sampler.chain.stepsizes.at(1, 1).max())
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
-        max_iterations = sum(windows) + _LAST
+        max_iterations = sum(windows) + _SETTINGS.last_window
         rows = [
             {
                 DRAWS: np.empty((max_iterations, d), dtype),
@@ -225,9 +206,9 @@ class WarmUp:
                     averaging = self._averaging(self._restarted)
             else:
                 if self._metric is not None and self._scaled_indices is None:
-                    length = _LAST
-                    self._window(_LAST, averaging, progress)
-                    self._astray = not self._normal(_LAST)[0]
+                    length = _SETTINGS.last_window
+                    self._window(_SETTINGS.last_window, averaging, progress)
+                    self._astray = not self._normal(_SETTINGS.last_window)[0]
             self._find_center(length)
         space, chain_facts = (
             self._sampler.target.space,
@@ -257,7 +238,7 @@ class WarmUp:
         """Whether trajectories are cut short again and again."""
         chain_facts = [runner.facts() for runner in self._runners]
         cut = sum(facts["moves cut short"] for facts in chain_facts)
-        return cut > _STUCK * sum(facts["moves"] for facts in chain_facts)
+        return cut > _SETTINGS.cut_short * sum(facts["moves"] for facts in chain_facts)
 
     @property
     def _hopeless(self) -> bool:
@@ -266,7 +247,6 @@ class WarmUp:
 
     @property
     def _restarted(self) -> float:
-        """The stepsize to begin with in new coordinates."""
         return first_stepsize(self._sampler.target.size)
 
     def _averaging(self, stepsize: float) -> DualAveraging | None:
@@ -284,13 +264,12 @@ class WarmUp:
             runner.scale_stepsizes(stepsize / self._first)
 
     def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
-        """Run all chains for some iterations."""
         end, first = self._done + length, self._done
         while self._done < end and not (self._time_is_up and self._done):
             if self._hopeless and self._done > self._windows[0]:
                 break
-            single = self._done - first < _SINGLE
-            batch = min(1 if single else _BATCH, end - self._done)
+            single = self._done - first < _SETTINGS.single_iterations
+            batch = min(1 if single else _SETTINGS.batch, end - self._done)
             before = self._accepted()
             self._done += batch
             goals = [self._done] * len(self._runners)
@@ -323,10 +302,9 @@ class WarmUp:
         return True
 
     def _rescale(self, length: int) -> None:
-        """Change the scale of some coordinates to that of the last draws."""
         indices = self._scaled_indices
         variances = self._within(length)[0][:, indices].var(0)
-        effective = length * len(self._rows) / _SLOW
+        effective = length * len(self._rows) / _SETTINGS.autocorrelation
         self._root = self._root.copy()
         self._root[indices] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
         self._changed += 1
@@ -336,7 +314,7 @@ class WarmUp:
     def _normal(self, length: int) -> tuple[bool, np.ndarray]:
         """Return whether the last draws are near N(0, I), and their covariance or variances."""
         spread, widest, narrowest = spread_of(self._within(length)[0], self._root.ndim == 2)
-        return widest <= _NORMAL and narrowest >= 1 / _NORMAL, spread
+        return widest <= _SETTINGS.variance and narrowest >= 1 / _SETTINGS.variance, spread
 
     def _within(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the last draws, and the gradients there, in the present coordinates, (k, d)."""
@@ -364,8 +342,7 @@ class WarmUp:
         return float(np.abs(change).max(initial=0.0))
 
     def _recent_draws(self, length: int) -> np.ndarray:
-        """Return some of the last draws, flat and unconstrained."""
-        step = max(1, -(-length * len(self._rows) // _SEEN))
+        step = max(1, -(-length * len(self._rows) // _SETTINGS.recent_draws))
         last = slice(max(0, self._done - length), self._done, step)
         rows = [row[DRAWS][last] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
@@ -384,13 +361,13 @@ class WarmUp:
         square, before = float((zeta**2).sum()), self._frequency
         slope = min(1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300)))
         residual = float(((gradients + slope * zeta) ** 2).sum())
-        explained = residual < _LEFT * float((gradients**2).sum())
+        explained = residual < _SETTINGS.residual * float((gradients**2).sum())
         self._frequency = float(np.sqrt(slope)) if explained else 0.0
         for runner in self._runners:
             runner.change_state(
                 lambda state: state._replace(frequency=tf.constant(self._frequency, tf.float64))
             )
-        return abs(self._frequency - before) > _MUCH
+        return abs(self._frequency - before) > _SETTINGS.frequency_change
 
     def _find_center(self, length: int) -> None:
         """Find the posterior mean in the chain's coordinates, with gradients as control variates.

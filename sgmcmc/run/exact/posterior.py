@@ -49,38 +49,35 @@ from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.symmetries import alike
 
-_BURN_IN = 20
-"""Iterations dropped after a warm-up."""
+# Largest number of gradients over all rows of small data, all chains: a minute or a few.
+_MOST_GRADIENTS = 2e6
 
-_COLD_BURN_IN = 100
-"""Iterations dropped without a warm-up."""
 
-_STEPS = 12
-"""Leapfrog steps of a move while directions of curvature are not known."""
+@dataclass(frozen=True)
+class _Settings:
+    burn_in: int = 20  # iterations dropped after a warm-up
+    burn_in_without_warm_up: int = 100
+    leapfrog_steps: int = 12  # of a move while directions of curvature are not known
+    first_look: int = (
+        1000  # iterations at most before the draws are checked, if seconds are limited
+    )
+    extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
+    share_to_choose: float = 0.35  # of the seconds, after which the warm-up begins as it is
+    share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up
+    small_data: int = 10**6  # rows × coordinates for which gradients are bounded by default
 
-_TRIAL = 1000
-"""Largest number of iterations before the draws are checked, if seconds are limited."""
 
-_MORE = 8
-"""Largest number of further rounds of curvature and warm-up, while chains are on their way."""
+_SETTINGS = _Settings()
 
-_TO_CHOOSE = 0.35
-"""Part of the available seconds after which the warm-up begins with the coordinates there are."""
-
-_IN_WARM_UP = 0.5
-"""Largest part of the available seconds until the end of the warm-up."""
+# Keywords that mean nothing to a warm-up.
+_KEYWORDS_OF_THE_CHAIN = (
+    "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
+)  # fmt: skip
 
 _NO_TIME_WARNING = (
     "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
     "`params`, in coordinates of the warm-up alone. Give more seconds, or a `preconditioner`."
 )
-
-
-_SMALL = 10**6
-"""Largest number of observations times coordinates for which gradients are bounded by default."""
-
-_MOST_GRADIENTS = 2e6
-"""Largest number of gradients over all of them, of all chains: a minute or a few."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +98,9 @@ class _UntilCostly(UntilEffective):
         """Look at the draws so far."""
         super().see(samples)
         origin, required = origin_of(samples), self._required
-        numbers = origin.sampler.data.size * origin.sampler.target.size
-        if numbers > _SMALL or required.n_iters is not None or required.max_seconds is not None:
+        if required.n_iters is not None or required.max_seconds is not None:
+            return
+        if origin.sampler.data.size * origin.sampler.target.size > _SETTINGS.small_data:
             return
         gradients = sum(chain["moves"] * chain["gradients of a move"] for chain in origin.facts)
         assert self.diagnostics is not None
@@ -111,7 +109,7 @@ class _UntilCostly(UntilEffective):
 
 
 class _UntilCoarse(_UntilCostly):
-    """Runs until every coordinate has its effective sample size, near where nodes are held.
+    """Runs until every coordinate has its effective sample size, near where nodes are fixed.
 
     Farther away the density by these nodes may be any, even higher than at the mode.
     """
@@ -128,7 +126,6 @@ class _UntilCoarse(_UntilCostly):
 
 
 def _is_right_near_mode_only(request: Request) -> bool:
-    """Return whether the log posterior is right around a mode alone."""
     return request.held is not None and request.held.near_only
 
 
@@ -170,19 +167,16 @@ def run_exactly(
         earlier_seconds: Seconds of the call before this one, by what was done.
 
     Raises:
-        LeftModeError: The request has nodes of groups that are held around the mode, and the chains
-            leave it. Nodes that are held here are not, the second time.
+        LeftModeError: Quadrature nodes of the request are fixed around the mode, and the chains
+            leave it. Nodes that are fixed here are not, the second time.
     """
+    arguments = request, required, verbose, reason, extra_warnings, earlier_seconds
     try:
-        return _run(
-            request, required, verbose, reason, extra_warnings, earlier_seconds, fix_nodes=True
-        )
+        return _run(*arguments, fix_nodes=True)
     except LeftModeError:
         if request.held is not None:
             raise
-    return _run(
-        request, required, verbose, reason, extra_warnings, earlier_seconds, fix_nodes=False
-    )
+    return _run(*arguments, fix_nodes=False)
 
 
 def _run(
@@ -194,7 +188,7 @@ def _run(
     earlier: Mapping[str, float] | None,
     fix_nodes: bool,
 ) -> Samples:
-    """Return draws with their report; nodes of groups may be held around the mode, or may not."""
+    """Return draws with their report; ``fix_nodes`` allows nodes that are fixed at the mode."""
     log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings))
     verbose, required = checks.flag("verbose", verbose), required.checked()
     request = _with_whole_dataset(request)
@@ -208,12 +202,11 @@ def _run(
     target, data, seed = request.read.target, request.read.data, request.read.seed
     log.exchangeable = alike(target, data, request.read.starts[0].astype(np.float64), seed)
     rows = RowsWatched(target, data, seed) if log.exchangeable else None
-    has_open_constants = is_open(request.stepsize) or _coordinates_are_open(
-        keywords.get("preconditioner")
-    )
+    coordinates_are_open = _coordinates_are_open(keywords.get("preconditioner"))
+    has_open_constants = coordinates_are_open or is_open(request.stepsize)
     burn_in = required.burn_in
     if burn_in is None:
-        burn_in = _BURN_IN if has_open_constants else _COLD_BURN_IN
+        burn_in = _SETTINGS.burn_in if has_open_constants else _SETTINGS.burn_in_without_warm_up
     required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
@@ -226,12 +219,13 @@ def _run(
         request = tune(request) if has_open_constants else request
         trial = _iterations_in_half_the_time(required, log)
         arguments = required, _Quick(), d, options.thin, log.clock.began, trial
+        lengths: UntilEffective
         if rows is not None:
-            lengths: UntilEffective = UntilPredictive(rows, *arguments)
+            lengths = UntilPredictive(rows, *arguments)
+        elif _is_right_near_mode_only(request):
+            lengths = _UntilCoarse(*arguments)
         else:
-            lengths = (_UntilCoarse if _is_right_near_mode_only(request) else _UntilCostly)(
-                *arguments
-            )
+            lengths = _UntilCostly(*arguments)
         lengths.doubt = next(iter(extra_warnings), "")
         samples = run_lengths(request, lengths, verbose)
         log.predicted = None if rows is None else lengths.diagnostics
@@ -246,7 +240,6 @@ def _run(
 
 
 def _need_fixed_length(options: Options, required: Requirements) -> None:
-    """Raise an error if the length should be decided on the way, but cannot be."""
     if options.store is not None and required.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:
@@ -260,19 +253,18 @@ def _need_fixed_length(options: Options, required: Requirements) -> None:
 def _iterations_in_half_the_time(required: Requirements, log: ChoiceLog) -> int:
     """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
     if required.max_seconds is None or log.warmed_up is None:
-        return _TRIAL
+        return _SETTINGS.first_look
     seconds_left = log.clock.began + required.seconds - time.monotonic()
     seconds_per_iteration = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
-    return int(max(1, min(_TRIAL, 0.5 * seconds_left / max(seconds_per_iteration, 1e-6))))
+    iterations = 0.5 * seconds_left / max(seconds_per_iteration, 1e-6)
+    return int(max(1, min(_SETTINGS.first_look, iterations)))
 
 
 def _coordinates_are_open(preconditioner: Any) -> bool:
-    """Return whether the coordinates should be chosen."""
     return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
 
 
 def _dynamics(request: Request) -> Hamiltonian:
-    """Return the dynamics, with the length of trajectories chosen if it is open."""
     dynamics: Hamiltonian = request.dynamics
     if isinstance(dynamics, HMC) and dynamics.length is None and dynamics.n_leapfrog is None:
         preconditioner = request.keywords.get("preconditioner")
@@ -283,7 +275,6 @@ def _dynamics(request: Request) -> Hamiltonian:
 
 
 def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Samples:
-    """Return the draws with their report."""
     log.clock.done("chain")
     return samples.with_report(report_on_moves(samples, log, required.ess))
 
@@ -309,7 +300,7 @@ def _time_to_choose(
     required: Requirements, log: ChoiceLog
 ) -> contextlib.AbstractContextManager[None]:
     """Limit the time of what comes before the warm-up."""
-    return limited(log.clock.began + _TO_CHOOSE * required.seconds)
+    return limited(log.clock.began + _SETTINGS.share_to_choose * required.seconds)
 
 
 def _tuned_at_mode(
@@ -332,9 +323,8 @@ def _tuned_at_mode(
             # `sample` has looked for a field before it chose exact moves for some reason.
             with _time_to_choose(required, log):
                 field = find_latent_field(request)
-                request = (
-                    request if field is None else with_field_coordinates(request, field, verbose)
-                )
+                if field is not None:
+                    request = with_field_coordinates(request, field, verbose)
     if request.laplace is not None:
         return _with_effects(request, request.laplace, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
@@ -368,7 +358,6 @@ def _tuned_at_mode(
 
 
 def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Request:
-    """Return the request with the results of a warm-up."""
     log.warmed_up = warmed_up
     log.clock.done("warm-up")
     dynamics = request.dynamics
@@ -390,7 +379,7 @@ def _with_effects(
     log: ChoiceLog,
     verbose: bool,
 ) -> Request:
-    """Return the request with everything given, of a posterior with moved parameters."""
+    """Return the request with everything given, for coordinates that the approximation whitens."""
     target, seed = request.read.target, request.read.seed
     log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])
@@ -420,17 +409,17 @@ def _with_curvature(
         warmed_up = _run_warm_up(request, start, required, log, verbose, SHORT)
         rounds: list[tuple[int, ...]] = [AROUND_MODE]
     else:
-        short_request = replace(request, dynamics=HMC(_STEPS))
+        short_request = replace(request, dynamics=HMC(_SETTINGS.leapfrog_steps))
         start = replace(start, preconditioner=whitener.slowed(start.preconditioner), metric="none")
         warmed_up = _run_warm_up(short_request, start, required, log, verbose, SHORT)
         rounds = [SHORT, LAST] if whitener.whitens else [SHORT, SHORT, LAST]
-    extra_rounds = _MORE if whitener.whitens else 0
+    extra_rounds = _SETTINGS.extra_rounds if whitener.whitens else 0
     while rounds:
         windows = rounds.pop(0)
         log.clock.done("warm-up")
         seconds_left = log.clock.began + seconds - time.monotonic()
         try:
-            limit = limited(log.clock.began + _IN_WARM_UP * seconds)
+            limit = limited(log.clock.began + _SETTINGS.share_of_warm_up * seconds)
             with limit, Progress("curvature", 1, verbose) as progress:
                 preconditioner = whitener.at(warmed_up, seconds_left, last=not rounds)
                 progress.advance(1)
@@ -466,16 +455,12 @@ def _run_warm_up(
         stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
         preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
     )
-    warm_up_request = replace(
-        warm_up_request,
-        model=replace(
-            warm_up_request.read,
-            options=without(warm_up_request.read.options, _KEYWORDS_OF_THE_CHAIN),
-        ),
-    )
+    model = warm_up_request.read
+    options = without(model.options, _KEYWORDS_OF_THE_CHAIN)
+    warm_up_request = replace(warm_up_request, model=replace(model, options=options))
     acceptance = dynamics.acceptance if stepsize_is_open else None
     now, end = time.monotonic(), log.clock.began + required.seconds
-    deadline = max(log.clock.began + _IN_WARM_UP * required.seconds, (now + end) / 2)
+    deadline = max(log.clock.began + _SETTINGS.share_of_warm_up * required.seconds, (now + end) / 2)
     sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
     warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
     warmed_up = warm_up.run(verbose)
@@ -488,9 +473,3 @@ def _run_warm_up(
         gradients=previous.gradients + warmed_up.gradients,
         seconds=previous.seconds + warmed_up.seconds,
     )
-
-
-_KEYWORDS_OF_THE_CHAIN = (
-    "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
-)  # fmt: skip
-"""Keywords that mean nothing to a warm-up."""

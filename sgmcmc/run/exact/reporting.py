@@ -24,20 +24,17 @@ from sgmcmc.run.reports.warnings import coarse_rounding_warnings
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
-_FEW_ACCEPTED = 0.5
-"""Least acceptance rate without a warning."""
 
-_OFTEN_CUT = 0.01
-"""Largest fraction of trajectories cut short without a warning."""
+@dataclass(frozen=True)
+class _Settings:
+    acceptance: float = 0.5  # least rate
+    cut_short: float = 0.01  # largest share of trajectories
+    divergences: float = 1e-4  # largest share of trajectories: of a few thousand, none
+    near_zero: float = 0.25  # share of its median below which a scale is near zero
+    draws_examined: int = 10_000  # for that
 
-_RARE = 1e-4
-"""Largest part of trajectories that diverge without a warning: of a few thousand, none."""
 
-_NEAR_ZERO = 0.25
-"""Part of its median below which a scale is near zero."""
-
-_LOOKED_AT = 10_000
-"""Draws that are looked at for it."""
+_SETTINGS = _Settings()
 
 
 @dataclass
@@ -79,7 +76,7 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
     warnings = [*log.warnings, *_acceptance_warnings(facts, rates)]
-    if divergences > _RARE * sum(chain["moves"] for chain in facts):
+    if divergences > _SETTINGS.divergences * sum(chain["moves"] for chain in facts):
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
     warnings += _rounding_warnings(samples, origin.sampler.target.space)
     sections: Sections = {}
@@ -127,7 +124,6 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
 
 
 def _exchangeable_warning(names: Sequence[str]) -> str:
-    """Return the warning that single entries of parameters have no meaning."""
     return (
         f"Entries of {in_words(names, 'and')} can change places, and the posterior is the same: it "
         "has as many modes as there are arrangements. Means, SDs, effective sample sizes and R-hat "
@@ -156,9 +152,9 @@ def _of_divergences(
     near_zero: dict[str, tuple[float, float]] = {}
     for name, array in by_chain(samples.settings, samples).items():
         flat = np.asarray(array).reshape(-1, int(np.prod(array.shape[2:])))
-        flat = flat[:: max(1, len(flat) // _LOOKED_AT)]
+        flat = flat[:: max(1, len(flat) // _SETTINGS.draws_examined)]
         low, median = np.quantile(flat, [0.01, 0.5], axis=0)
-        for index in np.flatnonzero((flat.min(0) > 0) & (low < _NEAR_ZERO * median)):
+        for index in np.flatnonzero((flat.min(0) > 0) & (low < _SETTINGS.near_zero * median)):
             label = coordinate_name(name, array.shape[2:], int(index))
             near_zero[label] = float(low[index]), float(median[index])
     if not near_zero:
@@ -172,16 +168,15 @@ def _of_divergences(
 
 
 def _acceptance_warnings(facts: Sequence[Mapping[str, float]], rates: list[float]) -> list[str]:
-    """Return warnings about acceptance rates and trajectories cut short."""
     warnings = []
     trajectories = sum(chain["moves"] for chain in facts)
-    if min(rates) < _FEW_ACCEPTED:
+    if min(rates) < _SETTINGS.acceptance:
         warnings.append(
             f"Only {min(rates):.0%} of the moves of a chain were accepted: the stepsize is too "
             "large for it."
         )
     n_cut = sum(chain["moves cut short"] for chain in facts)
-    if n_cut > _OFTEN_CUT * max(1.0, trajectories):
+    if n_cut > _SETTINGS.cut_short * max(1.0, trajectories):
         warnings.append(
             f"{n_cut:.0f} of {trajectories:.0f} trajectories reached the largest number of "
             "gradients. The draws are valid, but their autocorrelation is high."
@@ -190,7 +185,6 @@ def _acceptance_warnings(facts: Sequence[Mapping[str, float]], rates: list[float
 
 
 def _rounding_warnings(samples: Samples, space: Space) -> list[str]:
-    """Return a warning if the posterior is narrow against the rounding of its numbers."""
     dtype = np.dtype(samples.settings["dtype"])
     u = unconstrained(samples, space)
     with np.errstate(divide="ignore", invalid="ignore"):

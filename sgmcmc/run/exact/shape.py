@@ -22,61 +22,36 @@ from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.objective import Objective
 
+# Largest number of coordinates for which the information is a dense matrix, if time allows.
 DENSE = 8000
-"""Largest number of coordinates for which the information is a dense matrix, if time allows."""
 
-_MOST = 300.0
-"""Seconds that products with the Hessian at one position may take, if the user sets no limit."""
 
-_SHARE = 0.15
-"""Part of the user's seconds that they may take."""
+@dataclass(frozen=True)
+class _Settings:
+    seconds: float = 300.0  # of products with a Hessian at one position, if the user sets no limit
+    share_of_seconds: float = 0.15  # that they may take, if the user sets a limit
+    row_per_gradient: float = 0.1  # seconds for a row of the information over those of a gradient
+    kept_variance: float = 0.7  # of whitened draws, or its inverse: the information is kept
+    rows_per_coordinate: int = 100  # of a sample whose curvature represents that of all rows
+    fewest_rows: int = 1000  # of such a sample
+    curvatures: int = 8  # that a search for the mode computes at most
+    halvings: int = 6  # of a step
+    slow_scale: float = 1e-3  # factor of the scale of coordinates that should hardly move
+    at_mode: float = 0.5  # distance at which the search ends, in posterior SDs
+    shortening: float = 0.3  # of the distance by a step, with which the curvature is kept
+    lanczos_steps: int = 120  # for the chains that are kept
+    first_lanczos_steps: int = 40  # for the chains before
+    same_hessian: float = 0.1  # relative difference of products, for one position to stand for all
+    trajectory_spread: float = 0.5  # half the relative width of the lengths of trajectories
+    # Mean, times the frequency of the flattest direction: the draws are worth most per gradient
+    # then (squares correlate a little more for longer ones, means for shorter ones).
+    trajectory_length: float = 1.25
+    longest_trajectory: float = 6.0  # mean
+    directions: int = 60  # that are kept at most
+    lanczos_share: float = 0.25  # of the available seconds
 
-_AT_ONCE = 0.1
-"""Time for a row of the information relative to a gradient, if one product gives every row."""
 
-_AS_WIDE = 0.7
-"""The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
-
-_ROWS_EACH = 100
-"""Rows for each coordinate, of a part of the data whose curvature represents that of all."""
-
-_FEWEST = 1000
-"""Least number of observations of such a part."""
-
-_CLIMB = 8
-"""Largest number of curvatures that a climb computes."""
-
-_HALVINGS = 6
-"""Largest number of halvings of a step."""
-
-_HELD = 1e-3
-"""Factor of the scale of coordinates that should hardly move."""
-
-_NEAR = 0.5
-"""Distance at which a climb ends, in posterior SDs."""
-
-_QUICK = 0.3
-"""Factor by which a step must shorten the distance for the curvature to be kept."""
-
-_STEPS, _FEW_STEPS = 120, 40
-"""Steps of the Lanczos iteration for the chains that are kept, and for those before."""
-
-_SAME = 0.1
-"""Relative difference of products at two positions up to which one of them stands for both."""
-
-_SPREAD, _FLAT = 0.5, 1.25
-"""Half the relative width of the lengths of trajectories, and their mean times the frequency of the
-flattest direction: draws are worth the most per gradient then (squares are a little more correlated
-for longer ones, and means for shorter ones)."""
-
-_LONGEST = 6.0
-"""Largest mean length of a trajectory."""
-
-_MOST_DIRECTIONS = 60
-"""Largest number of directions that are kept."""
-
-_LANCZOS_SHARE = 0.25
-"""Part of the available seconds that the iteration may use."""
+_SETTINGS = _Settings()
 
 
 def is_in_blocks(model: Model) -> bool:
@@ -94,7 +69,6 @@ def is_in_blocks(model: Model) -> bool:
 
 
 def _block_structure(model: Model, objective: Objective) -> Structure | None:
-    """Return the blocks of the information near the first start."""
     target = model.target
     start = target.space.start(model.params[0], target.dtype).astype(np.float64)
     step = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(target.size)
@@ -102,7 +76,7 @@ def _block_structure(model: Model, objective: Objective) -> Structure | None:
 
 
 class Whitener:
-    """The shape of a large posterior's information, and whitening by it.
+    """Whitening by the information of a large posterior: dense, an arrow, or some directions.
 
     Args:
         model: Model, read.
@@ -138,7 +112,7 @@ class Whitener:
         target, data, d = self._model.target, self._model.data, self._model.target.size
         marginal = target.log_lik
         width = marginal.packs.rows.shape[1] if isinstance(marginal, Marginal) else 1
-        size = max(_FEWEST, -(-_ROWS_EACH * d // width))
+        size = max(_SETTINGS.fewest_rows, -(-_SETTINGS.rows_per_coordinate * d // width))
         if data.sparse or data.size < 2 * size:
             return self._products
         rng = np.random.default_rng([self._model.seed, d, 1])
@@ -153,15 +127,15 @@ class Whitener:
         return target.space.start(params, target.dtype).astype(np.float64)
 
     def _affordable(self, u: np.ndarray, count: int) -> bool:
-        """Return whether some products with the Hessian need only a small part of the time."""
         if not count or count > DENSE:
             return not count
-        limit = min(_MOST, _SHARE * self._seconds)
+        limit = min(_SETTINGS.seconds, _SETTINGS.share_of_seconds * self._seconds)
         if self.structure is None and self._objective.has_factors(u):
             self._objective.likelihood_gradient(u)  # which compiles
             start = time.perf_counter()
             self._objective.likelihood_gradient(u)
-            return _AT_ONCE * count * (time.perf_counter() - start) <= limit
+            seconds = time.perf_counter() - start
+            return _SETTINGS.row_per_gradient * count * seconds <= limit
         vectors = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
         self._products(u, vectors)  # which compiles
         start = time.perf_counter()
@@ -177,17 +151,17 @@ class Whitener:
         if not self.dense:
             return None
         u, value, gradient = self._evaluate(self._position(self._model.params[0]))
-        for _ in range(_CLIMB):
+        for _ in range(_SETTINGS.curvatures):
             whitening = dense_at(self._products, [u])
             distance, previous = self._distance(whitening, gradient), np.inf
-            while _NEAR < distance < _QUICK * previous:
+            while _SETTINGS.at_mode < distance < _SETTINGS.shortening * previous:
                 step, previous = whitening.times(whitening.transposed_times(gradient)), distance
                 higher = self._higher_point(u, value, step)
                 if higher is None:
                     break
                 u, value, gradient = higher
                 distance = self._distance(whitening, gradient)
-            if distance <= _NEAR:
+            if distance <= _SETTINGS.at_mode:
                 self._whitening = whitening.centered_at(u)
                 return self._spread(n_chains)
         return None
@@ -201,8 +175,7 @@ class Whitener:
     def _higher_point(
         self, u: np.ndarray, value: float, step: np.ndarray
     ) -> tuple[np.ndarray, float, np.ndarray] | None:
-        """Return a higher point along a step."""
-        for number in range(_HALVINGS):
+        for number in range(_SETTINGS.halvings):
             candidate = self._evaluate(u + 0.5**number * step)
             if np.isfinite(candidate[1]) and candidate[1] > value:
                 return candidate
@@ -227,7 +200,7 @@ class Whitener:
         if self.structure is None or scales is None or scales.dense:
             return scales
         factors = np.ones(len(scales.origin))
-        factors[self.scaled] = _HELD
+        factors[self.scaled] = _SETTINGS.slow_scale
         return scales.scaled(factors)
 
     def at(self, warmed_up: WarmedUp, seconds: float, last: bool) -> Preconditioner:
@@ -238,14 +211,16 @@ class Whitener:
             seconds: Seconds that are left.
             last: Whether these are the coordinates of the chains that are kept.
         """
-        if self.dense and self._whitening is not None and _AS_WIDE < warmed_up.width < 1 / _AS_WIDE:
+        narrowest = _SETTINGS.kept_variance
+        is_white = narrowest < warmed_up.width < 1 / narrowest
+        if self.dense and self._whitening is not None and is_white:
             assert warmed_up.preconditioner is not None
             return warmed_up.preconditioner
         target, seed = self._model.target, self._model.seed + warmed_up.iterations
         positions = [self._position(params) for params in warmed_up.positions]
         if self.structure is None and not self.dense:
             scales = look_around(target, self._model.data, positions, seed).whitening
-            steps = _STEPS if last else _FEW_STEPS
+            steps = _SETTINGS.lanczos_steps if last else _SETTINGS.first_lanczos_steps
             self._axes = find_axes(self._objective, scales, positions, seed, steps, seconds)
             return self._axes.preconditioner
         if self.structure is None:
@@ -262,7 +237,7 @@ class Whitener:
 
     @property
     def scaled(self) -> np.ndarray | None:
-        """Places of coordinates whose scale is estimated better by draws than by the curvature."""
+        """Indices of coordinates whose scale is estimated better by draws than by the curvature."""
         return None if self.structure is None else self.structure.few
 
     @property
@@ -317,10 +292,12 @@ class Axes:
             dynamics: HMC with the length of trajectories that suits N(0, I).
         """
         assert dynamics.length is not None
-        length = _FLAT / max(_FLAT / _LONGEST, math.sqrt(self.flattest))
+        lowest = _SETTINGS.trajectory_length / _SETTINGS.longest_trajectory
+        frequency = max(lowest, math.sqrt(self.flattest))
+        length = _SETTINGS.trajectory_length / frequency
         if length <= dynamics.length:
             return dynamics
-        return replace(dynamics, length=length, spread=_SPREAD)
+        return replace(dynamics, length=length, spread=_SETTINGS.trajectory_spread)
 
 
 def find_axes(
@@ -328,7 +305,7 @@ def find_axes(
     scales: Preconditioner,
     positions: Sequence[np.ndarray],
     seed: int,
-    steps: int = _STEPS,
+    steps: int = _SETTINGS.lanczos_steps,
     seconds: float = np.inf,
 ) -> Axes:
     """Return a preconditioner that undoes the largest and smallest curvatures around positions.
@@ -351,14 +328,15 @@ def find_axes(
         return np.stack([root * objective.times_hessian(u, root * vector) for u in positions])
 
     first = products(rng.standard_normal(len(root)))
-    if np.linalg.norm(first - first.mean(0), axis=1).max() <= _SAME * np.linalg.norm(first.mean(0)):
+    difference = np.linalg.norm(first - first.mean(0), axis=1).max()
+    if difference <= _SETTINGS.same_hessian * np.linalg.norm(first.mean(0)):
         positions = positions[:1]
-    deadline = start + _LANCZOS_SHARE * seconds
+    deadline = start + _SETTINGS.lanczos_share * seconds
     directions = unusual_directions(
         lambda vector: products(vector).mean(0),
         len(root),
         steps,
-        _MOST_DIRECTIONS,
+        _SETTINGS.directions,
         rng,
         deadline,
         isolated=True,

@@ -22,24 +22,21 @@ from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import mode_from, whitening_at
 
-_SPREAD = 1.5
-"""Root mean square distance of starts from the mode, in posterior SDs."""
-
-_USABLE = 2.0
-"""Largest remaining Newton step, in posterior SDs, from a usable mode."""
-
-_LOW = 100.0
-"""Largest drop of the log posterior at a start below the mode, beyond the usual one for d."""
-
-_HALVINGS = 20
-"""Largest number of halvings of its distance from the mode."""
+_NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
 
 
-_WELL_DRAWN = 200
-"""Largest number of coordinates whose covariance the draws of a warm-up determine by themselves."""
+@dataclass(frozen=True)
+class _Settings:
+    spread: float = 1.5  # root mean square distance of starts from the mode, in posterior SDs
+    newton_step: float = 2.0  # largest, in posterior SDs, from a usable mode
+    # Of the log posterior at a start below the mode, beyond the usual one for d.
+    drop: float = 100.0
+    halvings: int = 20  # of a start's distance from the mode
+    dense_from_draws: int = 200  # coordinates whose covariance a warm-up determines by itself
 
-_NARROW = 1e-12
-"""A ratio of SDs that only the neck of a funnel has."""
+
+_SETTINGS = _Settings()
+
 
 _NO_MODE = (
     "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "
@@ -130,7 +127,9 @@ def find_start(
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     steps = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
     spread = [
-        target.space.params(_start_near_mode(objective, mode, _SPREAD * step), target.dtype)
+        target.space.params(
+            _start_near_mode(objective, mode, _SETTINGS.spread * step), target.dtype
+        )
         for step in steps
     ]
     if not dense:
@@ -154,7 +153,9 @@ def start_at_params(model: Model, form: str | None, large: bool = False) -> Star
         geometry = look_around(target, model.data, starts, model.seed)
         return Start(geometry.whitening, params, None, "diagonal")
     scales = _scales(Objective(target, model.data), starts[0])
-    dense = _is_dense(target, form) and (form == "dense" or target.size <= _WELL_DRAWN)
+    dense = _is_dense(target, form) and (
+        form == "dense" or target.size <= _SETTINGS.dense_from_draws
+    )
     return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
 
 
@@ -187,14 +188,13 @@ def _usable_mode(
     seed: int,
     hessian: np.ndarray | None,
 ) -> Mode | None:
-    """Return the mode, if one is found that is of use."""
     try:
         with np.errstate(all="ignore"):
             mode = mode_from(target, data, start, seed, objective, hessian)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)
-    good = np.isfinite(mode.information.covariance).all() and mode.distance < _USABLE
+    good = np.isfinite(mode.information.covariance).all() and mode.distance < _SETTINGS.newton_step
     good = good and variances.min() > _NARROW**2 * variances.max()
     return mode if good else None
 
@@ -202,8 +202,8 @@ def _usable_mode(
 def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.ndarray:
     """Return a start that far from the mode, or nearer if the posterior does not reach there."""
     top, d = objective.value_and_gradient(mode.position)[0], len(step)
-    lowest = top - 10 * d * _SPREAD**2 - _LOW
-    for _ in range(_HALVINGS):
+    lowest = top - 10 * d * _SETTINGS.spread**2 - _SETTINGS.drop
+    for _ in range(_SETTINGS.halvings):
         value, gradient = objective.value_and_gradient(mode.position + step)
         if value > lowest and np.isfinite(gradient).all():
             break
@@ -212,7 +212,6 @@ def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.n
 
 
 def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:
-    """Return the scales of single coordinates at a start, from the curvature there."""
     try:
         with np.errstate(all="ignore"):
             curvature = np.abs(np.diag(observed_information(objective, u).matrix))

@@ -34,11 +34,8 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import Objective
 
-_TO_CHOOSE = 0.6
-"""Part of ``max_seconds`` in which the mode and the bounds must be found."""
-
-_MOST_NUMBERS = 2**28
-"""Largest number of numbers in a table of all rows, of which there are two."""
+_TO_CHOOSE = 0.6  # share of `max_seconds` in which the mode and the bounds must be found
+_MOST_NUMBERS = 2**28  # in a table of all rows, of which there are two
 
 
 @brief
@@ -117,7 +114,6 @@ class _AssumedAutocorrelation:
 
 
 def _check_model(model: Model, dynamics: Any) -> None:
-    """Raise an error if bounds do not hold in the coordinates moved, or tables do not fit."""
     name, options, data = type(dynamics).__name__, model.options, model.data
     if options.bijectors or options.manifolds:
         argument = "bijectors" if options.bijectors else "manifolds"
@@ -139,7 +135,6 @@ def _check_model(model: Model, dynamics: Any) -> None:
 def _bounds(
     model: Model, dynamics: Subsampled, mode: Mode, preconditioner: Preconditioner, prior: Any
 ) -> RowBounds:
-    """Return the bounds around the mode, in coordinates that a preconditioner whitens."""
     target, data = model.target, model.data
     root = preconditioner.root if preconditioner.dense else np.diag(preconditioner.root)
     factors, gradients = _tables(target, data, dynamics, mode.position)
@@ -226,7 +221,6 @@ def _prior_curvature(target: Target, position: np.ndarray, prior_bound: Any) -> 
 
 
 def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
-    """Return the report on the draws."""
     origin, diagnostics = origin_of(samples), diagnose(samples)
     facts, settings = origin.facts, samples.settings
     sections: Sections = {

@@ -22,14 +22,10 @@ from sgmcmc.tuning.plan import information_in, mode_from, unchanged
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 from sgmcmc.tuning.symmetries import alike
 
+# Draws at which noise is measured: each of its variances to 6 %, one standard error.
 _POSITIONS = 512
-"""Number of draws at which noise is measured: each of its variances to 6 %, one standard error."""
-
-_SEGMENTS = 8
-"""Number of parts of the chain that these draws are averaged in."""
-
-_ROWS = 20_000
-"""Largest number of draws, over all chains, from which SDs are computed."""
+_SEGMENTS = 8  # of the chain, in which these draws are averaged
+_ROWS = 20_000  # draws of all chains, at most, from which SDs are computed
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,6 @@ def _predicted(geometry: Surroundings, chain: Phase, stepsize: float | np.ndarra
 
 
 def _slices(chain: Phase) -> tuple[slice, ...] | None:
-    """Return the places of parameters that move in turn."""
     return None if chain.turns is None else chain.turns.slices
 
 
@@ -179,7 +174,6 @@ def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:
 
 
 def _unscaled(chain: Phase) -> Dynamics:
-    """Return the dynamics that `final_stepsize` belongs to."""
     return chain.dynamics.inner if isinstance(chain.dynamics, Scaled) else chain.dynamics
 
 

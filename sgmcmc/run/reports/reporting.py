@@ -31,27 +31,19 @@ from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
 
-WIDE = 8.0
-"""A direction whose variance in whitened coordinates is more than this, or less than its inverse,
-was not known well at the mode."""
+WIDE = 8.0  # variance of a whitened direction, or its inverse, that was not known well at the mode
+TOLERANCE = 0.05  # error of an SD, if the user gave the constants
+REQUIRED_ESS = 100.0  # if the user gave the constants
+_LOOKED_AT = 16  # draws at which the quadrature's error is measured
 
-TOLERANCE = 0.05
-"""Accepted error of an SD, if the user gave the constants."""
-
-REQUIRED_ESS = 100.0
-"""Required effective sample size, if the user gave the constants."""
-
-_LOOKED_AT = 16
-"""Draws at which the quadrature's error is measured."""
+# Error of the log posterior, from draw to draw, at which a quadrature is called coarse.
+COARSE = 0.1
 
 _NODES_AT_EACH_DRAW = "around its mode at each draw"
 _FIXED_NODES = {
     False: "around its mode at the posterior's mode",
     True: "around its mode, linear in the parameters",
 }
-
-COARSE = 0.1
-"""Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
 
 Sections = dict[str, Any]
 """Facts by section, or functions that return them."""
@@ -155,7 +147,6 @@ def report_on(
 
 
 def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], list[str]]:
-    """Return facts and warnings about groups whose effects are integrated out."""
     structure = sampler.request.groups
     if structure is None:
         return {}, []
@@ -299,7 +290,6 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
 
 
 def _move_facts(samples: Samples, sampler: Sampler) -> dict[str, float]:
-    """Return the dynamics' facts about their moves, means over the chains."""
     facts = getattr(samples.origin, "facts", ())
     if not facts or isinstance(sampler.chain.dynamics, Scaled):
         return {}
@@ -313,7 +303,6 @@ def _rows_facts(plan: Plan) -> dict[str, Any]:
 
 
 def _effective_rows(plan: Plan) -> dict[str, Any]:
-    """Return the effective number of rows, if rows are weighted."""
     rows = plan.effective_rows
     return {"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}
 

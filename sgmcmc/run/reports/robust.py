@@ -24,14 +24,9 @@ from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import kept_graphs
 from sgmcmc.tuning.plan import mode_from
 
-_ROWS = 20_000
-"""Largest number of rows whose scores the report is made of."""
-
-_COORDINATES = 200
-"""Largest number of coordinates for which the report has robust SDs."""
-
-_ROWS_PER_COORDINATE = 10
-"""Smallest number of observations for each coordinate with which the report has robust SDs."""
+_ROWS = 20_000  # largest number of rows whose scores the report is made of
+_COORDINATES = 200  # largest number of coordinates for which the report has robust SDs
+_ROWS_PER_COORDINATE = 10  # smallest number with which the report has robust SDs
 
 _CHUNK_NUMBERS = 2**22
 

@@ -14,8 +14,7 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.noise import NoiseMeter
 
-_POSITIONS = 64
-"""Draws at which noise is measured."""
+_POSITIONS = 64  # draws at which noise is measured
 
 
 def temperature_facts(
@@ -87,7 +86,6 @@ def _slices(space: Space) -> list[tuple[str, slice]]:
 
 
 def _mean(values: Any, entries: slice) -> float:
-    """Return the mean of a constant over a parameter."""
     return float(np.mean(values[entries] if np.ndim(values) else values))
 
 

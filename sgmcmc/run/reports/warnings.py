@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,26 +18,19 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import untempered
 from sgmcmc.tuning.mode import Mode
 
-_ROUNDING = 0.1
-"""Largest rounding error of a coordinate, in posterior SDs."""
 
-_OFF_CENTER = 0.5
-"""Largest distance of the center of control variates from the mode, in posterior SDs."""
+@dataclass(frozen=True)
+class _Settings:
+    rounding: float = 0.1  # largest error of a coordinate, in posterior SDs
+    off_center: float = 0.5  # largest distance of control variates from the mode, in posterior SDs
+    margin: float = 1.2  # of the tolerance: three standard errors of the noise along the chain
+    mean_shift: float = 3.0  # from the mode, in posterior SDs, that is too large
+    sd_ratio: float = 2.0  # that is too large
+    draws_examined: int = 1000  # at which the log-prior is evaluated
+    ess_per_draw: float = 1.3  # largest
 
-_MARGIN = 1.2
-"""Accepted multiple of the tolerance: three standard errors of the noise along the chain."""
 
-_FAR = 3.0
-"""Distance of the mean from the mode, in posterior SDs, that is too large."""
-
-_OTHERWISE = 2.0
-"""Ratio of SDs that is too large."""
-
-_LOOKED_AT = 1000
-"""Largest number of draws at which the log-prior is evaluated."""
-
-_SUPER = 1.3
-"""Largest ratio of an effective sample size to the number of draws."""
+_SETTINGS = _Settings()
 
 
 def judgement_warnings(
@@ -44,14 +38,14 @@ def judgement_warnings(
 ) -> list[str]:
     """Return warnings from curvature and noise."""
     warnings = _stepsize_warnings(judgement, sampler, tolerance)
-    if judgement.off_center is not None and judgement.off_center > _OFF_CENTER:
+    if judgement.off_center is not None and judgement.off_center > _SETTINGS.off_center:
         warnings.append(
             f"The control variates are centered {judgement.off_center:.2g} posterior SDs from the "
             "mode, so that gradients are noisier than necessary. Use opt_stepsize='auto', or "
             "more `n_iters_opt`."
         )
     shift = np.abs(judgement.shift)
-    if shift.max() > _FAR:
+    if shift.max() > _SETTINGS.mean_shift:
         warnings.append(
             f"The mean of {_name(sampler, int(shift.argmax()))} is {shift.max():.2g} posterior "
             "SDs from the mode: the chain has not converged, or the posterior is far from normal."
@@ -68,12 +62,12 @@ def judgement_warnings(
         effective = np.full(len(log_ratio), diagnostics.smallest)
     noise = 3.0 / np.sqrt(np.maximum(2.0, effective))
     if noise_is_predictable(sampler):
-        otherwise = _OTHERWISE
+        otherwise = _SETTINGS.sd_ratio
     else:
         otherwise, noise = 1.0 + tolerance, noise / np.sqrt(2.0)
     if (log_ratio > np.log(otherwise) + noise).any():
         worst = int(np.argmax(log_ratio - noise))
-        if log_ratio[worst] <= np.log(_OTHERWISE) + noise[worst]:
+        if log_ratio[worst] <= np.log(_SETTINGS.sd_ratio) + noise[worst]:
             predicted = (
                 "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
             )
@@ -106,7 +100,7 @@ def support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
         for name, array in by_chain(samples.settings, samples).items()
     }
     count = len(next(iter(flat.values())))
-    indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
+    indices = np.unique(np.linspace(0, count - 1, _SETTINGS.draws_examined).astype(int))
     draws = {name: np.asarray(array[indices]) for name, array in flat.items()}
     fine = finite_priors(log_prior, draws)
     if fine.all():
@@ -153,7 +147,7 @@ def noise_is_predictable(sampler: Sampler) -> bool:
 def is_within_tolerance(judgement: Judgement, tolerance: float) -> bool:
     """Return whether the predicted SDs are within the tolerance."""
     prediction = judgement.prediction
-    return prediction.known and prediction.worst <= _MARGIN * tolerance
+    return prediction.known and prediction.worst <= _SETTINGS.margin * tolerance
 
 
 def _stepsize_warnings(judgement: Judgement, sampler: Sampler, tolerance: float) -> list[str]:
@@ -203,7 +197,7 @@ def draw_warnings(
     total = diagnostics.draws * (settings["n_chains"] or 1)
     largest_ess = float(np.nanmax(diagnostics.bulk))
     if (
-        largest_ess > _SUPER * total
+        largest_ess > _SETTINGS.ess_per_draw * total
         and not swings
         and settings["method"] not in ("hmc", "mala", "nuts")
     ):
@@ -231,7 +225,7 @@ def rounding_warnings(samples: Samples, mode: Mode) -> list[str]:
 
 def coarse_rounding_warnings(rounding: float, dtype: np.dtype) -> list[str]:
     """Return a warning if the rounding error of a number is large relative to its posterior SD."""
-    if rounding <= _ROUNDING:
+    if rounding <= _SETTINGS.rounding:
         return []
     return [
         f"A posterior SD is only {1 / rounding:.2g} times the rounding error of {dtype.name}. Use "
@@ -240,7 +234,6 @@ def coarse_rounding_warnings(rounding: float, dtype: np.dtype) -> list[str]:
 
 
 def _name(sampler: Sampler, index: int) -> str:
-    """Return the label of a coordinate."""
     layout = sampler.target.space.layout
     name = layout.parameter_at(index)
     return coordinate_name(name, layout.shapes[name], index - layout.slices[name].start)

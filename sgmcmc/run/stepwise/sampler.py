@@ -179,7 +179,6 @@ class StepwiseSampler:
 
 
 def _coded(name: str, values: Any, levels: Mapping[str, Levels]) -> tf.Tensor:
-    """Return the numbers of the levels of some rows."""
     if tf.is_tensor(values) and not hasattr(values, "numpy"):
         raise ValueError(
             f"`minibatch[{name!r}]` is a tensor of a graph, whose levels cannot be looked up. Pass "
