@@ -21,16 +21,19 @@ from sgmcmc.tuning.plan import part_size
 
 _PART = 1500  # packs of groups that the mode is first looked for on
 
-# In each direction that are tried, by the number of directions.
+# Numbers of quadrature nodes in each direction to try, by the number of directions.
 _NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
 
 # Largest error of the log posterior by quadrature, its SD over the posterior; means are off by at
 # most as many posterior SDs.
 _ERROR = 0.01
-_FEW = 30  # groups; with fewer the posterior of the global parameters is too wide for fixed nodes
+
+_FEW_GROUPS = (
+    30  # groups; with fewer the posterior of the global parameters is too wide for fixed nodes
+)
 _COORDINATES = 50  # of the posterior, up to which nodes follow them
 _MEASURED_POSITIONS = 8  # at which the error is measured
-_WIDE = 1.3  # width of these positions, in that of the posterior
+_WIDTH = 1.3  # width of these positions, in that of the posterior
 
 
 class Anchored(NamedTuple):
@@ -46,47 +49,44 @@ class Anchored(NamedTuple):
 
 
 def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
-    """Return a request whose groups have nodes that are held around the mode.
+    """Return a request whose quadrature nodes are fixed around the mode.
 
-    Returns ``None`` if there are no groups to integrate out, no mode was found, there is another
-    that is a rearrangement of it, or the posterior is so wide that such nodes would not do. Where
-    effects are integrated out in closed form, any nodes do.
+    Returns ``None`` if there are no groups to integrate out, no mode was found, exchangeable
+    parameters have another mode, or the posterior is too wide for fixed nodes. If effects are
+    integrated out in closed form, any nodes do.
 
     Args:
         request: Request, read.
         start: Start of the search for the mode, flat and unconstrained.
-        seed: Seed of the packs that the search begins with, and of the places of the measure.
+        seed: Seed of the packs that the search starts with, and of the measured positions.
     """
     marginal, structure, model = request.log_lik, request.groups, request.read
     if structure is None or not isinstance(marginal, Marginal):
         return None
     assert structure.integrated is not None
     closed_form = bool(structure.integrated.normal)
-    few_groups = len(structure.labels[structure.integrated.by]) < _FEW
+    few_groups = len(structure.labels[structure.integrated.by]) < _FEW_GROUPS
     if not closed_form and (marginal.nodes == 1 or few_groups):
         return None
     target, data = model.target, model.data
-    whole = Searching(target, data)
-    subset = whole.part(seed)
-    mode = find_mode(
-        whole, start, None if subset is whole else subset, known=request.previous_hessian
-    )
+    objective = Searching(target, data)
+    subset = objective.part(seed)
+    rough = None if subset is objective else subset
+    mode = find_mode(objective, start, rough, known=request.previous_hessian)
     if not mode.converged or has_images(subset, target, mode):
         return None
     if closed_form:
         center = target.space.params(mode.position, target.dtype)
         return Anchored(with_fixed_nodes(request, Held(1, center)), mode)
-    root = np.linalg.cholesky(mode.information.covariance)
-    fixed_nodes = find_fixed_nodes(
-        marginal, target, data, mode.position, lambda z: z @ root.T, seed
-    )
+    root, position = np.linalg.cholesky(mode.information.covariance), mode.position
+    fixed_nodes = find_fixed_nodes(marginal, target, data, position, lambda z: z @ root.T, seed)
     return None if fixed_nodes is None else Anchored(with_fixed_nodes(request, fixed_nodes), mode)
 
 
 def with_more_nodes(request: Request) -> Request | None:
-    """Return a request with the next larger number of nodes, held as they are.
+    """Return a request with the next larger number of fixed nodes.
 
-    Returns ``None`` if nodes are not held, their number is the user's, or there is no larger one.
+    Returns ``None`` if nodes are not fixed, their number is the user's, or there is no larger one.
     """
     fixed_nodes, marginal, model = request.held, request.log_lik, request.read
     if fixed_nodes is None or not isinstance(marginal, Marginal):
@@ -103,20 +103,19 @@ def with_more_nodes(request: Request) -> Request | None:
 
 
 def with_fixed_nodes(request: Request, fixed_nodes: Held) -> Request:
-    """Return a request whose groups have nodes that are held.
+    """Return a request with fixed quadrature nodes.
 
     Args:
         request: Request, read.
         fixed_nodes: Positions of the nodes.
     """
     assert isinstance(request.log_lik, Marginal)
-    return _with_anchored_data(
-        request, fixed_nodes, fixed_nodes.hold(request.log_lik, request.read.data)
-    )
+    data = fixed_nodes.hold(request.log_lik, request.read.data)
+    return _with_anchored_data(request, fixed_nodes, data)
 
 
 def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Request:
-    """Return a request for packs that hold their nodes."""
+    """Return a request for packs with their nodes in columns."""
     structure, model, target = request.groups, request.read, request.read.target
     assert isinstance(request.log_lik, Marginal)
     assert structure is not None and structure.integrated is not None
@@ -125,15 +124,14 @@ def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Requ
     integrated = structure.integrated
     if fixed_nodes.near_only:
         integrated = replace(integrated, nodes=fixed_nodes.nodes)
+    target = Target(marginal, log_prior, target.space, target.dtype)
     return replace(
         request,
         log_lik=marginal,
         log_prior=log_prior,
         groups=replace(structure, integrated=integrated),
         held=fixed_nodes,
-        model=replace(
-            model, target=Target(marginal, log_prior, target.space, target.dtype), data=data
-        ),
+        model=replace(model, target=target, data=data),
     )
 
 
@@ -141,11 +139,11 @@ def find_fixed_nodes(
     marginal: Marginal,
     target: Target,
     data: Data,
-    position: np.ndarray,
+    mode: np.ndarray,
     spread: Callable[[np.ndarray], np.ndarray],
     seed: int,
 ) -> Held | None:
-    """Return the anchors, with the smallest sufficient number of nodes; ``None`` if none is.
+    """Return fixed nodes, the smallest sufficient number of them; ``None`` if none suffices.
 
     Nodes follow the parameters, unless these have so many coordinates that the numbers by which
     they follow would take more memory than the rows.
@@ -154,24 +152,19 @@ def find_fixed_nodes(
         marginal: Log-likelihood of packs.
         target: Log posterior.
         data: Packs.
-        position: Mode.
-        spread: Function that makes moves as wide as the posterior of standard normal ones, (k, d).
-        seed: Seed of the places where the error is measured.
+        mode: Mode.
+        spread: Function that scales standard normal steps to the width of the posterior, (k, d).
+        seed: Seed of the positions where the error is measured.
     """
     space, dtype = target.space, target.dtype
-    center = space.params(position, dtype)
+    center = space.params(mode, dtype)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    positions = position + _WIDE * spread(rng.standard_normal((_MEASURED_POSITIONS, target.size)))
-    params_by_position = [space.params(position_, dtype) for position_ in positions]
-    params = {
-        name: np.stack([values[name] for values in params_by_position])
-        for name in params_by_position[0]
-    }
-    groups = marginal.groups
+    positions = mode + _WIDTH * spread(rng.standard_normal((_MEASURED_POSITIONS, target.size)))
+    by_position = [space.params(position, dtype) for position in positions]
+    params = {name: np.stack([values[name] for values in by_position]) for name in by_position[0]}
     axes = spread(np.eye(target.size)) if target.size <= _COORDINATES else ()
     side_points = tuple(
-        (space.params(position + step, dtype), space.params(position - step, dtype))
-        for step in axes
+        (space.params(mode + step, dtype), space.params(mode - step, dtype)) for step in axes
     )
     fixed_nodes = Held(marginal.nodes, center, side_points)
     packs = fixed_nodes.hold(marginal, data)
@@ -187,7 +180,7 @@ def find_fixed_nodes(
 class Searching(Objective):
     """The log posterior of packs, which searches for the modes of the groups at each position.
 
-    Derivatives are those of nodes that stay in place, so that the search is in no other graph.
+    Derivatives are those with nodes fixed there, so that the search is in no other graph.
 
     Args:
         target: Log posterior, of a :class:`Marginal`.
@@ -198,9 +191,9 @@ class Searching(Objective):
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
         self._anchor, self._packs = Anchor(target.log_lik, data), data
-        self._space, self._dtype, self._target = target.space, target.dtype, target
+        self._space, self._packed_dtype, self._packed_target = target.space, target.dtype, target
         self._anchored: tuple[bytes, Data] | None = None
-        self._weight = weight
+        self._pack_weight = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
         first = Data({name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1)
         anchored_data = Anchor(target.log_lik, first).at(origin)
@@ -214,7 +207,7 @@ class Searching(Objective):
     @property
     def weight(self) -> float:
         """Number of packs that each of them represents."""
-        return self._weight
+        return self._pack_weight
 
     def part(self, seed: int) -> Searching:
         """Return the same over some of the packs; this one if they are not many."""
@@ -224,15 +217,15 @@ class Searching(Objective):
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
         rows = np.sort(rng.choice(data.size, size, replace=False))
         columns = {name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()}
-        return Searching(self._target, Data(columns, size), data.size / size)
+        return Searching(self._packed_target, Data(columns, size), data.size / size)
 
     def anchored_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""
         key = u.tobytes()
         if self._anchored is None or self._anchored[0] != key:
-            self._anchored = key, self._anchor.at(self._space.params(u, self._dtype))
+            self._anchored = key, self._anchor.at(self._space.params(u, self._packed_dtype))
         return self._anchored[1]
 
     def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:
         self._pass = self._pass.on(self.anchored_at(u))
-        return [self._weight * term for term in super()._sum(name, u, *more)]
+        return [self._pack_weight * term for term in super()._sum(name, u, *more)]

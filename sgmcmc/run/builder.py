@@ -71,7 +71,7 @@ def make_runners(
         rows: Arrays to which each chain writes its records.
         resume: Function that restores the runners to their state when an earlier run was stopped.
         save: Function called after each block of a chain.
-        executor: Crew that runs them.
+        executor: Executor of the chains.
     """
     while True:
         kernel = make_kernel(sampler, phase)

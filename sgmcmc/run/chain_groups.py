@@ -139,7 +139,7 @@ class GroupedChains:
     """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
 
     Args:
-        ungrouped: Crew that runs chains by themselves.
+        ungrouped: Executor that runs chains by themselves.
         sampler: Sampler.
         phase: Phase.
         size: Number of chains in a group.

@@ -1,8 +1,8 @@
-"""Crews, which run the chains of a phase: threads of this process, or the workers of an executor.
+"""What runs the chains of a phase: threads of this process, or the workers of an executor.
 
 A worker gets the state of a chain, runs it for about a second, and returns the draws that the chain
 has kept and its new state. So the caller shows progress and writes the store, a worker that dies
-costs a second, and any worker may run the next stretch.
+costs a second, and any worker may run the next segment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sgmcmc.run.chain_groups import (
 )
 from sgmcmc.run.sampler import Phase, Sampler
 
-_KEPT_BYTES = 2**25  # that a segment returns at most
+_SEGMENT_BYTES = 2**25  # that a segment returns at most
 
 
 class Segment(NamedTuple):
@@ -135,10 +135,8 @@ class Chains:
             seconds: Time limit in seconds, after which to stop before the goal.
         """
         records_by_chain = [self._runner(task, total) for task in tasks]
-        runners, rows = (
-            [runner for runner, _ in records_by_chain],
-            [record for _, record in records_by_chain],
-        )
+        runners = [runner for runner, _ in records_by_chain]
+        rows = [record for _, record in records_by_chain]
         assert self._compiles(runners[0]), "compiled elsewhere"
         goals = [task.goal for task in tasks]
         deadline, diverged = time.monotonic() + seconds, None
@@ -152,7 +150,7 @@ class Chains:
                 else:
                     runners[0].advance(goals[0] - runners[0].iteration)
                 bytes_held = sum(r.nbytes for record in rows for r in record.values())
-                if bytes_held > _KEPT_BYTES or time.monotonic() > deadline:
+                if bytes_held > _SEGMENT_BYTES or time.monotonic() > deadline:
                     break
         except Diverged as event:
             diverged = event.iterations, event.parameter, event.advice
@@ -162,7 +160,7 @@ class Chains:
         return Segment(snapshots, [_pop_rows(record) for record in rows], diverged)
 
     def _runner(self, task: ChainTask, total: int) -> tuple[Runner, dict[str, _RowBuffer]]:
-        """Return the runner of a chain at its present place, and its records."""
+        """Return the runner of a chain at its present state, and its records."""
         sampler, phase, number = self._sampler, self._sampler.chain, task.number
         with self._lock:
             if self._kernel is None:
@@ -234,14 +232,15 @@ class _RowBuffer:
 
 _STRETCH = 1.0  # seconds of a chain that a worker runs in one go
 
-# Of a chain's state that make a segment a second longer: tables with a row for each observation
-# would otherwise be sent most of the time.
+# Bytes of a chain's state that make a segment a second longer: tables with a row for each
+# observation would otherwise be sent most of the time.
 _BYTES_A_SECOND = 2e6
+
 _LAST = 10.0  # seconds after Ctrl-C that workers have to finish their segments
 
 
 def executor_of(sampler: Sampler, phase: Phase, total: int) -> ChainExecutor:
-    """Return the crew that runs the chains of a phase.
+    """Return the executor of the chains of a phase.
 
     Args:
         sampler: Sampler.
@@ -350,7 +349,7 @@ class Workers:
     ) -> None:
         """Run each runner up to its goal, a number of iterations in all.
 
-        At Ctrl-C, workers first end the stretches that they are at; a second one does not wait.
+        At Ctrl-C, workers first end their segments; a second one does not wait.
 
         Raises:
             Diverged: A chain is not finite any more.

@@ -191,9 +191,8 @@ class _Run:
         phase = self.sampler.chain
         in_time = True
         try:
-            finished = advance_all(
-                runners, phase.label, verbose, self.executor.advance_to, announce
-            )
+            advance_to = self.executor.advance_to
+            finished = advance_all(runners, phase.label, verbose, advance_to, announce)
         except TimeUpError:
             finished = in_time = False
         except Diverged as diverged:

@@ -25,26 +25,15 @@ from sgmcmc.run.uncentered import globals_of
 from sgmcmc.target.geometry import Arrow, Preconditioner
 from sgmcmc.tuning.fields import FieldCoordinates
 
-_CENTER = "centre/"
-"""Prefix in stores of the center of control variates."""
-
-_FIXED_NODES = "held/"
-"""Prefix of the center that the nodes of groups are held at."""
-
-_SLOPE = "held slope/"
-"""Prefix of the error of the gradient there."""
-
+# Prefixes of arrays in stores.
+_CENTER = "centre/"  # of control variates
+_FIXED_NODES = "held/"  # center that quadrature nodes are fixed at
+_SLOPE = "held slope/"  # error of the gradient there
+# ends of the differences of that error, by which nodes follow the parameters
 _SLOPE_END = "held side/"
-"""Prefix of the sides of that error by which nodes follow the parameters."""
-
-_LEVELS = "levels/"
-"""Prefix of the information in the data about effects that are coordinates."""
-
-_FIELD = "field/"
-"""Prefix of the coordinates of a latent field."""
-
-_WHITENING = "whitening/"
-"""Prefix in stores of the arrays of the coordinates."""
+_LEVELS = "levels/"  # information in the data about effects that are coordinates
+_FIELD = "field/"  # coordinates of a latent field
+_WHITENING = "whitening/"  # arrays of the preconditioner
 
 
 def tune_once(request: Request, choose: Callable[[Request], Request]) -> Request:
@@ -177,9 +166,9 @@ def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[st
     if "levels" in about:
         assert request.groups is not None
         factors = {factor.by: factor for factor in request.groups.coordinates}
-        factors_moved = [factors[by] for by in about["levels"]]
-        numbers = _with_prefix(stored, _LEVELS)
-        joint = EffectCoordinates.of_arrays(factors_moved, numbers, globals_of(request))
+        chosen = [factors[by] for by in about["levels"]]
+        arrays = _with_prefix(stored, _LEVELS)
+        joint = EffectCoordinates.of_arrays(chosen, arrays, globals_of(request))
         request = with_joint_coordinates(request, joint)
     if "field" in about:
         log_prior = request.read.target.log_prior
@@ -203,16 +192,13 @@ def _nodes_to_arrays(fixed_nodes: Held) -> dict[str, np.ndarray]:
 
 
 def _nodes_from_arrays(stored: dict[str, np.ndarray], nodes: int, sides: int) -> Held:
-    ends = [
-        (
-            _with_prefix(stored, f"{_SLOPE_END}{number}/0/"),
-            _with_prefix(stored, f"{_SLOPE_END}{number}/1/"),
-        )
-        for number in range(sides)
-    ]
-    return Held(
-        nodes, _with_prefix(stored, _FIXED_NODES), tuple(ends), _with_prefix(stored, _SLOPE)
-    )
+    center, slope = _with_prefix(stored, _FIXED_NODES), _with_prefix(stored, _SLOPE)
+    pairs = []
+    for number in range(sides):
+        first = _with_prefix(stored, f"{_SLOPE_END}{number}/0/")
+        last = _with_prefix(stored, f"{_SLOPE_END}{number}/1/")
+        pairs.append((first, last))
+    return Held(nodes, center, tuple(pairs), slope)
 
 
 def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -43,7 +43,7 @@ GoOn = Callable[[int, bool], Samples]
 Update = Callable[[Samples, Any, int | None, bool], Samples]
 """Makes the draws of the same request with more rows, from the end of these draws."""
 
-Again = Callable[[Request, int, bool], Samples]
+RunAgain = Callable[[Request, int, bool], Samples]
 """Runs the sampler of a request without open choices, for a number of iterations."""
 
 
@@ -55,7 +55,7 @@ class SamplerOrigin:
         sampler: Sampler.
         facts: Facts about the moves of each chain, by name.
         go_on: Function that continues the chains from their end; ``None`` if they diverged.
-        again: Function that runs other chains of the same model.
+        run_again: Function that runs other chains of the same model.
         update: Function that makes the draws of the same call with more rows; ``None`` if the
             constants were given.
     """
@@ -63,7 +63,7 @@ class SamplerOrigin:
     sampler: Sampler
     facts: tuple[Mapping[str, float], ...] = ()
     go_on: GoOn | None = None
-    again: Again | None = None
+    run_again: RunAgain | None = None
     update: Update | None = None
 
     @property
@@ -161,7 +161,7 @@ class SamplerOrigin:
                 f"`samples`: draws by {samples.settings['method']} have no error of the stepsize, "
                 "which every move is accepted or rejected for."
             )
-        assert self.again is not None
+        assert self.run_again is not None
         draws = next(iter(by_chain(samples.settings, samples).values())).shape[1]
         with options.executor.again as machines:
             request = sampler.request.tuned(
@@ -174,7 +174,7 @@ class SamplerOrigin:
                 reductions={},
                 executor=machines,
             )
-            halved_samples = self.again(request, 2 * draws * options.thin, verbose)
+            halved_samples = self.run_again(request, 2 * draws * options.thin, verbose)
         return halved_samples, error_factor(dynamics)
 
 

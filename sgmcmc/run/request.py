@@ -143,7 +143,7 @@ class Request:
         model: Model that was read from all this, if it was.
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
-        held: Positions at which the nodes of groups are held; ``None`` if they are searched for.
+        held: Fixed quadrature nodes of groups; ``None`` if they are searched for.
         laplace: Normal approximation, if coordinates are mostly effects; otherwise ``None``.
         previous: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.

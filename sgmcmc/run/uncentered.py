@@ -34,7 +34,7 @@ def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
     Args:
         request: Request, read.
         seed: Seed of the signs.
-        fix_nodes: Whether nodes of groups may be held around the mode then.
+        fix_nodes: Whether quadrature nodes may be fixed around the mode then.
     """
     structure, model = request.groups, request.read
     space = model.target.space
@@ -63,7 +63,7 @@ def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
 
 
 def _with_nodes(request: Request, seed: int) -> Request:
-    """Return a request whose groups have nodes that are held, if that does."""
+    """Return a request with fixed quadrature nodes, if they suffice."""
     marginal, model, laplace = request.log_lik, request.read, request.laplace
     assert laplace is not None and request.groups is not None
     if not _has_nodes(marginal):
@@ -91,7 +91,7 @@ def globals_of(request: Request) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _FactorEntries:
-    """Places of the effects of a factor in the position, (J, q)."""
+    """Indices of the effects of a factor in the position, (J, q)."""
 
     factor: Groups
     indices: np.ndarray

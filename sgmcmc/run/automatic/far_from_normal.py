@@ -11,7 +11,7 @@ import numpy as np
 from sgmcmc.dynamics import NUTS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
-    MOVES,
+    NUTS_WARM_UP_MOVES,
     Cost,
     run_exact,
     seconds_of_gradient,
@@ -32,6 +32,7 @@ _SURELY = 10**6  # observations × coordinates of a full gradient of about a mil
 
 # Observations × coordinates above which a full gradient is not timed before chains ran.
 _PERHAPS = 2 * 10**7
+
 _PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
 _GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
 _PILOT = 5  # divisor of the first length: the noise along the chains is measured after that
@@ -63,14 +64,14 @@ def cost_of_nuts(request: Request, plan: Plan, required: Requirements) -> Cost:
         required: Requested precision and length of the draws.
     """
     seconds = seconds_of_gradient(request.read.target, request.read.data, plan.mode.position)
-    moves = required.n_chains * (MOVES + 2.0 * required.ess)
-    return Cost(seconds, moves * _GRADIENTS, required)
+    trajectories = required.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * required.ess)
+    return Cost(seconds, trajectories * _GRADIENTS, required)
 
 
 class UntilFar(UntilEffective):
     """Runs until coordinates have their effective sample size, or are found far from normal.
 
-    After a short first part it measures the noise of the gradients along the chains, and stops if
+    After a short first run it measures the noise of the gradients along the chains, and stops if
     that is too large for the stepsize: noise at draws of the Laplace approximation, from which the
     stepsize was chosen, may be smaller.
 
@@ -80,8 +81,8 @@ class UntilFar(UntilEffective):
         target: Target, without a preconditioner.
         thin: Number of iterations between kept draws.
         start_time: Time at which the clock of ``max_seconds`` was started.
-        may_stop: Whether there is another way, so that chains stop as soon as the posterior is
-            found far from normal.
+        may_stop: Whether NUTS can follow, so that chains stop as soon as the posterior is found
+            far from normal.
         pace: Same as in :class:`UntilEffective`.
         may_lower: Whether there may be another run with a smaller stepsize.
 
@@ -167,12 +168,9 @@ def _with_suitable_stepsize(samples: Samples, plan: Plan, tolerance: float) -> P
     judgement = judge(origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter)
     if is_within_tolerance(judgement, tolerance) or not judgement.largest:
         return None
-    prediction = judgement.geometry.predict(
-        plan.given.dynamics, judgement.largest, plan.given.in_turn
-    )
-    return replace(
-        plan, stepsize=judgement.largest, around=judgement.geometry, prediction=prediction
-    )
+    stepsize, geometry = judgement.largest, judgement.geometry
+    prediction = geometry.predict(plan.given.dynamics, stepsize, plan.given.in_turn)
+    return replace(plan, stepsize=stepsize, around=geometry, prediction=prediction)
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
@@ -191,9 +189,9 @@ def run_by_nuts(
     reason: str,
     mode: Mode | None = None,
 ) -> Samples:
-    """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay.
+    """Return draws by the No-U-Turn Sampler, with their report and the plan's warnings.
 
-    It begins around the mode, if that is given; otherwise it looks for one.
+    Chains start around the mode if that is given; otherwise it is searched for.
     """
     extra_warnings = no_mode_warnings(plan.surveyed)
     return run_exact(

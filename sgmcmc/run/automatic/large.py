@@ -20,7 +20,7 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
-    SAID,
+    WARN_SECONDS,
     Cost,
     run_exact,
     seconds_of_gradient,
@@ -174,7 +174,7 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
         request: Request, read.
         cost: Predicted cost of HMC.
     """
-    if cost is None or (cost.affordable and cost.seconds <= SAID):
+    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
         return False
     model = request.read
     return has_dense_information(model) and (not cost.affordable or _has_few_numbers(model))

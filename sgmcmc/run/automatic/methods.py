@@ -29,8 +29,8 @@ from sgmcmc.tuning.mode import Mode
 
 _AFFORDABLE = 900.0  # largest predicted seconds of an exact method, if the user sets no limit
 _OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
-SAID = 180.0  # predicted seconds above which a warning comes before the run begins
-MOVES = 320  # of each chain of NUTS before the first draw is kept
+WARN_SECONDS = 180.0  # predicted seconds above which a warning comes before the run begins
+NUTS_WARM_UP_MOVES = 320  # of each chain of NUTS before the first draw is kept
 _BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
 
 # Keywords without a meaning if gradients use all rows and a step moves all parameters.
@@ -108,8 +108,8 @@ class Cost:
         """Return the cost of HMC in d coordinates that are near N(0, I)."""
         steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
         draws = max(_SETTINGS.first_draws, 2.0 * required.ess / required.n_chains)
-        moves = _SETTINGS.moves_of_warm_up + draws
-        gradients = required.n_chains * (_SETTINGS.gradients_before_warm_up + moves * steps)
+        trajectories = _SETTINGS.moves_of_warm_up + draws
+        gradients = required.n_chains * (_SETTINGS.gradients_before_warm_up + trajectories * steps)
         whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
         return cls(gradient, gradients, required, whitening)
 
@@ -122,7 +122,7 @@ class Cost:
     def most_seconds(self) -> float:
         """Seconds that the run may take if the user sets no limit, dense coordinates included."""
         whitening = self.whitening * self.gradients / self._at_once
-        return max(SAID, _SETTINGS.overrun * self.seconds) + whitening
+        return max(WARN_SECONDS, _SETTINGS.overrun * self.seconds) + whitening
 
     @property
     def _at_once(self) -> int:
@@ -141,7 +141,7 @@ class Cost:
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
-        if self.required.max_seconds is None and self.seconds > SAID:
+        if self.required.max_seconds is None and self.seconds > WARN_SECONDS:
             warnings.warn(
                 f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
                 f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "

@@ -47,7 +47,7 @@ class UntilEffectiveInEach(UntilEffective):
             self.cap = min(self.cap, _PATIENCE * self.first)
         self._modes = np.array(modes)
         self._count = len(set(modes))
-        self.together: Diagnostics | None = None
+        self.pooled: Diagnostics | None = None
 
     @property
     def required_ess(self) -> float:
@@ -57,7 +57,7 @@ class UntilEffectiveInEach(UntilEffective):
     @property
     def reached(self) -> bool:
         """Whether the draws of each mode, or of all together, have the requested ESS."""
-        if self.together is not None and self.together.enough(self._required.ess):
+        if self.pooled is not None and self.pooled.enough(self._required.ess):
             return True
         diagnostics = self.diagnostics
         if diagnostics is None or diagnostics.smallest < self.required_ess:
@@ -66,7 +66,7 @@ class UntilEffectiveInEach(UntilEffective):
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far: the worst of the modes counts."""
-        self.together = diagnose(samples)
+        self.pooled = diagnose(samples)
         by_mode = []
         for mode in range(self._count):
             chains = np.flatnonzero(self._modes == mode)
@@ -76,7 +76,7 @@ class UntilEffectiveInEach(UntilEffective):
 
 def run_in_modes(
     chosen: Chosen,
-    surveyed: Survey,
+    survey: Survey,
     required: Requirements,
     thin: int,
     verbose: bool,
@@ -89,45 +89,44 @@ def run_in_modes(
 
     Args:
         chosen: Request with the constants chosen at the heaviest mode.
-        surveyed: Modes that were found.
+        survey: Modes that were found.
         required: Requested precision and length of the draws.
         thin: Number of iterations between kept draws.
         verbose: Whether to show progress.
         start_time: Time at which the clock of ``max_seconds`` was started.
     """
-    mode_of_chain = _modes_of_chains(surveyed, required.n_chains)
-    plan = _pooled(chosen, surveyed)
+    mode_of_chain = _modes_of_chains(survey, required.n_chains)
+    plan = _plan_for_all_modes(chosen, survey)
 
-    def chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
+    def run_chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
-        mode_request = _mode_request(chosen, lowered, surveyed, mode_of_chain)
+        mode_request = _mode_request(chosen, lowered, survey, mode_of_chain)
         d = chosen.target.size
         lengths = UntilEffectiveInEach(mode_of_chain, required, lowered, d, thin, start_time)
         return lowered, lengths, run_lengths(mode_request, lengths, verbose)
 
     may_lower = plan.given.stepsize is None
-    plan, lengths, samples = with_smaller_steps(chains) if may_lower else chains(1)
-    return samples.with_report(
-        _report(samples, chosen, plan, surveyed, mode_of_chain, lengths, start_time)
-    )
+    plan, lengths, samples = with_smaller_steps(run_chains) if may_lower else run_chains(1)
+    report = _report(samples, chosen, plan, survey, mode_of_chain, lengths, start_time)
+    return samples.with_report(report)
 
 
 def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Request]:
     """Return the plan and the request for chains in every mode."""
-    plan = _pooled(chosen, survey)
+    plan = _plan_for_all_modes(chosen, survey)
     return plan, _mode_request(chosen, plan, survey, _modes_of_chains(survey, n_chains))
 
 
-def _modes_of_chains(surveyed: Survey, n_chains: int) -> list[int]:
-    return [chain % len(surveyed.modes) for chain in range(n_chains)]
+def _modes_of_chains(survey: Survey, n_chains: int) -> list[int]:
+    return [chain % len(survey.modes) for chain in range(n_chains)]
 
 
-def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
+def _plan_for_all_modes(chosen: Chosen, survey: Survey) -> Plan:
     """Return the plan for coordinates whitened by the mean of the modes' informations."""
     plan = chosen.plan
     if plan.given.preconditioner != "dense":
         return plan
-    modes = surveyed.modes
+    modes = survey.modes
     matrix = np.mean([mode.information.matrix for mode in modes], 0)
     scale = np.sqrt(np.diag(matrix))
     covariance = np.linalg.inv(matrix / np.outer(scale, scale)) / np.outer(scale, scale)
@@ -137,21 +136,18 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
     return common.rewhitened(chosen.target, chosen.data, covariance, chosen.seed)
 
 
-def _mode_request(
-    chosen: Chosen, plan: Plan, surveyed: Survey, mode_of_chain: list[int]
-) -> Request:
+def _mode_request(chosen: Chosen, plan: Plan, survey: Survey, mode_of_chain: list[int]) -> Request:
     target = chosen.target
-    centered = center_is_open(chosen.request.gradient) and not plan.given.takes_all(
-        chosen.data.size, chosen.target.row_terms
-    )
+    takes_all = plan.given.takes_all(chosen.data.size, target.row_terms)
+    centered = center_is_open(chosen.request.gradient) and not takes_all
     rng = np.random.default_rng([chosen.seed, 1])
     starts = []
     for number in mode_of_chain:
-        mode = surveyed.modes[number]
+        mode = survey.modes[number]
         step = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
         # A control variate without a center is centered at the start of its chain.
-        apart = 0.0 if centered else _START_SPREAD
-        starts.append(target.space.params(mode.position + apart * step, target.dtype))
+        spread = 0.0 if centered else _START_SPREAD
+        starts.append(target.space.params(mode.position + spread * step, target.dtype))
     request = chosen.completed(plan, starts)
     return replace(request, gradient=ControlVariate(1.0, n_iters_opt=0)) if centered else request
 
@@ -160,18 +156,18 @@ def _report(
     samples: Samples,
     chosen: Chosen,
     plan: Plan,
-    surveyed: Survey,
+    survey: Survey,
     mode_of_chain: list[int],
     lengths: UntilEffectiveInEach,
     start_time: float,
 ) -> Report:
-    pooled, within = lengths.together, lengths.diagnostics
+    pooled, within = lengths.pooled, lengths.diagnostics
     assert pooled is not None and within is not None
-    fractions = _fractions_by_mode(samples, chosen, surveyed)
+    fractions = _fractions_by_mode(samples, chosen, survey)
     crossed = bool(((fractions > _VISIT).sum(1) > 1).any())
     agree = pooled.enough(0.0)
-    warnings = no_mode_warnings(surveyed)
-    warnings += _warnings(surveyed, fractions, mode_of_chain, crossed, agree)
+    warnings = no_mode_warnings(survey)
+    warnings += _warnings(survey, fractions, mode_of_chain, crossed, agree)
     if plan.prediction.worst > 1.001 * plan.given.tolerance:
         warnings.append(
             f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
@@ -181,8 +177,12 @@ def _report(
         warnings += [f"In one of the modes: {w}" for w in within.warnings(lengths.required_ess)]
     sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
     clock.done("chains")
+    shares = {
+        f"chain {chain + 1}: fraction of draws by mode": ", ".join(f"{p:.3f}" for p in row)
+        for chain, row in enumerate(fractions)
+    }
     sections: Sections = {
-        "Modes": _mode_facts(chosen, surveyed, mode_of_chain),
+        "Modes": _mode_facts(chosen, survey, mode_of_chain),
         "Chain": chain_facts(samples, sampler),
         "Predicted": {
             "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
@@ -192,36 +192,31 @@ def _report(
             "ESS within modes (worst mode), bulk": within.bulk,
             "ESS within modes (worst mode), tail": within.tail,
             "R-hat within modes (worst mode)": within.rhat,
-            **{
-                f"chain {chain + 1}: fraction of draws by mode": ", ".join(
-                    f"{p:.3f}" for p in shares
-                )
-                for chain, shares in enumerate(fractions)
-            },
+            **shares,
         },
     }
     return make_report(sampler, samples, pooled, sections, warnings, clock)
 
 
-def _fractions_by_mode(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
+def _fractions_by_mode(samples: Samples, chosen: Chosen, survey: Survey) -> np.ndarray:
     """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""
     u = unconstrained(samples, chosen.target.space)
     distances = []
-    for mode in surveyed.modes:
+    for mode in survey.modes:
         deviation = u - mode.position
         distances.append(np.einsum("cki,ij,ckj->ck", deviation, mode.information.matrix, deviation))
     nearest = np.argmin(distances, 0)
-    return np.stack([(nearest == k).mean(1) for k in range(len(surveyed.modes))], 1)
+    return np.stack([(nearest == k).mean(1) for k in range(len(survey.modes))], 1)
 
 
 def _warnings(
-    surveyed: Survey, fractions: np.ndarray, mode_of_chain: list[int], crossed: bool, agree: bool
+    survey: Survey, fractions: np.ndarray, mode_of_chain: list[int], crossed: bool, agree: bool
 ) -> list[str]:
     warnings = []
-    count = len(surveyed.modes)
+    count = len(survey.modes)
     if not agree:
         occupancy = "; ".join(
-            f"mode {k + 1} (Laplace weight {surveyed.weights[k]:.2g}): "
+            f"mode {k + 1} (Laplace weight {survey.weights[k]:.2g}): "
             + (_format_chains(np.flatnonzero(fractions[:, k] > _VISIT)) or "no chain")
             for k in range(count)
         )
@@ -245,13 +240,13 @@ def _format_chains(chains: np.ndarray) -> str:
     return word + ", ".join(str(chain + 1) for chain in chains)
 
 
-def _mode_facts(chosen: Chosen, surveyed: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
-    facts: dict[str, Any] = {"found": len(surveyed.modes)}
-    for k, mode in enumerate(surveyed.modes):
+def _mode_facts(chosen: Chosen, survey: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"found": len(survey.modes)}
+    for k, mode in enumerate(survey.modes):
         params = chosen.target.space.params(mode.position, chosen.target.dtype)
         name = f"mode {k + 1}"
-        facts[f"{name}: log posterior"] = float(surveyed.heights[k])
-        facts[f"{name}: Laplace weight"] = float(surveyed.weights[k])
+        facts[f"{name}: log posterior"] = float(survey.heights[k])
+        facts[f"{name}: Laplace weight"] = float(survey.weights[k])
         starting = [str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k]
         facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
         for parameter, value in params.items():

@@ -25,15 +25,15 @@ from sgmcmc.run.automatic.far_from_normal import (
     may_be_exact,
     run_by_nuts,
 )
+from sgmcmc.run.automatic.joint_coordinates import run_with_effects, run_with_field
 from sgmcmc.run.automatic.large import cost_of_hmc, needs_mode, run_in_blocks, run_large
 from sgmcmc.run.automatic.methods import (
-    SAID,
+    WARN_SECONDS,
     Cost,
     may_start_again,
     run_exact,
     seconds_of_gradient,
 )
-from sgmcmc.run.automatic.moved import run_with_effects, run_with_field
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
@@ -206,7 +206,7 @@ def _run_around_mode(
                 cost.warn(request.function)
                 mode = plan.mode if request.groups is None else None
                 return run_by_nuts(request, plan, required, verbose, start_time, _REASON_FAR, mode)
-        if seconds > SAID and required.max_seconds is None:
+        if seconds > WARN_SECONDS and required.max_seconds is None:
             _warn_of_duration(seconds, request.function)
         plan = next_plan
     sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)

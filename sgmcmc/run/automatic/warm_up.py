@@ -29,10 +29,10 @@ _STEP = 0.1  # of the ascent at first, in SDs of a coordinate
 _PASSES = 20  # over the data in the ascent, within these bounds
 _ROWS = 500  # of the ascent's minibatches
 
+# Keywords that matter before there are draws.
 _KEYWORDS_BEFORE_DRAWS = (
     "bijectors", "dtype", "jit_compile", "executor", "n_chains", "preconditioner", "minibatches",
 )  # fmt: skip
-"""Keywords that matter before there are draws."""
 
 
 def spread_out(
@@ -137,9 +137,8 @@ def _run(
     task: str,
     verbose: bool,
 ) -> list[np.ndarray]:
-    options = without(
-        request.read.options, (name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS)
-    )
+    later = [name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS]
+    options = without(request.read.options, later)
     sampler = make_sampler(replace(request, model=replace(request.read, options=options)))
     chain = sampler.chain
     phase = Phase(
@@ -152,5 +151,5 @@ def _run(
         n_iters,
         Recorder(sampler.target),
     )
-    ends = search(replace(sampler, phases=(phase, chain)), verbose)
-    return [whitening.origin + whitening.root * end.astype(np.float64) for end in ends]
+    positions = search(replace(sampler, phases=(phase, chain)), verbose)
+    return [whitening.origin + whitening.root * u.astype(np.float64) for u in positions]

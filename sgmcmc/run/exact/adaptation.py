@@ -91,11 +91,9 @@ class WarmedUp:
 
     @property
     def settled(self) -> bool:
-        """Whether the last draws are about as wide as they should be, and stay where they are."""
-        return (
-            1 / _SETTINGS.variance < self.width < _SETTINGS.variance
-            and self.mean_change < _SETTINGS.mean_change
-        )
+        """Whether the last draws are about as wide as they should be, and their mean is stable."""
+        widest = _SETTINGS.variance
+        return 1 / widest < self.width < widest and self.mean_change < _SETTINGS.mean_change
 
 
 class _PositionRecorder(Recorder):
@@ -130,7 +128,7 @@ class WarmUp:
         acceptance: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
         deadline: Time at which to stop, by the monotonic clock.
         windows: Iterations of the windows.
-        scaled: Places of the coordinates whose scale alone may change; ``None`` for all.
+        scaled: Indices of the coordinates whose scale alone may change; ``None`` for all.
         at_mode: Whether chains start around a mode: then no progress in the first window is enough
             to give up.
     """
@@ -154,7 +152,7 @@ class WarmUp:
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
         max_iterations = sum(windows) + _SETTINGS.last_window
-        rows = [
+        self._rows = [
             {
                 DRAWS: np.empty((max_iterations, d), dtype),
                 GRADIENTS: np.empty((max_iterations, d), dtype),
@@ -162,7 +160,6 @@ class WarmUp:
             }
             for _ in sampler.starts
         ]
-        self._rows = rows
         self._splits, self._frequency, self._center = hasattr(dynamics, "frequency"), 0.0, None
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(
@@ -173,8 +170,8 @@ class WarmUp:
         )
         self._executor = executor_of(sampler, phase, max_iterations)
         self._runners = make_runners(
-            sampler, phase, sampler.starts, whole_by_chain(sampler), max_iterations, rows,
-            lambda runners: None, lambda number, runner: None, self._executor,
+            sampler, phase, sampler.starts, whole_by_chain(sampler), max_iterations,
+            self._rows, lambda runners: None, lambda number, runner: None, self._executor,
         )  # fmt: skip
         self._label, self._max_iterations = label, max_iterations
         self._done = self._changed = 0
@@ -183,11 +180,8 @@ class WarmUp:
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
         averaging, start = self._averaging(self._first), time.monotonic()
-        limit = limited(self._deadline)
-        with (
-            limit,
-            Progress(self._label, self._max_iterations * len(self._runners), verbose) as progress,
-        ):
+        limit, total = limited(self._deadline), self._max_iterations * len(self._runners)
+        with limit, Progress(self._label, total, verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
@@ -210,10 +204,8 @@ class WarmUp:
                     self._window(_SETTINGS.last_window, averaging, progress)
                     self._astray = not self._normal(_SETTINGS.last_window)[0]
             self._find_center(length)
-        space, chain_facts = (
-            self._sampler.target.space,
-            [runner.facts() for runner in self._runners],
-        )
+        space = self._sampler.target.space
+        chain_facts = [runner.facts() for runner in self._runners]
         return WarmedUp(
             self._combined(),
             None if averaging is None else self._suitable(averaging.settled),

@@ -29,14 +29,12 @@ _NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
 class _Settings:
     spread: float = 1.5  # root mean square distance of starts from the mode, in posterior SDs
     newton_step: float = 2.0  # largest, in posterior SDs, from a usable mode
-    # Of the log posterior at a start below the mode, beyond the usual one for d.
-    drop: float = 100.0
+    drop: float = 100.0  # of the log posterior from the mode to a start, beyond the usual for d
     halvings: int = 20  # of a start's distance from the mode
     dense_from_draws: int = 200  # coordinates whose covariance a warm-up determines by itself
 
 
 _SETTINGS = _Settings()
-
 
 _NO_MODE = (
     "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "

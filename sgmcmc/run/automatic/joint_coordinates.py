@@ -24,8 +24,8 @@ def run_with_effects(
 ) -> Samples | None:
     """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
-    Chains that leave the surroundings of the mode, where nodes that are held do, run again: with
-    more nodes if coordinates are many, and in the end with nodes that are not held. Returns
+    Chains that leave the region where fixed quadrature nodes suffice run again: with more nodes if
+    coordinates are many, and in the end with nodes that are not fixed. Returns
     ``None`` if there are no such effects, or that would take too long; and of few coordinates,
     unless they are effects of several factors and HMC is quick.
     """
