@@ -93,8 +93,8 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
     return start
 
 
+# Axes of draws in ArviZ, which parameters cannot share their names with.
 _AXES = ("chain", "draw")
-"""Axes of draws in ArviZ, which parameters cannot share their names with."""
 
 
 def _need_names(label: str, start: Mapping[str, np.ndarray]) -> None:
@@ -107,13 +107,13 @@ def _need_names(label: str, start: Mapping[str, np.ndarray]) -> None:
                 f"`{label}`: {name!r} is the name of an axis of the draws. Give the parameter "
                 "another one."
             )
-        found = re.fullmatch(r"(.+)\[(\d+(?:, \d+)*)\]", name, re.DOTALL)
-        places = tuple(map(int, found[2].split(", "))) if found else ()
-        shape = start[found[1]].shape if found and found[1] in start else ()
-        inside = all(place < size for place, size in zip(places, shape, strict=False))
-        if found and shape and len(places) == len(shape) and inside:
+        match = re.fullmatch(r"(.+)\[(\d+(?:, \d+)*)\]", name, re.DOTALL)
+        indices = tuple(map(int, match[2].split(", "))) if match else ()
+        shape = start[match[1]].shape if match and match[1] in start else ()
+        inside = all(index < size for index, size in zip(indices, shape, strict=False))
+        if match and shape and len(indices) == len(shape) and inside:
             raise ValueError(
-                f"`{label}`: {name!r} is also the name of a coordinate of {found[1]!r}. Give one "
+                f"`{label}`: {name!r} is also the name of a coordinate of {match[1]!r}. Give one "
                 "of them another name."
             )
         axis = re.fullmatch(r"(.+)_dim_(\d+)", name, re.DOTALL)

@@ -32,11 +32,9 @@ from sgmcmc.inputs.slopes import Evaluate, check_slopes
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
-_MOST = 64
-"""Number of models kept."""
+_MOST = 64  # number of models kept
 
-_ROWS = 512
-"""Rows by which models are compared."""
+_COMPARED_ROWS = 512  # rows by which models are compared
 
 Functions = tuple[Callable[..., Any] | None, ...]
 
@@ -93,7 +91,6 @@ class Tried:
 
 
 def _reference(function: Callable[..., Any] | None) -> Callable[[], Any]:
-    """Return a weak reference to a function."""
     try:
         return weakref.ref(function) if function is not None else lambda: None
     except TypeError:  # there are no weak references to some objects
@@ -111,13 +108,14 @@ def _code(function: Callable[..., Any] | None) -> CodeType | str | None:
 
 
 def _digest(columns: Any) -> bytes:
-    """Return a digest of the first of some rows."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for tensor in tf.nest.flatten(columns, expand_composites=True):
-        array = np.ascontiguousarray(tensor.numpy()[:_ROWS] if tensor.shape.rank else tensor)
-        found.update(f"{tensor.shape} {array.dtype}".encode())
-        found.update(array.reshape(-1).view(np.uint8).data)
-    return found.digest()
+        array = np.ascontiguousarray(
+            tensor.numpy()[:_COMPARED_ROWS] if tensor.shape.rank else tensor
+        )
+        digest.update(f"{tensor.shape} {array.dtype}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.digest()
 
 
 def dry_run(
@@ -160,35 +158,37 @@ def dry_run(
         check_rows(columns)
     evaluated = partial(_evaluated, target, latents, data.size / rows, with_terms)
     graph = trace(evaluated, tf.constant(starts[0]), columns)
-    found: list[dict[str, np.ndarray]] = []
+    values_at_starts: list[dict[str, np.ndarray]] = []
     for number, start in enumerate(starts):
         label = "params" if len(starts) == 1 else f"params[{number}]"
-        found.append(_run(graph, start, columns, latents is not None))
-        _need_finite(label, target.space.layout, found[-1], columns)
-        _need_suitable_slopes(target, found[-1]["gradient"], found[-1].pop("nearer", None))
+        values_at_starts.append(_run(graph, start, columns, latents is not None))
+        _need_finite(label, target.space.layout, values_at_starts[-1], columns)
+        _need_suitable_slopes(
+            target, values_at_starts[-1]["gradient"], values_at_starts[-1].pop("nearer", None)
+        )
     in_parts = rows < data.size if in_parts is None else in_parts
     gibbs = None if latents is None else latents.gibbs
-    some = columns
+    trial_rows = columns
     if rows < data.size and latents is None:
-        some = data.rows(rows_from_everywhere(data.size, rows))
+        trial_rows = data.rows(rows_from_everywhere(data.size, rows))
     functions = (target.log_lik, target.log_prior, gibbs)
-    tried = Tried(functions, data, graph, {"first": columns, "some": some}, in_parts)
+    tried = Tried(functions, data, graph, {"first": columns, "some": trial_rows}, in_parts)
     if not tried.before:
         refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
         if latents is None:
             _need_finite_with(graph, starts[0], target.space.layout, data, columns)
-            evaluate = _evaluator(graph, some)
-            check_slopes(target, some, data.size / rows, starts[0], evaluate, corrected)
+            evaluate = _evaluator(graph, trial_rows)
+            check_slopes(target, trial_rows, data.size / rows, starts[0], evaluate, corrected)
         tried.remember()
-    for values in found if with_terms else ():
+    for values in values_at_starts if with_terms else ():
         need_sum(
             float(values["log_lik"]),
             values.pop("terms"),
             ". Let it return one term for each "
             "observation, a tensor of shape (n,), or use uniform minibatches.",
         )
-    gradient = found[0].pop("gradient")
-    numbers = {name: float(value) for name, value in found[0].items()}
+    gradient = values_at_starts[0].pop("gradient")
+    numbers = {name: float(value) for name, value in values_at_starts[0].items()}
     return {**numbers, "the length of the gradient": float(np.linalg.norm(gradient))}
 
 
@@ -215,22 +215,21 @@ def _evaluated(
             "`log_prior` (the gradient is None). Use it, or remove it from `params`."
         )
     minibatch = Minibatch(columns, weight)
-    found = {
+    returned = {
         **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
         "log_post": target.log_post(position, minibatch),
         "gradient": target.shared.gradient(position, minibatch),
     }
     if target.space.limits(target.space.differentiated(position)[1]) is not None:
-        found["nearer"] = target.nearer().gradient(position, minibatch)
+        returned["nearer"] = target.nearer().gradient(position, minibatch)
     if with_terms:
-        found["terms"] = _try_terms(target, params, columns)
-    return found
+        returned["terms"] = _try_terms(target, params, columns)
+    return returned
 
 
 def _run(
     graph: Any, start: np.ndarray, columns: Tensors, with_gibbs: bool
 ) -> dict[str, np.ndarray]:
-    """Return the model's values at a start."""
     try:
         values = graph(tf.constant(start), columns)
     except tf.errors.OpError as error:
@@ -243,18 +242,18 @@ def _run(
 
 def _evaluator(graph: Any, columns: Tensors) -> Evaluate:
     """Return a function that evaluates the model at a position: NaN where functions fail."""
-    known: dict[bytes, tuple[float, np.ndarray, float]] = {}
+    cache: dict[bytes, tuple[float, np.ndarray, float]] = {}
 
     def evaluate(position: np.ndarray) -> tuple[float, np.ndarray, float]:
         key = position.tobytes()
-        if key not in known:
+        if key not in cache:
             try:
                 values = graph(tf.constant(position, graph.inputs[0].dtype), columns)
                 value, likelihood = float(values["log_post"]), float(values["log_lik"])
-                known[key] = value, values["gradient"].numpy(), likelihood
+                cache[key] = value, values["gradient"].numpy(), likelihood
             except tf.errors.OpError:  # functions may check their numbers by themselves
-                known[key] = np.nan, np.full(len(position), np.nan), np.nan
-        return known[key]
+                cache[key] = np.nan, np.full(len(position), np.nan), np.nan
+        return cache[key]
 
     return evaluate
 
@@ -267,26 +266,27 @@ def _need_finite_with(
     infinite = infinite_rows(data)[:rows]
     if not infinite.size or infinite[-1] < rows:  # which were evaluated already
         return
-    others = np.setdiff1d(np.arange(min(data.size, 2 * rows)), infinite)[: rows - infinite.size]
-    chosen = np.concatenate([infinite, others])
+    finite = np.setdiff1d(np.arange(min(data.size, 2 * rows)), infinite)[: rows - infinite.size]
+    chosen = np.concatenate([infinite, finite])
     if len(chosen) == rows:
-        some = data.rows(chosen)
-        _need_finite("params", layout, _run(graph, start, some, False), some, chosen)
+        some_columns = data.rows(chosen)
+        _need_finite(
+            "params", layout, _run(graph, start, some_columns, False), some_columns, chosen
+        )
 
 
 def infinite_rows(data: Data) -> np.ndarray:
     """Return the numbers of rows that hold an infinite number, of entries in memory, in order."""
-    found = [np.empty(0, int)]
+    infinite = [np.empty(0, int)]
     for column in data.columns.values():
         if isinstance(column, ArrayColumn) and column.array.dtype.kind == "f" and data.size:
             array = column.array
             if array.size and (np.isinf(array.min()) or np.isinf(array.max())):
-                found.append(np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1)))
-    return np.unique(np.concatenate(found))
+                infinite.append(np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1)))
+    return np.unique(np.concatenate(infinite))
 
 
 def _completer(target: Target, latents: Latents | None) -> Complete | None:
-    """Return a function that adds latent variables to a minibatch; ``None`` if there are none."""
     if latents is None:
         return None
     return lambda params, columns: _try_gibbs(target, latents, params, columns)
@@ -295,7 +295,7 @@ def _completer(target: Target, latents: Latents | None) -> Complete | None:
 def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, Any]:
     """Return the values of the user's log-likelihood and log-prior."""
     shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
-    given = f"params {shapes}"
+    described_params = f"params {shapes}"
     rows = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in columns.items())
     size = next(iter(columns.values())).shape[0]
     returned = {
@@ -303,14 +303,14 @@ def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, 
             "log_lik",
             target.dtype,
             target.log_lik,
-            f"{given}; dataset {rows}",
+            f"{described_params}; dataset {rows}",
             params=params,
             dataset=columns,
         )
     }
     if target.log_prior is not None:
         returned["log_prior"] = call(
-            "log_prior", target.dtype, target.log_prior, given, params=params
+            "log_prior", target.dtype, target.log_prior, described_params, params=params
         )
     for argument, value in returned.items():
         is_likelihood = argument == "log_lik"
@@ -319,7 +319,7 @@ def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, 
             terms = f", or one term for each of the {size} observations" if is_likelihood else ""
             raise ValueError(
                 f"`{argument}` must return a scalar{terms}; it returned a tensor of shape "
-                f"{tensor.shape}. Sum it with tf.reduce_sum. It was called with {given}"
+                f"{tensor.shape}. Sum it with tf.reduce_sum. It was called with {described_params}"
                 + (f"; dataset {rows}." if is_likelihood else ".")
             )
         if getattr(value, "dtype", target.dtype) != target.dtype:
@@ -348,16 +348,16 @@ def _try_terms(target: Target, params: Tensors, columns: Tensors) -> tf.Tensor:
 def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tensors) -> Tensors:
     """Return the minibatch that ``gibbs`` completed."""
     rows = next(iter(columns.values())).shape[0]
-    kept = {name: tf.constant(values[:rows]) for name, values in latents.starts.items()}
-    given = {**columns, **kept}
-    shapes = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in given.items())
+    latent_values = {name: tf.constant(values[:rows]) for name, values in latents.starts.items()}
+    minibatch = {**columns, **latent_values}
+    shapes = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in minibatch.items())
     returned = call(
         "gibbs",
         target.dtype,
         latents.gibbs,
         f"params {list(params)}; dataset {shapes}",
         params=params,
-        dataset=given,
+        dataset=minibatch,
         seed=tf.constant([0, 1]),
     )
     if not isinstance(returned, Mapping):
@@ -366,13 +366,13 @@ def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tenso
             f"to it; it returned {describe(returned)}."
         )
     completed = {
-        **given,
+        **minibatch,
         **{
             k: v if isinstance(v, tf.SparseTensor) else as_tensor("gibbs", v, "a dict of tensors")
             for k, v in returned.items()
         },
     }
-    for name, value in kept.items():
+    for name, value in latent_values.items():
         after = completed[name]
         if after.shape != value.shape:
             raise ValueError(
@@ -404,9 +404,9 @@ def _need_suitable_slopes(target: Target, gradient: np.ndarray, nearer: np.ndarr
     for name, slope in layout.split(gradient).items():
         geometries[name].check_slope(name, slope)
     if nearer is not None:
-        slopes, others = layout.split(gradient), layout.split(nearer)
+        slopes, nearer_slopes = layout.split(gradient), layout.split(nearer)
         for name, geometry in geometries.items():
-            geometry.check_limit(name, slopes[name], others[name])
+            geometry.check_limit(name, slopes[name], nearer_slopes[name])
 
 
 def _need_finite(
@@ -471,15 +471,15 @@ def _infinite_entry(columns: Tensors, rows: np.ndarray | None) -> str:
         dense = column.values if isinstance(column, tf.SparseTensor) else column
         if not dense.dtype.is_floating:
             continue
-        places = np.argwhere(np.isinf(dense.numpy()))
-        if places.size:
-            place = [int(k) for k in places[0]]
+        indices = np.argwhere(np.isinf(dense.numpy()))
+        if indices.size:
+            index = [int(k) for k in indices[0]]
             if isinstance(column, tf.SparseTensor):
-                place = [int(k) for k in column.indices[place[0]]]
+                index = [int(k) for k in column.indices[index[0]]]
             if rows is not None:
-                place[0] = int(rows[place[0]])
-            where = ", ".join(map(str, place))
-            return f"`dataset[{name!r}]` holds an infinite number, first at index {where}"
+                index[0] = int(rows[index[0]])
+            written = ", ".join(map(str, index))
+            return f"`dataset[{name!r}]` holds an infinite number, first at index {written}"
     return ""
 
 

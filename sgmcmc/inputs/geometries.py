@@ -48,7 +48,7 @@ def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
             f"{describe(prior)}."
         )
     shape, rate = (
-        _numbers(f"{label}[{place}]", value, start) for place, value in enumerate(prior[:2])
+        _numbers(f"{label}[{number}]", value, start) for number, value in enumerate(prior[:2])
     )
     if not (shape > 0).all():
         raise ValueError(f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}.")
@@ -88,9 +88,9 @@ def read_geometries(
     geometries: dict[str, Geometry] = {}
     if isinstance(dynamics, SimplexDynamics):
         gamma = getattr(dynamics, "gamma", None)
-        own: dict[str, Any] = {**gamma_parameters(gamma, starts[0])}
-        own |= points_of_simplex(dynamics, starts[0], own, dtype)
-        geometries |= {n: _at(n, geometry, temperature) for n, geometry in own.items()}
+        from_dynamics: dict[str, Any] = {**gamma_parameters(gamma, starts[0])}
+        from_dynamics |= points_of_simplex(dynamics, starts[0], from_dynamics, dtype)
+        geometries |= {n: _at(n, geometry, temperature) for n, geometry in from_dynamics.items()}
     geometries |= manifolds
     for name, bijector in bijectors.items():
         if name in geometries:
@@ -120,13 +120,13 @@ def _at(name: str, geometry: Any, temperature: float) -> Geometry:
     """Return the geometry with the prior that it has at a temperature."""
     if temperature == 1.0:
         return geometry
-    found = geometry.at_temperature(temperature)
-    if found is None:
+    tempered = geometry.at_temperature(temperature)
+    if tempered is None:
         raise ValueError(
             f"`temperature`: at {temperature:g} the prior of {name!r} is improper: a concentration "
             "α (or the shape of a gamma prior) becomes (α − 1)/T + 1, which must be positive."
         )
-    return found
+    return tempered
 
 
 def _label(starts: list[dict[str, np.ndarray]], number: int, name: str) -> str:
@@ -156,8 +156,7 @@ def _fitting_bijector(
     return bijector
 
 
-_ROUNDING = 1e-6
-"""Tolerated asymmetry of a matrix, relative to its largest entry."""
+_ROUNDING = 1e-6  # tolerated asymmetry of a matrix, relative to its largest entry
 
 
 def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Preconditioner | None:
@@ -203,8 +202,8 @@ def _by_parameter(value: Mapping[str, Any], space: Space) -> np.ndarray:
         return diagonal
     matrix = np.diag(diagonal)
     for name, block in blocks.items():
-        place = layout.slices[name]
-        matrix[place, place] = block if block.ndim == 2 else np.diag(block)
+        block_slice = layout.slices[name]
+        matrix[block_slice, block_slice] = block if block.ndim == 2 else np.diag(block)
     return matrix
 
 
@@ -259,8 +258,8 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return np.sqrt(matrix) if matrix.ndim == 1 else np.linalg.cholesky(matrix)
 
 
+# Number of coordinates above which a digest is of the root, and no covariance is made.
 _MULTIPLIED = 2000
-"""Number of coordinates above which a digest is of the root, and no covariance is made."""
 
 
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
@@ -278,7 +277,7 @@ def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
 def points_of_simplex(
     dynamics: SimplexDynamics,
     start: Mapping[str, np.ndarray],
-    others: Container[str],
+    taken_names: Container[str],
     dtype: tf.DType,
 ) -> dict[str, OnSimplex]:
     """Return the geometries of the parameters that are points of the simplex for the dynamics.
@@ -286,26 +285,26 @@ def points_of_simplex(
     Args:
         dynamics: Dynamics, with the user's settings for such points.
         start: Starting values, for names and shapes.
-        others: Parameters that have another space.
+        taken_names: Parameters that have another space.
         dtype: Dtype of the chain.
     """
-    alpha = _read_alpha(dynamics.alpha, start, others)
+    alpha = _read_alpha(dynamics.alpha, start, taken_names)
     theta0 = _read_theta0(dynamics.theta0, alpha, dtype)
     return {name: OnSimplex(value, theta0.get(name)) for name, value in alpha.items()}
 
 
 def _read_alpha(
-    alpha: Any, start: Mapping[str, np.ndarray], others: Container[str]
+    alpha: Any, start: Mapping[str, np.ndarray], taken_names: Container[str]
 ) -> dict[str, np.ndarray]:
     """Return the concentrations of each parameter that is a point of the simplex.
 
     Args:
         alpha: Concentrations: a number or an array, for all parameters, or a dict.
         start: Starting values, for names and shapes.
-        others: Parameters that have another space.
+        taken_names: Parameters that have another space.
     """
     if alpha is None:
-        if not any(name in others for name in start):
+        if not any(name in taken_names for name in start):
             raise ValueError(
                 "`alpha` must be given, the Dirichlet concentrations of points of the simplex, or "
                 "`gamma`, the priors of gamma parameters."
@@ -316,14 +315,14 @@ def _read_alpha(
             raise ValueError("`alpha` is an empty dict: it must name the points of the simplex.")
         known_keys("alpha", alpha, start, "the parameters are")
         for name in alpha:
-            if name in others:
+            if name in taken_names:
                 raise ValueError(f"`alpha` names {name!r}, which has a gamma prior by `gamma`.")
         entries = {f"alpha[{name!r}]": (name, value) for name, value in alpha.items()}
         return {name: _read_points(label, v, start[name]) for label, (name, v) in entries.items()}
     return {
         name: _read_points("alpha", alpha, value)
         for name, value in start.items()
-        if name not in others
+        if name not in taken_names
     }
 
 

@@ -169,8 +169,8 @@ def _unread(_: str, value: Any) -> Any:
     return value
 
 
-def _from(least: int) -> Callable[[str, Any], int]:
-    return partial(whole_number, least=least)
+def _from(minimum: int) -> Callable[[str, Any], int]:
+    return partial(whole_number, least=minimum)
 
 
 def _optional(reader: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -404,23 +404,23 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
     for name in keywords:
         if name not in DEFAULTS:
             raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
-    given = {**DEFAULTS, **keywords}
+    values = {**DEFAULTS, **keywords}
     for name in OF_A_RUN if stepwise else ():
-        if name == "executor" and given[name] is not None:
+        if name == "executor" and values[name] is not None:
             raise ValueError(
                 f"`executor`: {method}() runs step by step, in the process that calls it. Call "
                 "the function that runs the whole chain, such as sample()."
             )
-        if given[name] != DEFAULTS[name]:
+        if values[name] != DEFAULTS[name]:
             raise ValueError(
                 f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
                 "sgmcmc_step as you need it, or call the function that runs the whole chain."
             )
-    _need_geodesics(method, given["manifolds"])
-    if given["latents"] is not None and given["gibbs"] is None:
+    _need_geodesics(method, values["manifolds"])
+    if values["latents"] is not None and values["gibbs"] is None:
         raise ValueError("`latents` are for `gibbs`, which was not given.")
     options = Options(
-        **{name: keyword["reader"](name, given[name]) for name, keyword in KEYWORDS.items()}
+        **{name: keyword["reader"](name, values[name]) for name, keyword in KEYWORDS.items()}
     )
     if options.store_params is False and not (options.test_functions or options.reductions):
         raise ValueError(

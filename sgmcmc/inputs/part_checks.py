@@ -101,8 +101,8 @@ def check_part(
             f"sgmcmc.gradients.Gradient or sgmcmc.minibatches.Minibatches; it is {describe(part)}."
             f"{hint}"
         )
-    given = [argument is not None for argument in (log_lik, dataset, params)]
-    if any(given) and not all(given):
+    provided = [argument is not None for argument in (log_lik, dataset, params)]
+    if any(provided) and not all(provided):
         raise ValueError("Give `log_lik`, `dataset` and `params` together, or none of them.")
     dynamics = part if isinstance(part, Dynamics) else SGLD()
     gradient = part if isinstance(part, Gradient) else MinibatchGradient()
@@ -135,8 +135,11 @@ def check_part(
     if isinstance(part, Gradient):
         try_refresh(gradient, whole, estimator, position)
         return
-    for each in (tf.constant(stepsize, dtype), tf.fill([target.size], tf.cast(stepsize, dtype))):
-        try_dynamics(dynamics, target, tf.constant(position), ghat, each, minibatch, rng)
+    for one_stepsize in (
+        tf.constant(stepsize, dtype),
+        tf.fill([target.size], tf.cast(stepsize, dtype)),
+    ):
+        try_dynamics(dynamics, target, tf.constant(position), ghat, one_stepsize, minibatch, rng)
 
 
 def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any]]:

@@ -18,11 +18,11 @@ from sgmcmc.libraries import without_chatter
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 
-_REPEATED = 1e-3
-"""Tolerated difference of two results for the same arguments, relative to the change."""
+# Tolerated difference of two results for the same arguments, relative to the change.
+_SAME_RESULT = 1e-3
 
-_ROWS_OF_EXACT = 64
-"""Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients."""
+# Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients.
+_EXACT_ROWS = 64
 
 
 # --------------------------------------------------------------------------------------- gradients
@@ -43,33 +43,33 @@ def try_gradient(
             _need_vector(f"{type(gradient).__name__}.center", gradient.center(memory), position)
 
     def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        given = minibatch, at_center
+        minibatches = minibatch, at_center
         try:
-            found = gradient.estimate(target, memory, position, *given)
+            estimated = gradient.estimate(target, memory, position, *minibatches)
         except Exception as error:
             pass_on(error)
             if not gradient.needs_rows and _works_with_rows(
-                gradient, target, memory, position, *given
+                gradient, target, memory, position, *minibatches
             ):
                 raise ValueError(
                     f"`{label}` uses `minibatch.rows`, which are provided on request: set "
                     "`needs_rows = True` in the class."
                 ) from error
             raise
-        if not isinstance(found, tuple) or len(found) != 2:
+        if not isinstance(estimated, tuple) or len(estimated) != 2:
             raise TypeError(
                 f"`{label}` must return the gradient and the state, a tuple of two; it returned "
-                f"{describe(found)}."
+                f"{describe(estimated)}."
             )
-        _need_vector(label, found[0], position, "a gradient", " It would be broadcast.")
-        _need_like(label, found[1], memory)
-        return found
+        _need_vector(label, estimated[0], position, "a gradient", " It would be broadcast.")
+        _need_like(label, estimated[1], memory)
+        return estimated
 
     with naming(gradient, "estimate"):
         results = _results(estimate, memory, position)
-    for other in results[1:]:
-        for a, b in _pairs(results[0], other):
-            if _differ(a, b, 10 * _REPEATED * _size(a)):
+    for repeated in results[1:]:
+        for a, b in _pairs(results[0], repeated):
+            if _differ(a, b, 10 * _SAME_RESULT * _size(a)):
                 raise ValueError(
                     f"`{label}` gives different results for the same arguments: it draws its own "
                     "random numbers, or keeps something in Python between calls. The memory of an "
@@ -88,9 +88,9 @@ def _works_with_rows(
 ) -> bool:
     """Return whether an estimator works once it is handed row numbers."""
     size = next(iter(minibatch.columns.values())).shape[0]
-    given = (each._replace(rows=tf.range(size)) for each in (minibatch, at_center))
+    minibatches = (batch._replace(rows=tf.range(size)) for batch in (minibatch, at_center))
     try:
-        gradient.estimate(target, memory, position, *given)
+        gradient.estimate(target, memory, position, *minibatches)
     except Exception as error:
         pass_on(error)
         return False
@@ -100,24 +100,24 @@ def _works_with_rows(
 def try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray) -> None:
     """Try the refreshing of a gradient estimator, if it is refreshed between blocks."""
     name = type(gradient).__name__
-    every = gradient.refresh_every(whole)
-    if every is None:
+    interval = gradient.refresh_every(whole)
+    if interval is None:
         return
-    if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+    if isinstance(interval, bool) or not isinstance(interval, int | np.integer) or interval < 1:
         raise ValueError(
             f"`{name}.refresh_every` must return None or an integer, 1 or more; it returned "
-            f"{describe(every)}."
+            f"{describe(interval)}."
         )
     with naming(gradient, "refresh"):
-        found = gradient.refresh(whole, memory, position, 1)
-        if not isinstance(found, tuple) or len(found) != 2:
+        refreshed = gradient.refresh(whole, memory, position, 1)
+        if not isinstance(refreshed, tuple) or len(refreshed) != 2:
             raise TypeError(
                 f"`{name}.refresh` must return a gradient or None, and the state; it returned "
-                f"{describe(found)}."
+                f"{describe(refreshed)}."
             )
-        if found[0] is not None:
-            _need_vector(f"{name}.refresh", found[0], tf.constant(position), "a gradient")
-        _need_like(f"{name}.refresh", found[1], memory)
+        if refreshed[0] is not None:
+            _need_vector(f"{name}.refresh", refreshed[0], tf.constant(position), "a gradient")
+        _need_like(f"{name}.refresh", refreshed[1], memory)
 
 
 # ---------------------------------------------------------------------------------------- dynamics
@@ -133,7 +133,7 @@ def try_dynamics(
     rng: np.random.Generator,
 ) -> None:
     """Try an iteration of bound dynamics, method by method."""
-    own = getattr(dynamics, "inner", dynamics)
+    inner = getattr(dynamics, "inner", dynamics)
     d, dtype = target.size, target.dtype
 
     def normals(vectors: int) -> tf.Tensor:
@@ -146,10 +146,11 @@ def try_dynamics(
         if dynamics.seeds:
             noise = tf.constant(rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32)
         rows = next(iter(minibatch.columns.values())).shape[0]
-        begun, opened = normals(dynamics.start_normals), normals(dynamics.refresh_normals)
+        start_normals = normals(dynamics.start_normals)
+        refresh_normals = normals(dynamics.refresh_normals)
         methods = {
-            "init": lambda _: dynamics.init(position, gradient, stepsize, begun),
-            "refresh": lambda state: dynamics.refresh(state, stepsize, opened),
+            "init": lambda _: dynamics.init(position, gradient, stepsize, start_normals),
+            "refresh": lambda state: dynamics.refresh(state, stepsize, refresh_normals),
             "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
             "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
             "finish_step": lambda state: dynamics.finish_step(state, gradient, stepsize),
@@ -161,8 +162,8 @@ def try_dynamics(
         states: dict[str, Any] = {}
         state: Any = None
         for name, method in methods.items():
-            label = f"{type(own).__name__}.{name}"
-            with naming(own, name):
+            label = f"{type(inner).__name__}.{name}"
+            with naming(inner, name):
                 after = method(state)
                 _need_tuple(label, after)
                 if not hasattr(after, "position"):
@@ -176,16 +177,16 @@ def try_dynamics(
             states[name] = state = after
         return states
 
-    with naming(own, "", f" with a stepsize of shape {stepsize.shape}"):
+    with naming(inner, "", f" with a stepsize of shape {stepsize.shape}"):
         results = _results(iterate)
     before = position.numpy()
-    for other in results[1:]:
+    for repeated in results[1:]:
         for name in methods:
-            for a, b in _pairs(results[0][name], other[name]):
-                moved = np.abs(a - before).max(initial=0) if a.shape == before.shape else _size(a)
-                if _differ(a, b, _REPEATED * moved + 1e-7 * _size(a)):
+            for a, b in _pairs(results[0][name], repeated[name]):
+                change = np.abs(a - before).max(initial=0) if a.shape == before.shape else _size(a)
+                if _differ(a, b, _SAME_RESULT * change + 1e-7 * _size(a)):
                     raise ValueError(
-                        f"`{type(own).__name__}.{name}` gives different results for the same "
+                        f"`{type(inner).__name__}.{name}` gives different results for the same "
                         "arguments: it draws its own random numbers, or keeps something in "
                         "Python between calls. Use the standard normals that it receives "
                         "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
@@ -202,9 +203,8 @@ def _exact_methods(
     stepsize: tf.Tensor,
     columns: Tensors,
 ) -> dict[str, Callable[[Any], Any]]:
-    """Return the methods of exact dynamics as functions of the state."""
     sparse = any(isinstance(column, tf.SparseTensor) for column in columns.values())
-    few = columns if sparse else {name: c[:_ROWS_OF_EXACT] for name, c in columns.items()}
+    few = columns if sparse else {name: c[:_EXACT_ROWS] for name, c in columns.items()}
     seed = dynamics.drawn(tf.constant([1, 2], tf.int32), target.size)
 
     def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -224,30 +224,29 @@ def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 
     What TensorFlow draws differs from call to call, and what NumPy draws from graph to graph.
     """
-    found = []
+    results = []
     with without_chatter():
         for _ in range(2):
             graph = tf.function(function, autograph=False).get_concrete_function(*arguments)
-            found += [tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)]
-    return found
+            results += [tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)]
+    return results
 
 
-def _pairs(one: Any, other: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _pairs(first: Any, second: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the arrays of two results side by side."""
-    for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True):
+    for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
         yield np.asarray(a), np.asarray(b)
 
 
 def _names(structure: Any) -> list[str]:
-    """Return the names of the tensors in a state, for messages."""
     if isinstance(structure, Mapping):
         return [f"{k}.{n}".rstrip(".") for k in sorted(structure) for n in _names(structure[k])]
     if isinstance(structure, tuple | list):
         fields = getattr(structure, "_fields", range(len(structure)))
         return [
             f"{field}.{name}".rstrip(".")
-            for field, part in zip(fields, structure, strict=True)
-            for name in _names(part)
+            for field, entry in zip(fields, structure, strict=True)
+            for name in _names(entry)
         ]
     return [""]
 
@@ -256,14 +255,13 @@ def _size(array: np.ndarray) -> float:
     return float(np.abs(array).max(initial=0)) if np.isfinite(array).all() else 0.0
 
 
-def _differ(one: np.ndarray, other: np.ndarray, allowed: float) -> bool:
-    """Return whether two results differ by more than rounding allows."""
-    if one.dtype.kind != "f":
-        return not np.array_equal(one, other)
-    both = np.isfinite(one) & np.isfinite(other)
-    if not np.array_equal(np.isfinite(one), np.isfinite(other)):
+def _differ(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
+    if first.dtype.kind != "f":
+        return not np.array_equal(first, second)
+    finite = np.isfinite(first) & np.isfinite(second)
+    if not np.array_equal(np.isfinite(first), np.isfinite(second)):
         return True
-    return bool(np.abs(one[both] - other[both]).max(initial=0.0) > allowed)
+    return bool(np.abs(first[finite] - second[finite]).max(initial=0.0) > allowed)
 
 
 def _need_tuple(label: str, state: Any) -> None:

@@ -37,22 +37,24 @@ _MINIBATCHES: Mapping[str, Minibatches] = {
     "reshuffled": Reshuffled(),
     "symmetric": Reshuffled(symmetric=True),
 }
-_Part = TypeVar("_Part")
+_PartType = TypeVar("_PartType")
 
 
-def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]) -> _Part:
+def _read_part(
+    argument: str, value: Any, names: Mapping[str, Any], kind: type[_PartType]
+) -> _PartType:
     """Return the part that the user chose."""
     if isinstance(value, kind):
         return value
-    wanted = f"{or_list(names)}, or an object of {kind.__module__.rpartition('.')[0]}"
+    allowed = f"{or_list(names)}, or an object of {kind.__module__.rpartition('.')[0]}"
     if value is None:
-        raise ValueError(f"`{argument}` must be given: {wanted}.")
+        raise ValueError(f"`{argument}` must be given: {allowed}.")
     if not isinstance(value, str):
         hint = f" Did you mean {value.__name__}(...)?" if isinstance(value, type) else ""
-        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.{hint}")
+        raise TypeError(f"`{argument}` must be {allowed}; it is {describe(value)}.{hint}")
     if value not in names:
         raise ValueError(
-            f"`{argument}` must be {wanted}; it is {value!r}.{did_you_mean(value, names)}"
+            f"`{argument}` must be {allowed}; it is {value!r}.{did_you_mean(value, names)}"
         )
     chosen = names[value]
     if not isinstance(chosen, type):
@@ -67,7 +69,7 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
 
 
 @dataclass(frozen=True)
-class Parts:
+class SamplerParts:
     """The parts of a sampler, known to be compatible.
 
     Attributes:
@@ -95,7 +97,7 @@ class Parts:
         }
 
 
-def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
+def read_parts(dynamics: Any, gradient: Any, options: Options) -> SamplerParts:
     """Return the user's parts, known to be compatible.
 
     Args:
@@ -103,20 +105,20 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
         gradient: User's gradient: a name or an object.
         options: Keyword arguments.
     """
-    moves = read_dynamics(dynamics)
-    estimator = read_gradient(gradient, moves)
+    chosen_dynamics = read_dynamics(dynamics)
+    estimator = read_gradient(gradient, chosen_dynamics)
     minibatches = read_minibatches(options.minibatches, options.replace)
-    return Parts(_fitted(moves, estimator), estimator, minibatches)
+    return SamplerParts(_adapt_to_gradient(chosen_dynamics, estimator), estimator, minibatches)
 
 
 def read_dynamics(value: Any) -> Dynamics:
     """Return the user's dynamics."""
-    return _part("dynamics", value, _DYNAMICS, Dynamics)  # type: ignore[type-abstract]
+    return _read_part("dynamics", value, _DYNAMICS, Dynamics)  # type: ignore[type-abstract]
 
 
 def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     """Return the user's gradient estimator, known to be compatible with the dynamics."""
-    gradient = _part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
+    gradient = _read_part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
     if isinstance(dynamics, ExactDynamics) and not isinstance(gradient, FullGradient):
         raise ValueError(
             f"`gradient`: {type(gradient).__name__} is not compatible with "
@@ -133,8 +135,7 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     return gradient
 
 
-def _fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
-    """Return the dynamics, adapted to the gradient estimator."""
+def _adapt_to_gradient(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
     if isinstance(dynamics, SimplexDynamics) and (gradient.centered or isinstance(gradient, SAGA)):
         return replace(dynamics, differences=True)
     return dynamics
@@ -215,7 +216,7 @@ def read_minibatches(value: Any, replace: bool) -> Minibatches:
     """
     if value is None:
         return Uniform(replace)
-    minibatches = _part("minibatches", value, _MINIBATCHES, Minibatches)  # type: ignore[type-abstract]
+    minibatches = _read_part("minibatches", value, _MINIBATCHES, Minibatches)  # type: ignore[type-abstract]
     if replace and minibatches != Uniform(replace=True):
         raise ValueError(
             "`replace=True` draws uniformly with replacement; with `minibatches` of another kind "

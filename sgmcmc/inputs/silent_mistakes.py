@@ -19,13 +19,12 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
-_MOVES = (0.1, 0.01, 1e-3)
-"""Distances of the second position from the start, on the scale of one and of the coordinates: the
-first of these at which the log-likelihood is finite is used."""
-_FAR_MOVE = 0.7
-"""Distance of a third position, which is left out if the log-likelihood is not finite there."""
-_PART = 1e-3
-"""Largest error of a sum, relative to the sizes of its terms."""
+# Distances of the second position from the start, on the scale of one and of the coordinates: the
+# first of these at which the log-likelihood is finite is used.
+_DISTANCES = (0.1, 0.01, 1e-3)
+# Distance of a third position, which is left out if the log-likelihood is not finite there.
+_LARGE_DISTANCE = 0.7
+_TOLERANCE = 1e-3  # largest error of a sum, relative to the sizes of its terms
 ROUNDING = 1e-5
 """Largest error of it, relative to the values whose differences are summed."""
 
@@ -48,10 +47,10 @@ class Sums(NamedTuple):
     rows: tuple[int, int]
     rounding: float
 
-    def equals(self, other: float) -> bool:
+    def equals(self, change: float) -> bool:
         """Return whether the change over all rows is a certain number."""
         size = abs(self.whole) + sum(map(abs, self.halves))
-        return abs(self.whole - other) <= _PART * size + self.rounding
+        return abs(self.whole - change) <= _TOLERANCE * size + self.rounding
 
     @property
     def is_sum(self) -> bool:
@@ -89,21 +88,24 @@ class Trial:
         self.positions = [start]
         self._columns = columns
         self._graph = trace(_values(target, complete, on_halves), tf.constant(start), columns)
-        self.found = [self._at(start)]
+        self.values = [self._at(start)]
         rng = np.random.default_rng(0)
-        near, far = rng.standard_normal((2, start.size)) * (1.0 + np.abs(start))
-        moves = [[move * near for move in _MOVES], [_FAR_MOVE * far]]
-        for some in moves:
-            for move in some:
-                moved = tf.constant((start + move).astype(start.dtype))
-                position = target.space.retracted(moved).numpy()
+        direction, far_direction = rng.standard_normal((2, start.size)) * (1.0 + np.abs(start))
+        attempts = [
+            [displacement * direction for displacement in _DISTANCES],
+            [_LARGE_DISTANCE * far_direction],
+        ]
+        for displacements in attempts:
+            for displacement in displacements:
+                displaced = tf.constant((start + displacement).astype(start.dtype))
+                position = target.space.retracted(displaced).numpy()
                 try:
-                    found = self._at(position)
+                    values = self._at(position)
                 except tf.errors.OpError:  # it checks its numbers by itself
                     continue
-                if np.isfinite(found["log_lik"]).all():
+                if np.isfinite(values["log_lik"]).all():
                     self.positions.append(position)
-                    self.found.append(found)
+                    self.values.append(values)
                     break
 
     def _at(self, position: np.ndarray) -> dict[str, list[Any]]:
@@ -115,7 +117,7 @@ class Trial:
         """
         runs = [self._graph(tf.constant(position), self._columns) for _ in range(2)]
         first, second = (
-            tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(found)) for found in runs
+            tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(run)) for run in runs
         )
         return {
             name: values if name == "halves" else [*values, *second[name]]
@@ -124,70 +126,71 @@ class Trial:
 
     def sums(self) -> list[Sums]:
         """Return the changes from the start to each other position, where they are known."""
-        if any("halves" not in each for each in self.found):
+        if any("halves" not in values for values in self.values):
             return []
-        start, *others = (np.array([each["log_lik"][0], *each["halves"]]) for each in self.found)
-        found, first = [], self.rows // 2
-        for other in others:
-            both = np.stack([start, other])
-            if np.isfinite(both).all():
-                whole, *halves = (other - start).tolist()
-                rounding = ROUNDING * float(np.abs(both).max())
-                rows = (first, self.rows - first)
-                found.append(Sums(whole, (halves[0], halves[1]), rows, rounding))
-        return found
+        start, *displaced = (
+            np.array([values["log_lik"][0], *values["halves"]]) for values in self.values
+        )
+        sums, half = [], self.rows // 2
+        for changed in displaced:
+            pair = np.stack([start, changed])
+            if np.isfinite(pair).all():
+                whole, *halves = (changed - start).tolist()
+                rounding = ROUNDING * float(np.abs(pair).max())
+                rows = (half, self.rows - half)
+                sums.append(Sums(whole, (halves[0], halves[1]), rows, rounding))
+        return sums
 
 
 def _values(
     target: Target, complete: Complete | None, on_halves: bool
 ) -> Callable[..., dict[str, Any]]:
-    """Return the function that evaluates the user's, each twice, and `log_lik` on halves."""
-
     def total(params: Tensors, columns: Tensors) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(target.log_lik(dict(params), dict(columns)), tf.float64))
 
     def evaluate(position: tf.Tensor, columns: Tensors) -> dict[str, Any]:
-        params, given = target.space.constrain(position), columns
+        params, minibatch = target.space.constrain(position), columns
         rows = next(iter(columns.values())).shape[0]
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if complete is not None:
-            found["gibbs"] = [complete(params, columns) for _ in range(2)]
-            columns = found["gibbs"][0]
+            values["gibbs"] = [complete(params, columns) for _ in range(2)]
+            columns = values["gibbs"][0]
         if target.log_prior is not None:
-            found["log_prior"] = [
+            values["log_prior"] = [
                 tf.cast(target.log_prior(dict(params)), tf.float64) for _ in range(2)
             ]
-        found["log_lik"] = [total(params, columns) for _ in range(2)]
+        values["log_lik"] = [total(params, columns) for _ in range(2)]
         try:
-            if on_halves and _of_rows(complete, params, given, columns):
-                parts, half = Parts(columns), rows // 2
-                found["halves"] = [
-                    total(params, parts.part(start, length))
-                    for start, length in ((0, half), (half, rows - half))
+            if on_halves and _has_entry_per_row(complete, params, minibatch, columns):
+                row_slices, middle = Parts(columns), rows // 2
+                values["halves"] = [
+                    total(params, row_slices.part(start, length))
+                    for start, length in ((0, middle), (middle, rows - middle))
                 ]
         except Exception as error:  # it may be written for minibatches of n rows and no others
             pass_on(error)
-            found.pop("halves", None)
-        return found
+            values.pop("halves", None)
+        return values
 
     return evaluate
 
 
-def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns: Tensors) -> bool:
-    """Return whether each tensor of a minibatch, as it was completed, has an entry for each row."""
+def _has_entry_per_row(
+    complete: Complete | None, params: Tensors, minibatch: Tensors, columns: Tensors
+) -> bool:
     if complete is None:
         return True
-    rows = next(iter(given.values())).shape[0]
-    half = rows // 2
-    fewer = complete(params, Parts(given).part(0, half))
+    rows = next(iter(minibatch.values())).shape[0]
+    middle = rows // 2
+    fewer = complete(params, Parts(minibatch).part(0, middle))
     return all(
-        column.shape.rank and column.shape[0] == rows and fewer[name].shape[0] == half
+        column.shape.rank and column.shape[0] == rows and fewer[name].shape[0] == middle
         for name, column in columns.items()
     )
 
 
 def row_by_row(
-    target: Target, complete: Complete | None, trial: Trial, columns: Tensors, place: int
+    target: Target, complete: Complete | None, trial: Trial, columns: Tensors, number: int
 ) -> np.ndarray | None:
     """Return the changes of `log_lik` on single rows, or ``None`` if there are none.
 
@@ -196,25 +199,25 @@ def row_by_row(
         complete: Function that adds latent variables to a minibatch.
         trial: Trial.
         columns: Its rows.
-        place: Number of the position, after the start, to which it changes.
+        number: Number of the position, after the start, to which it changes.
     """
 
-    def each(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def row_terms(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         params = target.space.constrain(position)
         if complete is not None:
             columns = complete(params, columns)
 
-        parts = Parts(columns)
+        row_slices = Parts(columns)
 
-        def one(row: tf.Tensor) -> tf.Tensor:
-            found = target.log_lik(dict(params), parts.part(row, 1))
-            return tf.reduce_sum(tf.cast(found, tf.float64))
+        def row_term(row: tf.Tensor) -> tf.Tensor:
+            term = target.log_lik(dict(params), row_slices.part(row, 1))
+            return tf.reduce_sum(tf.cast(term, tf.float64))
 
-        return tf.map_fn(one, tf.range(trial.rows), fn_output_signature=tf.float64)
+        return tf.map_fn(row_term, tf.range(trial.rows), fn_output_signature=tf.float64)
 
     try:
-        graph = trace(each, tf.constant(trial.positions[0]), columns)
-        ends = (trial.positions[0], trial.positions[place])
+        graph = trace(row_terms, tf.constant(trial.positions[0]), columns)
+        ends = (trial.positions[0], trial.positions[number])
         first, second = (graph(tf.constant(p), columns).numpy() for p in ends)
     except Exception as error:  # single rows may be too few for it
         pass_on(error)
@@ -222,10 +225,9 @@ def row_by_row(
     return second - first
 
 
-_MOST_ROWS = 64
-"""Largest number of rows: what they have in common is easier to see the fewer they are."""
-_REPEATED = 1e-4
-"""Largest relative difference of two values of one function."""
+# Largest number of rows: what they have in common is easier to see the fewer they are.
+_TRIAL_ROWS = 64
+_SAME_VALUE = 1e-4  # largest relative difference of two values of one function
 
 
 def refuse_silent_mistakes(
@@ -251,7 +253,7 @@ def refuse_silent_mistakes(
     Raises:
         ValueError: A function is wrong; the message says how to correct it.
     """
-    size = min(data.size, _MOST_ROWS, max(2, rows))
+    size = min(data.size, _TRIAL_ROWS, max(2, rows))
     # What `gibbs` completes belongs to the first rows.
     chosen = np.arange(size) if complete is not None else rows_from_everywhere(data.size, size)
     columns = data.rows(chosen)
@@ -259,21 +261,22 @@ def refuse_silent_mistakes(
         trial = Trial(target, complete, start, columns)
     except Exception as error:  # it may be written for minibatches of n rows and no others
         pass_on(error)
-        whole = data.rows(np.arange(rows))  # on which it was evaluated before: no error is expected
-        trial = Trial(target, complete, start, whole, on_halves=False)
-    for found in trial.found:
-        for name, values in found.items():
+        # It was evaluated on the first rows before: no error is expected.
+        first_rows = data.rows(np.arange(rows))
+        trial = Trial(target, complete, start, first_rows, on_halves=False)
+    for evaluated in trial.values:
+        for name, values in evaluated.items():
             if name != "halves":
                 _refuse_randomness(name, values)
-    every = trial.sums() if size > 1 else []
-    for place, sums in enumerate(every, 1):
+    changes = trial.sums() if size > 1 else []
+    for number, sums in enumerate(changes, 1):
         if sums.is_sum:
             continue
         _refuse_broadcasting(target, complete, start, columns)
         if sums.is_mean:
-            raise ValueError(_mean(sums))
+            raise ValueError(_mean_message(sums))
         if in_parts:
-            _refuse_what_is_no_sum(target, complete, trial, columns, sums, place)
+            _refuse_no_sum(target, complete, trial, columns, sums, number)
 
 
 def rows_from_everywhere(size: int, count: int) -> np.ndarray:
@@ -289,22 +292,21 @@ def rows_from_everywhere(size: int, count: int) -> np.ndarray:
     if count >= size:
         return np.arange(size)
     first = count // 2
-    each = -(-(count - first) // 3)
-    middle = (size - each) // 2
-    parts = [np.arange(first), np.arange(size - each, size), np.arange(middle, middle + each)]
-    most = min(size, 4 * count)
-    parts.append(np.random.default_rng(size).permutation(most) * size // most)
-    rows = np.concatenate(parts)
-    _, places = np.unique(rows, return_index=True)
-    return np.sort(rows[np.sort(places)[:count]])
+    share = -(-(count - first) // 3)
+    middle = (size - share) // 2
+    choices = [np.arange(first), np.arange(size - share, size), np.arange(middle, middle + share)]
+    spread = min(size, 4 * count)
+    choices.append(np.random.default_rng(size).permutation(spread) * size // spread)
+    rows = np.concatenate(choices)
+    _, first_uses = np.unique(rows, return_index=True)
+    return np.sort(rows[np.sort(first_uses)[:count]])
 
 
 def _refuse_randomness(name: str, values: list[Any]) -> None:
-    """Raise an error if the values of a function for the same arguments are not the same."""
     first = values[0]
     if name == "gibbs":
         for key, value in first.items():
-            if not all(_equal(value, other[key]) for other in values[1:]):
+            if not all(_equal(value, another[key]) for another in values[1:]):
                 raise ValueError(
                     f"`gibbs` returns different values of {key!r} for the same arguments, seed "
                     "included. Random numbers must come from the seed that it receives, "
@@ -315,11 +317,11 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
         return
     if not np.isfinite(values).all():
         return
-    other = max(values, key=lambda value: abs(value - first))
-    if abs(first - other) > _REPEATED * max(abs(first), abs(other)):
+    another = max(values, key=lambda value: abs(value - first))
+    if abs(first - another) > _SAME_VALUE * max(abs(first), abs(another)):
         raise ValueError(
             f"`{name}` draws random numbers: for the same arguments it is {first:g}, and then "
-            f"{other:g}. A chain needs a function of its arguments alone, and what NumPy draws "
+            f"{another:g}. A chain needs a function of its arguments alone, and what NumPy draws "
             "would be drawn once and for all when the chain is compiled. Leave out tf.random and "
             "np.random, call networks with training=False so that there is no dropout, and draw "
             "latent variables in `gibbs`."
@@ -327,33 +329,31 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    """Return whether two arrays hold the same, up to rounding."""
     if first.dtype.kind != "f":
         return bool((first == second).all())
     size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(initial=0.0)
-    return np.allclose(first, second, rtol=0.0, atol=_REPEATED * float(size), equal_nan=True)
+    return np.allclose(first, second, rtol=0.0, atol=_SAME_VALUE * float(size), equal_nan=True)
 
 
 def _refuse_broadcasting(
     target: Target, complete: Complete | None, start: np.ndarray, columns: Tensors
 ) -> None:
-    """Raise an error if `log_lik` is a sum once a column is a vector, or a vector a column."""
     for name, changed in _reshaped(columns):
         try:
             sums = Trial(target, complete, start, changed).sums()
         except Exception as error:  # in that shape the model makes no sense
             pass_on(error)
             continue
-        if not sums or not all(each.is_sum for each in sums):
+        if not sums or not all(change.is_sum for change in sums):
             continue
         if columns[name].shape.rank == 2:
-            found, advice = "(N, 1)", f"pass it as a vector, {name}[:, 0]"
+            shape, advice = "(N, 1)", f"pass it as a vector, {name}[:, 0]"
         else:
-            found = "(N,), and `log_lik` sets it against an (n, 1)"
+            shape = "(N,), and `log_lik` sets it against an (n, 1)"
             advice = f"make that a vector, tf.squeeze(prediction, 1), or pass {name}[:, None]"
         raise ValueError(
             f"`log_lik` must be a sum over the observations; it sums over n × n pairs of them. "
-            f"`dataset[{name!r}]` has the shape {found}: an (n, 1) and an (n,) broadcast to "
+            f"`dataset[{name!r}]` has the shape {shape}: an (n, 1) and an (n,) broadcast to "
             f"(n, n). Please {advice}."
         )
 
@@ -369,7 +369,7 @@ def _reshaped(columns: Tensors) -> Iterator[tuple[str, Tensors]]:
             yield name, {**columns, name: column[:, tf.newaxis]}
 
 
-def _mean(sums: Sums) -> str:
+def _mean_message(sums: Sums) -> str:
     return (
         "`log_lik` must be a sum over the observations; it is a mean over them, or divides by "
         f"their number: on two halves of {sum(sums.rows)} of them it is as large as on all. Write "
@@ -378,13 +378,13 @@ def _mean(sums: Sums) -> str:
     )
 
 
-def _refuse_what_is_no_sum(
+def _refuse_no_sum(
     target: Target,
     complete: Complete | None,
     trial: Trial,
     columns: Tensors,
     sums: Sums,
-    place: int,
+    number: int,
 ) -> None:
     """Raise an error unless it is rounding alone by which `log_lik` is no sum."""
     whole, halves = sums.whole, sums.halves
@@ -392,12 +392,12 @@ def _refuse_what_is_no_sum(
         "Look at the shapes in it: an (n, 1) set against an (n,) makes (n, n). Sum over the "
         "observations with tf.reduce_sum, and do not divide by their number."
     )
-    alone = row_by_row(target, complete, trial, columns, place)
-    if alone is not None:
-        if abs(alone.sum() - whole) <= ROUNDING * np.abs(alone).sum() + sums.rounding:
+    row_changes = row_by_row(target, complete, trial, columns, number)
+    if row_changes is not None:
+        if abs(row_changes.sum() - whole) <= ROUNDING * np.abs(row_changes).sum() + sums.rounding:
             return
-        common = sum(halves) - whole
-        if sums.equals(alone.sum() - (len(alone) - 1) * common):
+        constant = sum(halves) - whole
+        if sums.equals(row_changes.sum() - (len(row_changes) - 1) * constant):
             advice = (
                 "A part of it is the same for any number of observations. If that is the prior, "
                 "give it as `log_prior`; minibatches of n count N/n times."

@@ -28,33 +28,27 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
+# Lengths of lines, relative to one and to the coordinates.
 _SCALES = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
-"""Lengths of lines, relative to one and to the coordinates."""
 
-_ENOUGH = 3
-"""Number of lines with the right gradient after which no more are tried: what rounds, but has the
-gradient of what does not, is right on long lines alone."""
+# Number of lines with the right gradient after which no more are tried: what rounds, but has the
+# gradient of what does not, is right on long lines alone.
+_RIGHT_LINES = 3
 
+# Largest difference of change and integral that are the same, relative to the larger.
 _SAME = 0.05
-"""Largest difference of change and integral that are the same, relative to the larger."""
 
-_OTHER = 0.2
-"""Least such difference of those that are not."""
+_DIFFERENT = 0.2  # least such difference of those that are not
 
-_RELIABLE = 0.25
-"""Largest difference of the two rules, relative to that of change and integral."""
+_RELIABLE = 0.25  # largest difference of the two rules, relative to that of change and integral
 
-_ROUNDING = 16.0
-"""Error of a value, in units of its rounding."""
+_ROUNDING = 16.0  # error of a value, in units of its rounding
 
-_HALVINGS = 16
-"""Number of times that a line is halved."""
+_HALVINGS = 16  # number of times that a line is halved
 
-_FEWEST = 3
-"""Least number of these after which what is left is rounding."""
+_LEAST_HALVINGS = 3  # least number of these after which what is left is rounding
 
-_MOST_PARAMETERS = 24
-"""Largest number of parameters that are tried."""
+_MOST_PARAMETERS = 24  # largest number of parameters that are tried
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
 """Returns the log posterior and its gradient at a flat position, and the log-likelihood of its
@@ -114,11 +108,11 @@ class Line(NamedTuple):
         return self.size > 4 * self.noise and self.error <= _SAME * self.size + self.noise
 
     @property
-    def is_other(self) -> bool:
+    def is_different(self) -> bool:
         """Whether the change is clearly not the integral."""
         trapezoid = float(self.slopes[0] + self.slopes[2]) / 2.0
         reliable = abs(self.integral - trapezoid) <= _RELIABLE * self.error
-        return reliable and self.error > _OTHER * self.size + 4 * self.noise
+        return reliable and self.error > _DIFFERENT * self.size + 4 * self.noise
 
 
 def check_slopes(
@@ -151,31 +145,35 @@ def check_slopes(
     u = start if center is None else center.out_of(tf.constant(start)).numpy()
     rng = np.random.default_rng(1)
     signs = rng.choice([-1.0, 1.0], u.shape) * rng.uniform(0.5, 1.0, u.shape)
-    places = {name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain}
-    lines = [([name], places[name]) for name in plain[:_MOST_PARAMETERS]]
-    if any(moved.size > 1 for _, moved in lines) or len(plain) > len(lines):
-        still = _without_gradient(target, start, evaluate(start)[1])
-        found = {name: place[still[place]] for name, place in places.items() if still[place].any()}
-        if found:
-            lines.append((list(found), np.concatenate(list(found.values()))))
-    for names, moved in lines:
-        move = np.zeros_like(u)
-        move[moved] = signs[moved] * (1.0 + np.abs(u[moved]))
+    coordinates = {name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain}
+    lines = [([name], coordinates[name]) for name in plain[:_MOST_PARAMETERS]]
+    if any(indices.size > 1 for _, indices in lines) or len(plain) > len(lines):
+        flat = _without_gradient(target, start, evaluate(start)[1])
+        hidden = {
+            name: members[flat[members]]
+            for name, members in coordinates.items()
+            if flat[members].any()
+        }
+        if hidden:
+            lines.append((list(hidden), np.concatenate(list(hidden.values()))))
+    for names, indices in lines:
+        direction = np.zeros_like(u)
+        direction[indices] = signs[indices] * (1.0 + np.abs(u[indices]))
 
-        def at(length: float, move: np.ndarray = move) -> np.ndarray:
-            there = u + length * move
-            return there if center is None else center.into(there)
+        def at(length: float, direction: np.ndarray = direction) -> np.ndarray:
+            position = u + length * direction
+            return position if center is None else center.into(position)
 
-        line, others_agree = _first_other(at, evaluate, rounding)
+        line, others_agree = _first_wrong_line(at, evaluate, rounding)
         if line is None:
             continue
-        text = _confirmed(target, Minibatch(columns, weight), line, names, others_agree)
-        if text is None:
+        message = _confirmed_message(target, Minibatch(columns, weight), line, names, others_agree)
+        if message is None:
             continue
         if not corrected:
-            raise ValueError(text)
+            raise ValueError(message)
         warnings.warn(
-            f"{text} Moves of this sampler are accepted by values, so that its draws are right, "
+            f"{message} Moves of this sampler are accepted by values, so that its draws are right, "
             "but it explores this parameter slowly.",
             stacklevel=outside(),
         )
@@ -192,11 +190,11 @@ def _without_gradient(target: Target, start: np.ndarray, gradient: np.ndarray) -
     except Exception as error:  # some functions, such as tf.hessians, are for graphs alone
         pass_on(error)
         return np.zeros(start.shape, bool)
-    near = _ROUNDING * float(np.finfo(start.dtype).eps)
-    return np.abs(gradient - of_prior) <= near * np.abs(of_prior)
+    rounding = _ROUNDING * float(np.finfo(start.dtype).eps)
+    return np.abs(gradient - of_prior) <= rounding * np.abs(of_prior)
 
 
-def _first_other(
+def _first_wrong_line(
     at: Callable[[float], np.ndarray], evaluate: Evaluate, rounding: float
 ) -> tuple[Line | None, bool]:
     """Return the first line whose change is clearly not the integral; ``None`` if there is none.
@@ -204,59 +202,60 @@ def _first_other(
     A line on which the log-likelihood is constant says nothing of it. The second result is whether
     the change was the integral on one tried before.
     """
-    found = 0
+    right = 0
     for scale in _SCALES:
         line = _line(np.stack([at(0.0), at(scale)]), evaluate, rounding)
-        if line.finite and line.is_other:
-            return line, found > 0
-        found += line.finite and line.is_same and line.likelihood > _ROUNDING
-        if found == _ENOUGH:
+        if line.finite and line.is_different:
+            return line, right > 0
+        right += line.finite and line.is_same and line.likelihood > _ROUNDING
+        if right == _RIGHT_LINES:
             break
-    return None, found > 0
+    return None, right > 0
 
 
 def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
-    """Return values and slopes along a line."""
     points = [ends[0], ends.mean(0), ends[1]]
-    found = [evaluate(point) for point in points]
-    move = ends[1].astype(np.float64) - ends[0]
-    values = np.array([value for value, _, _ in found])
-    of_data = np.array([likelihood for *_, likelihood in found])
+    evaluations = [evaluate(point) for point in points]
+    direction = ends[1].astype(np.float64) - ends[0]
+    values = np.array([value for value, _, _ in evaluations])
+    likelihoods = np.array([likelihood for *_, likelihood in evaluations])
     with np.errstate(invalid="ignore"):  # infinite numbers, of a line that is not finite
-        slopes = [float(gradient.astype(np.float64) @ move) for _, gradient, _ in found]
-        unit = rounding * np.abs(of_data).max() + np.finfo(float).tiny
-        moved = float(np.abs(of_data[1:] - of_data[0]).max() / unit)
-    return Line(ends, values, np.array(slopes), rounding, moved)
+        slopes = [float(gradient.astype(np.float64) @ direction) for _, gradient, _ in evaluations]
+        unit = rounding * np.abs(likelihoods).max() + np.finfo(float).tiny
+        likelihood_change = float(np.abs(likelihoods[1:] - likelihoods[0]).max() / unit)
+    return Line(ends, values, np.array(slopes), rounding, likelihood_change)
 
 
-def _confirmed(
+def _confirmed_message(
     target: Target, minibatch: Minibatch, line: Line, names: list[str], others_agree: bool
 ) -> str | None:
     """Return the message on a gradient that is wrong along a line; ``None`` if it is not."""
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     try:
-        parts = _traced(double, minibatch)
+        terms = _traced_terms(double, minibatch)
     except Exception as error:  # there are constants in float32
         pass_on(error)
         if others_agree:  # a sum with a large number changes in steps of its rounding
             return None
-        double, parts = target, _traced(target, minibatch)
-    kind = double.dtype.as_numpy_dtype
-    rounding = float(np.finfo(kind).eps)
+        double, terms = target, _traced_terms(target, minibatch)
+    dtype = double.dtype.as_numpy_dtype
+    rounding = float(np.finfo(dtype).eps)
 
-    def each(position: np.ndarray) -> list[tuple[float, np.ndarray]]:
+    def both_terms(position: np.ndarray) -> list[tuple[float, np.ndarray]]:
         try:
-            found = parts(tf.constant(position.astype(kind)), cast(minibatch.columns, double.dtype))
+            results = terms(
+                tf.constant(position.astype(dtype)), cast(minibatch.columns, double.dtype)
+            )
         except tf.errors.OpError:
-            found = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
-        return [(float(value), gradient.numpy()) for value, gradient in found]
+            results = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
+        return [(float(value), gradient.numpy()) for value, gradient in results]
 
     def total(position: np.ndarray) -> tuple[float, np.ndarray, float]:
-        (value, gradient), (prior, slope) = each(position)
+        (value, gradient), (prior, slope) = both_terms(position)
         return value + prior, gradient + slope, value
 
     line = _line(line.ends.astype(np.float64), total, rounding)
-    if not (line.finite and line.is_other):
+    if not (line.finite and line.is_different):
         return None
     first = line
     for count in range(_HALVINGS):
@@ -265,40 +264,40 @@ def _confirmed(
             _line(np.stack(ends), total, rounding)
             for ends in ((line.ends[0], middle), (middle, line.ends[1]))
         ]
-        if not all(half.finite for half in halves):
+        if not all(line_half.finite for line_half in halves):
             return None
-        line = max(halves, key=lambda half: half.error)
-        if not line.is_other:
-            if count >= _FEWEST and line.size <= 50 * line.noise:
+        line = max(halves, key=lambda line_half: line_half.error)
+        if not line.is_different:
+            if count >= _LEAST_HALVINGS and line.size <= 50 * line.noise:
                 break
             return None
 
-    def of_part(position: np.ndarray, place: int) -> tuple[float, np.ndarray, float]:
-        value, gradient = each(position)[place]
+    def one_term(position: np.ndarray, term: int) -> tuple[float, np.ndarray, float]:
+        value, gradient = both_terms(position)[term]
         return value, gradient, 0.0
 
-    lines = [_line(first.ends, partial(of_part, place=place), rounding) for place in range(2)]
-    return _wrong(names, target.log_prior is None, *lines)
+    lines = [_line(first.ends, partial(one_term, term=term), rounding) for term in range(2)]
+    return _message(names, target.log_prior is None, *lines)
 
 
-def _traced(target: Target, minibatch: Minibatch) -> Callable[..., list[tuple]]:
+def _traced_terms(target: Target, minibatch: Minibatch) -> Callable[..., list[tuple]]:
     """Return the graph of log-likelihood and log-prior, each with its gradient."""
 
-    def parts(position: tf.Tensor, columns: Tensors) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        some = Minibatch(columns, minibatch.weights)
+    def terms(position: tf.Tensor, columns: Tensors) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        minibatch_rows = Minibatch(columns, minibatch.weights)
         space = target.space
         params, u = space.constrain(position), space.coordinates(position)
         likelihood = minibatch.weights * tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
         return [
-            (likelihood, target.gradient(position, some, with_prior=False)),
+            (likelihood, target.gradient(position, minibatch_rows, with_prior=False)),
             (target.prior_value(params, u), target.prior_gradient(position)),
         ]
 
     point = tf.TensorSpec([target.size], target.dtype)
-    return trace(parts, point, cast(minibatch.columns, target.dtype))
+    return trace(terms, point, cast(minibatch.columns, target.dtype))
 
 
-def _wrong(names: list[str], flat: bool, likelihood: Line, prior: Line) -> str:
+def _message(names: list[str], flat: bool, likelihood: Line, prior: Line) -> str:
     """Return the message on the function whose gradient is more in error."""
     line, function = likelihood, "`log_lik`"
     if prior.error > likelihood.error:

@@ -25,35 +25,29 @@ from sgmcmc.results.arrays import coordinate_name
 from sgmcmc.target.geometry import root_of
 from sgmcmc.target.target import Target
 
-_BISECTIONS = 60
-"""Number of halvings by which an end is found."""
+_BISECTIONS = 60  # number of halvings by which an end is found
 
-_FARTHEST = 1e12
-"""Largest distance at which another end is looked for."""
+_LARGEST_DISTANCE = 1e12  # largest distance at which another end is looked for
 
-_ROUND = 1e-4
-"""Relative distance of an end from a round number that it is taken for."""
+_ROUND_NUMBER = 1e-4  # relative distance of an end from a round number that it is taken for
 
-_MOST_ROWS = 1000
-"""Largest number of rows on which float32 is tried."""
+_TRIAL_ROWS = 1000  # largest number of rows on which float32 is tried
 
+# Number of draws from the normal approximation at which float32 is tried, next to the mode.
 _DRAWS = 8
-"""Number of draws from the normal approximation at which float32 is tried, next to the mode."""
 
-_MOST_BAD = 2
-"""Largest number of these at which float32 may fail."""
+_TOLERATED_FAILURES = 2  # largest number of these at which float32 may fail
 
+# Operations that may lose most digits.
 _LOSSY = (
     "Cholesky", "LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixInverse", "MatrixSolve",
     "MatrixTriangularSolve", "Qr", "SelfAdjointEigV2", "Svd",
 )  # fmt: skip
-"""Operations that may lose most digits."""
 
-_LOW = 100.0
-"""Depth below the highest of the values at which errors do not matter."""
+_NEGLIGIBLE_DEPTH = 100.0  # depth below the highest of the values at which errors do not matter
 
-_MOST_OFF = 2.0
-"""Largest difference of the errors of two of its values: draws would be off by e to that."""
+# Largest difference of the errors of two of its values: draws would be off by e to that.
+_LARGEST_ERROR = 2.0
 
 LogPrior = Callable[[dict[str, Any]], Any]
 Point = Mapping[str, np.ndarray]
@@ -64,13 +58,13 @@ class Support(NamedTuple):
 
     Attributes:
         name: Name of the parameter.
-        place: Number of the coordinate in it.
+        coordinate: Number of the coordinate in it.
         shape: Shape of the parameter.
         low, high: Ends, infinite where there is none; both are if the set is no interval.
     """
 
     name: str
-    place: int
+    coordinate: int
     shape: tuple[int, ...]
     low: float
     high: float
@@ -78,7 +72,7 @@ class Support(NamedTuple):
     @property
     def label(self) -> str:
         """Name of the coordinate."""
-        return coordinate_name(self.name, self.shape, self.place)
+        return coordinate_name(self.name, self.shape, self.coordinate)
 
     @property
     def bijector(self) -> str | None:
@@ -98,10 +92,12 @@ class Support(NamedTuple):
     @property
     def advice(self) -> str:
         """Advice, in a sentence."""
-        found = self.bijector
-        if found is None:
+        bijector = self.bijector
+        if bijector is None:
             return "Give it a bijector, see docs/constrained.md, or a prior that is positive there."
-        return f"Give bijectors={{{self.name!r}: {found}}}, so that the chain has no end to cross."
+        return (
+            f"Give bijectors={{{self.name!r}: {bijector}}}, so that the chain has no end to cross."
+        )
 
     @property
     def interval(self) -> str:
@@ -114,11 +110,11 @@ class Support(NamedTuple):
 def finite_priors(log_prior: LogPrior, draws: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return whether the log-prior is finite at each of some draws, (k,)."""
 
-    def each(draws: dict[str, tf.Tensor]) -> tf.Tensor:
+    def values(draws: dict[str, tf.Tensor]) -> tf.Tensor:
         return vectorized_map(lambda params: tf.convert_to_tensor(log_prior(dict(params))), draws)
 
-    given = {name: tf.constant(array) for name, array in draws.items()}
-    return np.isfinite(trace(each, given)(given).numpy())
+    params = {name: tf.constant(array) for name, array in draws.items()}
+    return np.isfinite(trace(values, params)(params).numpy())
 
 
 def find_support(log_prior: LogPrior, inside: Point, outside: Point) -> Support | None:
@@ -132,34 +128,34 @@ def find_support(log_prior: LogPrior, inside: Point, outside: Point) -> Support 
 
     def finite(params: Point) -> bool:
         try:
-            given = {name: tf.constant(value) for name, value in params.items()}
-            return bool(np.isfinite(float(log_prior(given))))
+            tensors = {name: tf.constant(value) for name, value in params.items()}
+            return bool(np.isfinite(float(log_prior(tensors))))
         except (ValueError, tf.errors.OpError) as error:
             pass_on(error)
             return False
 
     for name, start in inside.items():
         start, end = np.asarray(start), np.asarray(outside[name])
-        for place in range(start.size):
-            moved = start.copy()
-            moved.flat[place] = end.flat[place]
-            if finite({**inside, name: moved}):
+        for coordinate in range(start.size):
+            crossed = start.copy()
+            crossed.flat[coordinate] = end.flat[coordinate]
+            if finite({**inside, name: crossed}):
                 continue
 
-            def at(value: float, name: str = name, place: int = place) -> bool:
-                there = np.asarray(inside[name]).copy()
-                there.flat[place] = value
-                return finite({**inside, name: there})
+            def at(value: float, name: str = name, coordinate: int = coordinate) -> bool:
+                changed = np.asarray(inside[name]).copy()
+                changed.flat[coordinate] = value
+                return finite({**inside, name: changed})
 
-            here, there = float(start.flat[place]), float(end.flat[place])
-            ends = sorted([_end(at, here, there), _other_end(at, here, np.sign(here - there))])
-            return Support(name, place, start.shape, *ends)
+            first, last = float(start.flat[coordinate]), float(end.flat[coordinate])
+            ends = sorted([_end(at, first, last), _other_end(at, first, np.sign(first - last))])
+            return Support(name, coordinate, start.shape, *ends)
         if not finite({**inside, name: end}):
             return Support(name, 0, (), -np.inf, np.inf)
     return None
 
 
-def overflows(log_prior: LogPrior, found: Support, inside: Point, outside: Point) -> bool:
+def overflows(log_prior: LogPrior, support: Support, inside: Point, outside: Point) -> bool:
     """Return whether an end of the support is another one in float64: numbers overflow there."""
     inside, outside = (
         {name: array.astype(np.float64) for name, array in point.items()}
@@ -172,7 +168,7 @@ def overflows(log_prior: LogPrior, found: Support, inside: Point, outside: Point
         pass_on(error)
         return False
     wide = find_support(log_prior, inside, outside)
-    return wide is None or not np.allclose(wide[-2:], found[-2:], rtol=1e-3, atol=1e-6)
+    return wide is None or not np.allclose(wide[-2:], support[-2:], rtol=1e-3, atol=1e-6)
 
 
 def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
@@ -187,13 +183,12 @@ def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
     if abs(end) < 1e-6:
         return 0.0
     nearest = float(f"{end:.3g}")
-    return nearest if abs(nearest - end) <= _ROUND * abs(end) else end
+    return nearest if abs(nearest - end) <= _ROUND_NUMBER * abs(end) else end
 
 
 def _other_end(at: Callable[[float], bool], inside: float, sign: float) -> float:
-    """Return the end in the other direction, or an infinite number."""
     distance = 1.0 + abs(inside)
-    while distance < _FARTHEST:
+    while distance < _LARGEST_DISTANCE:
         if not at(inside + sign * distance):
             return _end(at, inside, inside + sign * distance)
         distance *= 10.0
@@ -217,30 +212,32 @@ def need_precision(
     """
     if target.dtype != tf.float32 or data.sparse:
         return
-    columns = data.rows(rows_from_everywhere(data.size, min(data.size, _MOST_ROWS)))
-    moves = np.random.default_rng(1).standard_normal((_DRAWS, target.size))
-    points = np.concatenate([np.zeros((1, target.size)), moves @ root_of(covariance).T]) + position
-    found, lossy = _values(target, columns, points)
-    values = np.array([value for value, _ in found])
+    columns = data.rows(rows_from_everywhere(data.size, min(data.size, _TRIAL_ROWS)))
+    normals = np.random.default_rng(1).standard_normal((_DRAWS, target.size))
+    points = (
+        np.concatenate([np.zeros((1, target.size)), normals @ root_of(covariance).T]) + position
+    )
+    evaluations, lossy = _values(target, columns, points)
+    values = np.array([value for value, _ in evaluations])
     bad = np.flatnonzero(~np.isfinite(values))
-    few = not len(bad) or (bad[0] > 0 and len(bad) <= _MOST_BAD)
+    few = not len(bad) or (bad[0] > 0 and len(bad) <= _TOLERATED_FAILURES)
     if few and not lossy:
         return
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     exact = np.array([value for value, _ in _values(double, columns, points)[0]])
     if few:
         errors, top = values - exact, np.max(exact, initial=-np.inf, where=np.isfinite(exact))
-        errors = errors[np.isfinite(errors) & (exact > top - _LOW)]
-        off = float(np.ptp(errors)) if len(errors) else 0.0
-        if off <= _MOST_OFF:
+        errors = errors[np.isfinite(errors) & (exact > top - _NEGLIGIBLE_DEPTH)]
+        spread = float(np.ptp(errors)) if len(errors) else 0.0
+        if spread <= _LARGEST_ERROR:
             return
-        what = f"the errors of the log posterior around its mode differ by {off:.2g}"
+        what = f"the errors of the log posterior around its mode differ by {spread:.2g}"
     elif not np.isfinite(exact[bad]).all():
         return
     else:
         where = "at the mode" if bad[0] == 0 else f"at {len(bad)} of {_DRAWS} draws around the mode"
         what = f"the log posterior has no finite value {where} of the posterior; in float64 it has"
-    reason = next((text for _, text in found if text), "")
+    reason = next((text for _, text in evaluations if text), "")
     raise ValueError(
         f"`dtype` is float32, in which {what}. A Cholesky factor of a matrix that is nearly "
         "singular is lost to rounding, or a parameter near an end of its space is rounded to it. "
@@ -257,7 +254,7 @@ def _values(
     """
     columns = cast(columns, target.dtype)
     spec = tf.TensorSpec(points.shape[1:], target.dtype)
-    found = []
+    evaluations = []
     try:
         log_post = trace(lambda u, rows: target.log_post(u, Minibatch(rows)), spec, columns)
     except (TypeError, ValueError) as error:  # constants in float32
@@ -265,8 +262,8 @@ def _values(
         return [(np.nan, "")] * len(points), False
     for point in points:
         try:
-            found.append((float(log_post(tf.constant(point, target.dtype), columns)), ""))
+            evaluations.append((float(log_post(tf.constant(point, target.dtype), columns)), ""))
         except tf.errors.OpError as error:
             pass_on(error)
-            found.append((np.nan, first_lines(error)))
-    return found, any(op.type in _LOSSY for op in log_post.graph.get_operations())
+            evaluations.append((np.nan, first_lines(error)))
+    return evaluations, any(op.type in _LOSSY for op in log_post.graph.get_operations())

@@ -48,9 +48,9 @@ def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
 
     A geodesic is no longer one on other scales.
     """
-    each = np.broadcast_to(one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size)
+    values = np.broadcast_to(one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size)
     for name in space.curved_names():
-        if np.ptp(each[space.layout.slices[name]]) > 0:
+        if np.ptp(values[space.layout.slices[name]]) > 0:
             raise ValueError(
                 f"`{stepsizes.argument}`: {name!r} is on a manifold, where all coordinates have "
                 "the same stepsize. Use a dict, with one number for it."
@@ -157,8 +157,7 @@ JOINT = "joint"
 IN_TURN = "in_turn"
 """The user's value for updates of one parameter after the other."""
 
-_MIXING = ("auto", "dense")
-"""Names of preconditioners that mix parameters."""
+_MIXING = ("auto", "dense")  # names of preconditioners that mix parameters
 
 
 def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None:
@@ -175,10 +174,10 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
         ValueError: The parameters cannot move one after the other.
     """
     need_steps(updates, dynamics)
-    turns = Turns(target.space.layout)
-    if updates == JOINT or len(turns) == 1:
+    order = Turns(target.space.layout)
+    if updates == JOINT or len(order) == 1:
         return None
-    if not turns.divides(_state(dynamics, target)):
+    if not order.divides(_state(dynamics, target)):
         raise ValueError(
             f"`updates`: the state of {type(dynamics).__name__} holds more than vectors with an "
             "entry for each coordinate, or for each parameter, so that no parameter can move "
@@ -187,11 +186,11 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
     preconditioner = target.space.preconditioner
     if preconditioner is not None and preconditioner.dense:
         root = preconditioner.root.copy()
-        for part in turns.slices:
-            root[part, part] = 0.0
+        for block in order.slices:
+            root[block, block] = 0.0
         if root.any():
             _refuse_mixing()
-    return turns
+    return order
 
 
 def need_steps(updates: str, dynamics: Dynamics) -> None:

@@ -228,7 +228,7 @@ def make_sampler(request: Request) -> Sampler:
     return replace(sampler, settings=_settings(sampler, used))
 
 
-def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
+def _settings(sampler: Sampler, used: parts.SamplerParts) -> dict[str, Any]:
     space, groups = sampler.target.space, sampler.request.groups
     levels = {**sampler.data.levels, **({} if groups is None else groups.levels)}
     return {
