@@ -107,15 +107,15 @@ class DenseColumn(Column):
     address: int | None = None
 
     @property
-    def held(self) -> np.dtype:
+    def stored_dtype(self) -> np.dtype:
         """Dtype in which rows lie in memory."""
         return self.dtype
 
-    def seen(self, held: tf.Tensor) -> tf.Tensor:
+    def seen(self, stored: tf.Tensor) -> tf.Tensor:
         """Return rows in the dtype of the column, of rows as they lie in memory."""
-        return held
+        return stored
 
-    def held_tensor(self, start: int, stop: int) -> tf.Tensor:
+    def stored_tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop`` as they lie in memory."""
         return self.tensor(start, stop)
 
@@ -134,9 +134,9 @@ class DenseColumn(Column):
 
     def tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop``."""
-        part = self.slice(start, stop)
-        out = aligned(part.shape, self.dtype)
-        out[...] = part
+        rows = self.slice(start, stop)
+        out = aligned(rows.shape, self.dtype)
+        out[...] = rows
         return tensor_of(out)
 
     def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
@@ -202,8 +202,8 @@ class MappedColumn(DenseColumn):
 def digest_of_pieces(column: DenseColumn, length: int) -> str:
     """Return the digest of 64 pieces; reading all of a large file would take too long."""
     starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
-    pieces = [column.slice(start, min(start + 64, length)) for start in starts.tolist()]
-    return f"{length} rows, " + digest(np.concatenate(pieces))
+    chunks = [column.slice(start, min(start + 64, length)) for start in starts.tolist()]
+    return f"{length} rows, " + digest(np.concatenate(chunks))
 
 
 def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
@@ -246,9 +246,9 @@ class Data:
 
     def on(self, machines: Machines) -> Data:
         """Return the same dataset, with other executors for passes over it."""
-        found = copy.copy(self)
-        found.machines = machines
-        return found
+        copied = copy.copy(self)
+        copied.machines = machines
+        return copied
 
     @property
     def row_bytes(self) -> int:

@@ -63,7 +63,7 @@ def check_values(
     array: np.ndarray,
     dtype: tf.DType,
     start: int = 0,
-    place: Callable[[int], tuple[int, ...]] | None = None,
+    indices_of: Callable[[int], tuple[int, ...]] | None = None,
 ) -> None:
     """Refuse NaN, and numbers that their dtype cannot hold.
 
@@ -71,12 +71,12 @@ def check_values(
         label: Name of the array, for messages.
         array: Values, or a piece of them that begins with row ``start``.
         dtype: Target dtype.
-        place: Function that returns the place of a value of a vector, for messages.
+        indices_of: Function that returns the indices of a value of a vector, for messages.
     """
     if array.size == 0:
         return
     if array.dtype.kind == "f":
-        refuse_nan(label, array, start, place)
+        refuse_nan(label, array, start, indices_of)
     if dtype.is_integer:
         _need_whole(label, array, dtype)
         return
@@ -116,11 +116,11 @@ def _need_whole(label: str, array: np.ndarray, dtype: tf.DType) -> None:
 
 def refuse_overflow(label: str, array: np.ndarray, dtype: tf.DType) -> None:
     """Refuse finite numbers that would become infinite in the dtype of the chain."""
-    most = float(np.finfo(dtype.as_numpy_dtype).max)
+    largest = float(np.finfo(dtype.as_numpy_dtype).max)
     lowest, highest = float(array.min()), float(array.max())
-    if -most <= lowest and highest <= most:
+    if -largest <= lowest and highest <= largest:
         return
-    beyond = array[(np.abs(array) > most) & np.isfinite(array)]
+    beyond = array[(np.abs(array) > largest) & np.isfinite(array)]
     if beyond.size:
         raise ValueError(
             f"`{label}` holds {float(beyond[0]):g}, which is beyond the range of {dtype.name}. "
@@ -132,13 +132,13 @@ def refuse_nan(
     label: str,
     array: np.ndarray,
     start: int = 0,
-    place: Callable[[int], tuple[int, ...]] | None = None,
+    indices_of: Callable[[int], tuple[int, ...]] | None = None,
 ) -> None:
     """Refuse NaN, and name its place."""
     # The minimum of an array that holds NaN is NaN, and needs no second array to find.
     if array.dtype.kind == "f" and array.size and np.isnan(array.min()):
-        row, *rest = (int(k) for k in np.argwhere(np.isnan(array))[0])
-        where = (start + row, *rest) if place is None else place(row)
+        row, *columns = (int(k) for k in np.argwhere(np.isnan(array))[0])
+        where = (start + row, *columns) if indices_of is None else indices_of(row)
         raise ValueError(
             f"`{label}` holds NaN, first at index {where}. Drop or impute missing values before."
         )

@@ -36,13 +36,13 @@ def in_halves(name: str, column: Column, dtype: tf.DType, storage: str) -> Colum
     floats = np.dtype(dtype.as_numpy_dtype)
     if type(column) is not ArrayColumn or column.dtype != floats or not column.row_shape:
         return column
-    most = float(FORMATS[storage].max)
+    largest = float(FORMATS[storage].max)
     low, high = float(column.array.min()), float(column.array.max())
-    if not -most <= low <= high <= most:
-        other = ", or use storage='bfloat16'" if storage == "float16" else ""
+    if not -largest <= low <= high <= largest:
+        hint = ", or use storage='bfloat16'" if storage == "float16" else ""
         raise ValueError(
-            f"`storage`: `dataset[{name!r}]` holds {high if high > most else low:g}, which "
-            f"{storage} cannot hold (its limit is {most:g}). Rescale the column{other}."
+            f"`storage`: `dataset[{name!r}]` holds {high if high > largest else low:g}, which "
+            f"{storage} cannot hold (its limit is {largest:g}). Rescale the column{hint}."
         )
     halves = column.array.astype(FORMATS[storage].as_numpy_dtype)
     return HalfColumn(halves.view(np.uint16), floats, storage)
@@ -60,7 +60,7 @@ class HalfColumn(DenseColumn):
         storage: Name of their format.
     """
 
-    held = np.dtype(np.uint16)
+    stored_dtype = np.dtype(np.uint16)
 
     def __init__(self, array: np.ndarray, dtype: np.dtype, storage: str) -> None:
         self.array, self.dtype, self.storage = np.ascontiguousarray(array), dtype, storage
@@ -74,14 +74,14 @@ class HalfColumn(DenseColumn):
     @property
     def row_bytes(self) -> int:
         """Bytes of one observation."""
-        return self.held.itemsize * int(np.prod(self.row_shape))
+        return self.stored_dtype.itemsize * int(np.prod(self.row_shape))
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``: their bits, or the numbers if it holds such."""
-        if out.dtype == self.held:
+        if out.dtype == self.stored_dtype:
             copy_rows(self.array, rows, out)
             return
-        bits = np.empty(out.shape, self.held)
+        bits = np.empty(out.shape, self.stored_dtype)
         copy_rows(self.array, rows, bits)
         out[...] = self._numbers(bits)
 
@@ -91,30 +91,30 @@ class HalfColumn(DenseColumn):
 
     def tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop``."""
-        return self.seen(self.held_tensor(start, stop))
+        return self.seen(self.stored_tensor(start, stop))
 
-    def held_tensor(self, start: int, stop: int) -> tf.Tensor:
+    def stored_tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the bits of the rows from ``start`` to ``stop``."""
-        out = aligned((stop - start, *self.row_shape), self.held)
+        out = aligned((stop - start, *self.row_shape), self.stored_dtype)
         out[...] = self.array[start:stop]
         return tensor_of(out)
 
     def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
         """Return a copy of these rows, of any shape."""
-        out = aligned(rows.shape + self.row_shape, self.held)
+        out = aligned(rows.shape + self.row_shape, self.stored_dtype)
         self.take(rows, out)
         return self.seen(tensor_of(out))
 
-    def seen(self, held: tf.Tensor) -> tf.Tensor:
+    def seen(self, stored: tf.Tensor) -> tf.Tensor:
         """Return the numbers of bits."""
-        return tf.cast(tf.bitcast(held, FORMATS[self.storage]), self.dtype)
+        return tf.cast(tf.bitcast(stored, FORMATS[self.storage]), self.dtype)
 
     def _numbers(self, bits: np.ndarray) -> np.ndarray:
         return bits.view(FORMATS[self.storage].as_numpy_dtype).astype(self.dtype)
 
-    def followed_by(self, other: HalfColumn) -> HalfColumn:
+    def followed_by(self, following: HalfColumn) -> HalfColumn:
         """Return the column with the rows of another behind its own."""
-        return HalfColumn(np.concatenate([self.array, other.array]), self.dtype, self.storage)
+        return HalfColumn(np.concatenate([self.array, following.array]), self.dtype, self.storage)
 
     def digest(self) -> str:
         """Return the digest of all values."""

@@ -39,7 +39,7 @@ def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -
     if isinstance(old, SparseColumn):
         assert isinstance(new, SparseColumn)
         return old.followed_by(new)
-    if isinstance(old, DenseColumn) and old.held != old.dtype:
+    if isinstance(old, DenseColumn) and old.stored_dtype != old.dtype:
         from sgmcmc.data.halves import HalfColumn  # most datasets are joined without it
 
         assert isinstance(old, HalfColumn) and isinstance(new, HalfColumn)
@@ -88,11 +88,11 @@ class JoinedColumn(DenseColumn):
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
         later = rows >= self._border
-        for column, here, first in ((self._old, ~later, 0), (self._new, later, self._border)):
-            if here.any():
-                part = np.empty((int(here.sum()), *self.row_shape), self.dtype)
-                column.take(rows[here] - first, part)
-                out[here] = part
+        for column, chosen, first in ((self._old, ~later, 0), (self._new, later, self._border)):
+            if chosen.any():
+                values = np.empty((int(chosen.sum()), *self.row_shape), self.dtype)
+                column.take(rows[chosen] - first, values)
+                out[chosen] = values
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""

@@ -23,17 +23,16 @@ from sgmcmc.libraries import library_of
 Key = tuple[Any, ...]
 """Form of a value that is equal for equal values: its kind, and what it is."""
 
+# Text that is a number as numbers are written; "01" is a code, not a number.
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-"""Text that is a number as numbers are written; "01" is a code, not a number."""
 
+# Text that is an integer, or an integer of a column that has become floating point.
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0)?")
-"""Text that is an integer, or an integer of a column that has become floating point."""
 
+# Texts of flags in Python, R and Arrow.
 _FLAGS = {True: ("True", "TRUE", "true", "1"), False: ("False", "FALSE", "false", "0")}
-"""Texts of flags in Python, R and Arrow."""
 
-_SHOWN = 6
-"""Largest number of levels that a message names."""
+_SHOWN = 6  # largest number of levels that a message names
 
 
 @dataclass(frozen=True)
@@ -65,34 +64,34 @@ class Levels:
         return np.fromiter(map(self._code, map(plain, values)), np.int32)
 
     def _code(self, value: Any) -> int:
-        found = self._numbers.get(key_of(value), -1)
-        if found >= 0:
-            return found
+        number = self._numbers.get(key_of(value), -1)
+        if number >= 0:
+            return number
         if isinstance(value, tuple):
-            return self._by_part(value)
+            return self._combined_code(value)
         candidates = self._keys_of_text(value) if isinstance(value, str) else _texts_of(value)
         return next((self._numbers[key] for key in candidates if key in self._numbers), -1)
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
-        found: dict[Key, int] = {}
+        numbers: dict[Key, int] = {}
         for number, value in enumerate(self.values):
-            found.setdefault(key_of(value), number)
-        return found
+            numbers.setdefault(key_of(value), number)
+        return numbers
 
     def _keys_of_text(self, text: str) -> list[Key]:
         """Return the forms of values, other than this text, that it may stand for."""
-        found: list[Key] = []
+        keys: list[Key] = []
         if _NUMBER.fullmatch(text):
-            found.append(key_of(float(text) if re.search(r"[.eE]", text) else int(text)))
+            keys.append(key_of(float(text) if re.search(r"[.eE]", text) else int(text)))
         if self._flags:
-            found += [key_of(flag) for flag, texts in _FLAGS.items() if text in texts]
+            keys += [key_of(flag) for flag, texts in _FLAGS.items() if text in texts]
         if text in self._written:
-            found.append(self._written[text])
+            keys.append(self._written[text])
         whole = _INTEGER.fullmatch(text)
         if whole and self._integers_as_text:
-            found += [("text", whole.group(1)), ("text", f"{whole.group(1)}.0")]
-        return found
+            keys += [("text", whole.group(1)), ("text", f"{whole.group(1)}.0")]
+        return keys
 
     @cached_property
     def _flags(self) -> bool:
@@ -101,28 +100,29 @@ class Levels:
     @cached_property
     def _written(self) -> dict[str, Key]:
         """Texts of combined levels, dates, intervals and the like."""
-        apart = [v for v in self.values if not isinstance(v, bool | int | float | str)]
-        found = {text: key_of(value) for value in apart for _, text in _texts_of(value)}
-        return found | {text_of(v): key_of(v) for v in apart if isinstance(v, tuple)}
+        composite = [v for v in self.values if not isinstance(v, bool | int | float | str)]
+        texts = {text: key_of(value) for value in composite for _, text in _texts_of(value)}
+        return texts | {text_of(v): key_of(v) for v in composite if isinstance(v, tuple)}
 
     @cached_property
     def _integers_as_text(self) -> bool:
         """Whether levels are text, and all are different integers."""
         texts = [value for value in self.values if isinstance(value, str)]
-        found = [_INTEGER.fullmatch(text) for text in texts]
-        numbers = {match.group(1) for match in found if match}
+        matches = [_INTEGER.fullmatch(text) for text in texts]
+        numbers = {match.group(1) for match in matches if match}
         return len(texts) == len(self.values) == len(numbers)
 
-    def _by_part(self, value: tuple[Any, ...]) -> int:
-        if len(value) != len(self._parts):
+    def _combined_code(self, value: tuple[Any, ...]) -> int:
+        if len(value) != len(self._component_levels):
             return -1
-        place = tuple(
-            int(part.codes([own])[0]) for part, own in zip(self._parts, value, strict=True)
+        components = tuple(
+            int(levels.codes([component])[0])
+            for levels, component in zip(self._component_levels, value, strict=True)
         )
-        return self._combined.get(place, -1)
+        return self._combined.get(components, -1)
 
     @cached_property
-    def _parts(self) -> list[Levels]:
+    def _component_levels(self) -> list[Levels]:
         """Levels of each part of combined levels."""
         combined = all(isinstance(value, tuple) for value in self.values)
         columns = zip(*self.values, strict=True) if combined else ()
@@ -130,11 +130,12 @@ class Levels:
 
     @cached_property
     def _combined(self) -> dict[tuple[int, ...], int]:
-        found = {}
+        numbers = {}
         for number, value in enumerate(self.values):
-            parts = zip(self._parts, value, strict=True)
-            found[tuple(int(part.codes([own])[0]) for part, own in parts)] = number
-        return found
+            pairs = zip(self._component_levels, value, strict=True)
+            codes = tuple(int(levels.codes([component])[0]) for levels, component in pairs)
+            numbers[codes] = number
+        return numbers
 
     def unknown(self, label: str, value: Any, source: str = "model") -> str:
         """Return the message about a value that is not a level.
@@ -146,12 +147,12 @@ class Levels:
         """
         listed = ", ".join(repr(level) for level in self.values[:_SHOWN])
         more = ", …" * (len(self) > _SHOWN)
-        found = plain(value)
+        level = plain(value)
         advice = ""
-        if isinstance(found, int) and not any(isinstance(v, int | float) for v in self.values):
+        if isinstance(level, int) and not any(isinstance(v, int | float) for v in self.values):
             advice = " Pass the levels themselves, not their numbers."
         return (
-            f"`{label}` has the level {text_of(found)!r}, which the {source} has not seen; its "
+            f"`{label}` has the level {text_of(level)!r}, which the {source} has not seen; its "
             f"levels are {listed}{more}.{advice}"
         )
 
@@ -232,8 +233,8 @@ def text_of(value: Any) -> str:
     A part that has a colon itself is quoted, so that different levels have different texts.
     """
     if isinstance(value, tuple):
-        parts = map(text_of, value)
-        return ":".join(repr(part) if ":" in part or part[:1] in "'\"" else part for part in parts)
+        texts = map(text_of, value)
+        return ":".join(repr(text) if ":" in text or text[:1] in "'\"" else text for text in texts)
     if isinstance(value, np.datetime64 | datetime.date):
         return str(_instant(value)).removesuffix(".000000").removesuffix("T00:00:00")
     return str(value)
@@ -250,7 +251,7 @@ def is_missing(value: Any) -> bool:
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, tuple):
-        return {"tuple": [_to_json(part) for part in value]}
+        return {"tuple": [_to_json(component) for component in value]}
     if isinstance(value, np.datetime64 | datetime.date):
         return {"date": str(_instant(value))}
     if _is_interval(value):
@@ -305,12 +306,12 @@ class Categories:
             values = np.empty(len(self.levels), object)
             values[:] = self.levels.values
         if not self.missing.any():
-            found = values[self.codes]
+            rows = values[self.codes]
         else:
             or_none = np.full(len(values) + 1, None, object)
             or_none[:-1] = values
-            found = or_none[self.codes]
-        return found if dtype is None else found.astype(dtype)
+            rows = or_none[self.codes]
+        return rows if dtype is None else rows.astype(dtype)
 
     def __getitem__(self, rows: Any) -> Categories:
         return Categories(self.codes[rows], self.levels)
@@ -327,12 +328,12 @@ class Categories:
             ValueError: A row has a level that is not there; the message names it.
         """
         table = np.append(levels.codes(self.levels.values), np.int32(-1))
-        found = table[self.codes]
-        new = (found < 0) & ~self.missing
+        codes = table[self.codes]
+        new = (codes < 0) & ~self.missing
         if new.any():
             value = self.levels.values[self.codes[int(new.argmax())]]
             raise ValueError(levels.unknown(label, value, source))
-        return found
+        return codes
 
 
 def read_categories(values: Any, label: str = "column") -> Categories | None:
@@ -349,17 +350,17 @@ def read_categories(values: Any, label: str = "column") -> Categories | None:
     """
     if isinstance(values, Categories):
         return values
-    home = library_of(values)
-    if home == "pandas" and (hasattr(values, "cat") or hasattr(values, "codes")):
-        own = getattr(values, "cat", values)
-        levels = Levels.of(own.categories, bool(own.ordered))
-        return Categories(np.asarray(own.codes).astype(np.int32), levels)
-    if home == "pandas" and "dictionary" in str(getattr(values, "dtype", "")):
+    library = library_of(values)
+    if library == "pandas" and (hasattr(values, "cat") or hasattr(values, "codes")):
+        categorical = getattr(values, "cat", values)
+        levels = Levels.of(categorical.categories, bool(categorical.ordered))
+        return Categories(np.asarray(categorical.codes).astype(np.int32), levels)
+    if library == "pandas" and "dictionary" in str(getattr(values, "dtype", "")):
         arrow = importlib.import_module("pyarrow")
         return read_categories(arrow.chunked_array(arrow.array(values)), label)
     if type(values).__module__.partition(".")[0] == "polars" and hasattr(values, "dtype"):
         return read_categories(values.to_arrow(), label)
-    if home == "pyarrow" and hasattr(getattr(values, "type", None), "index_type"):
+    if library == "pyarrow" and hasattr(getattr(values, "type", None), "index_type"):
         coder = Coder(label)
         codes = [coder.of_arrow(chunk) for chunk in getattr(values, "chunks", [values])]
         return coder.finished(np.concatenate([np.zeros(0, np.int32), *codes]))
@@ -376,9 +377,9 @@ def factorized(values: Any, label: str = "column") -> Categories:
     Raises:
         ValueError: It is no column.
     """
-    found = read_categories(values, label)
-    if found is not None:
-        return found
+    categories = read_categories(values, label)
+    if categories is not None:
+        return categories
     if np.ma.is_masked(values):
         masked = np.ma.asarray(values)
         values = masked.data.astype(object)
@@ -405,51 +406,53 @@ class Coder:
     def __init__(self, label: str = "column") -> None:
         self._label = label
         self._numbers: dict[Key, int] = {}
-        self._known: dict[Any, int] = {}
+        self._numbers_by_value: dict[Any, int] = {}
         self._values: list[Any] = []
         self._orders: dict[tuple[int, ...], None] = {}
 
     def numbered(self, values: Iterable[Any]) -> np.ndarray:
         """Return the numbers of values, to which those that are new are added; -1 if missing."""
-        every, known = list(values), self._known
+        rows, numbers_by_value = list(values), self._numbers_by_value
         try:
-            numbers = [known[v] if v in known else self._added(v) for v in every]
+            numbers = [
+                numbers_by_value[v] if v in numbers_by_value else self._added(v) for v in rows
+            ]
         except TypeError:  # what cannot be hashed, or compared
-            numbers = [self._new(value) for value in every]
+            numbers = [self._new(value) for value in rows]
         return np.array(numbers, np.int32)
 
     def _added(self, value: Any) -> int:
         number = self._new(value)
         if number >= 0:
-            self._known[value] = number
+            self._numbers_by_value[value] = number
         return number
 
     def _new(self, value: Any) -> int:
         if is_missing(value):
             return -1
-        own = plain(value)
-        number = self._numbers.setdefault(key_of(own), len(self._values))
+        level = plain(value)
+        number = self._numbers.setdefault(key_of(level), len(self._values))
         if number == len(self._values):
-            self._values.append(own)
+            self._values.append(level)
         return number
 
     def add(self, values: Any) -> np.ndarray:
         """Return the numbers of the next rows, of categories or of any values."""
-        part = factorized(values, self._label)
-        own = self.numbered(part.levels.values)
-        if part.levels.ordered:
-            self._orders[tuple(own.tolist())] = None
-        return np.append(own, np.int32(-1))[part.codes]
+        categories = factorized(values, self._label)
+        numbers = self.numbered(categories.levels.values)
+        if categories.levels.ordered:
+            self._orders[tuple(numbers.tolist())] = None
+        return np.append(numbers, np.int32(-1))[categories.codes]
 
     def of_arrow(self, array: Any) -> np.ndarray:
         """Return the numbers of the next rows, an Arrow array, in a dictionary or not."""
         if not hasattr(array.type, "index_type"):
             array = array.dictionary_encode()
-        own = self.numbered(array.dictionary.to_pylist())
+        numbers = self.numbered(array.dictionary.to_pylist())
         if array.type.ordered:
-            self._orders[tuple(number for number in own.tolist() if number >= 0)] = None
-        places = array.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
-        return np.append(own, np.int32(-1))[places]
+            self._orders[tuple(number for number in numbers.tolist() if number >= 0)] = None
+        indices = array.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+        return np.append(numbers, np.int32(-1))[indices]
 
     @property
     def levels(self) -> Levels:
@@ -465,8 +468,8 @@ class Coder:
         Raises:
             ValueError: The parts contradict each other, or leave the order open.
         """
-        place = np.append(np.argsort(self.order), -1).astype(np.int32)
-        return Categories(place[codes], self.in_order)
+        positions = np.append(np.argsort(self.order), -1).astype(np.int32)
+        return Categories(positions[codes], self.in_order)
 
     @property
     def in_order(self) -> Levels:
@@ -480,23 +483,25 @@ class Coder:
         Raises:
             ValueError: The parts contradict each other, or leave the order open.
         """
-        every = range(len(self._values))
+        all_numbers = range(len(self._values))
         if not self._orders:
-            return list(every)
+            return list(all_numbers)
         longest = max(self._orders, key=len)
-        if len(self._orders) == 1 and len(longest) == len(every):
+        if len(self._orders) == 1 and len(longest) == len(all_numbers):
             return list(longest)
-        after: dict[int, set[int]] = {number: set() for number in every}
+        after: dict[int, set[int]] = {number: set() for number in all_numbers}
         for stated in self._orders:
             for before, number in zip(stated, stated[1:], strict=False):
                 after[number].add(before)
-        found: dict[int, None] = {}
-        while len(found) < len(after):
-            free = [n for n, before in after.items() if n not in found and before <= found.keys()]
+        ordered: dict[int, None] = {}
+        while len(ordered) < len(after):
+            free = [
+                n for n, before in after.items() if n not in ordered and before <= ordered.keys()
+            ]
             if len(free) != 1:
                 raise ValueError(self._in_disorder(free))
-            found[free[0]] = None
-        return list(found)
+            ordered[free[0]] = None
+        return list(ordered)
 
     def _in_disorder(self, free: list[int]) -> str:
         orders = [" < ".join(str(self._values[n]) for n in stated) for stated in self._orders]

@@ -24,27 +24,26 @@ from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 
 _PARQUET = (".parquet", ".pq", ".parq")
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""Value of a missing one, in the names of folders."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # value of a missing one, in the names of folders
 
+# File systems that pyarrow has itself; they take options after ``?``.
 _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
-"""File systems that pyarrow has itself; they take options after ``?``."""
 
+# Rows that Arrow returns at a time, and how many times as many it reads ahead; its own numbers are
+# 2 million rows.
 _FEW = {"batch_size": 2**13, "batch_readahead": 2}
-"""Rows that Arrow returns at a time, and how many times as many it reads ahead; its own numbers
-are 2 million rows."""
 
+# Names of environment variables and settings whose values are not shown.
 _SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
-"""Names of environment variables and settings whose values are not shown."""
 
-_LEAST = 6
-"""Characters of a value that is looked for in messages; shorter ones are part of many words."""
+# Characters of a value that is looked for in messages; shorter ones are part of many words.
+_SECRET_LENGTH = 6
 
+# Names under which file systems of fsspec give versions of a file.
 _VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created", "updated", "md5Hash", "generation")
-"""Names under which file systems of fsspec give versions of a file."""
 
+# Unpacked data of paths and URLs, with the state of their files, the latest last.
 _unpacked: dict[Any, tuple[Any, Data]] = {}
-"""Unpacked data of paths and URLs, with the state of their files, the latest last."""
 
 
 def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]) -> Data:
@@ -60,8 +59,8 @@ def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[
     """
     name = (str(where) if is_url(where) else os.path.realpath(where)), key
     state = _state_of(where)
-    found, data = _unpacked.pop(name, (None, None))
-    if data is None or state is None or found != state:
+    last_state, data = _unpacked.pop(name, (None, None))
+    if data is None or state is None or last_state != state:
         data = None  # its room is free before the next needs some
         _keep_within_room()
         data = unpack()
@@ -137,7 +136,7 @@ def open_named(label: str, where: str | os.PathLike[str]) -> Any:
     """
     url = is_url(where)
     path = PurePosixPath(str(where).partition("?")[0]) if url else Path(where)
-    in_zarr = any(part.endswith(".zarr") for part in path.parts)
+    in_zarr = any(name.endswith(".zarr") for name in path.parts)
     in_folder = path.suffix == "" if url else os.path.isdir(where)
     if not in_zarr and not in_folder and path.suffix.lower() not in _PARQUET:
         raise TypeError(
@@ -152,8 +151,8 @@ def open_named(label: str, where: str | os.PathLike[str]) -> Any:
     arrow = _library(label, "pyarrow.dataset", "is a Parquet file, which pyarrow reads")
     if not url:
         return _local_parquet(label, Path(where), arrow)
-    found = guarded(label, str(where), lambda: _open_parquet(str(where), arrow))
-    return RemoteTable(label, str(where), found)
+    table = guarded(label, str(where), lambda: _open_parquet(str(where), arrow))
+    return RemoteTable(label, str(where), table)
 
 
 def _library(label: str, module: str, reason: str) -> Any:
@@ -177,13 +176,13 @@ def _local_parquet(label: str, where: Path, arrow: Any) -> Any:
         raise ValueError(f"`{label}`: {str(where)!r} contains no Parquet files.")
     keys: dict[str, list[str]] = {}
     for file in files:
-        for part in Path(file).relative_to(where).parts[:-1]:
-            name, sign, value = part.partition("=")
+        for folder in Path(file).relative_to(where).parts[:-1]:
+            name, sign, value = folder.partition("=")
             if sign:
                 keys.setdefault(name, []).append(_unquoted(value))
     options: dict[str, Any] = {}
     if keys:
-        options["partitioning"] = _of_folders(keys, arrow)
+        options["partitioning"] = _partitioning(keys, arrow)
         options["partition_base_dir"] = str(where)
     return arrow.dataset(files, format="parquet", **options)
 
@@ -201,15 +200,15 @@ def _parquet_files(where: Path) -> Iterator[Path]:
                         yield file
 
 
-def _of_folders(keys: Mapping[str, list[str]], arrow: Any) -> Any:
+def _partitioning(keys: Mapping[str, list[str]], arrow: Any) -> Any:
     """Return the columns that names of folders give: integers, numbers or text, by all of them."""
     pa = importlib.import_module("pyarrow")
     fields, dictionaries = [], {}
     for name, values in keys.items():
-        known = sorted({value for value in values if value != _NULL})
-        kind = pa.int64() if all(map(_is_integer, known)) else pa.float64()
-        if not all(map(_is_float, known)):
-            kind, dictionaries[name] = pa.dictionary(pa.int32(), pa.string()), pa.array(known)
+        distinct = sorted({value for value in values if value != _NULL})
+        kind = pa.int64() if all(map(_is_integer, distinct)) else pa.float64()
+        if not all(map(_is_float, distinct)):
+            kind, dictionaries[name] = pa.dictionary(pa.int32(), pa.string()), pa.array(distinct)
         fields.append((name, kind))
     return arrow.HivePartitioning(pa.schema(fields), dictionaries or None, _NULL)
 
@@ -227,26 +226,28 @@ def _open_parquet(where: str, arrow: Any) -> Any:
     scheme = where.partition("://")[0]
     if "?" not in where or scheme not in _OF_ARROW:
         try:
-            found = importlib.import_module("fsspec.core").url_to_fs(where)
+            opened = importlib.import_module("fsspec.core").url_to_fs(where)
         except ImportError as error:  # neither fsspec nor, say, s3fs need be there
             if scheme not in _OF_ARROW:
                 raise ValueError(f"fsspec opens it, with a further library. {error}") from None
         else:
-            return _with_folders(arrow, found[1], found[0])
+            return _with_folders(arrow, opened[1], opened[0])
     systems = importlib.import_module("pyarrow.fs")
-    own, path = systems.FileSystem.from_uri(where)
-    return _with_folders(arrow, path, own)
+    system, path = systems.FileSystem.from_uri(where)
+    return _with_folders(arrow, path, system)
 
 
 def _with_folders(arrow: Any, path: str, system: Any) -> Any:
     """Return the Arrow dataset of a file or folder elsewhere, with the columns of its folders."""
     options = {"filesystem": system, "format": "parquet"}
-    found = arrow.dataset(path, partitioning="hive", **options)
+    dataset = arrow.dataset(path, partitioning="hive", **options)
     keys: dict[str, list[str]] = {}
-    for fragment in found.get_fragments():
+    for fragment in dataset.get_fragments():
         for name, value in arrow.get_partition_keys(fragment.partition_expression).items():
             keys.setdefault(name, []).append(_NULL if value is None else str(value))
-    return arrow.dataset(path, partitioning=_of_folders(keys, arrow), **options) if keys else found
+    if not keys:
+        return dataset
+    return arrow.dataset(path, partitioning=_partitioning(keys, arrow), **options)
 
 
 def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
@@ -254,12 +255,12 @@ def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
     zarr = _library(label, "zarr", "is in Zarr's form, which Zarr reads")
     url = str(where)
     if not is_url(url):
-        found = zarr.open(url, mode="r")
-        return found if hasattr(found, "dtype") else _need_some(label, url, dict(found.arrays()))
-    found = guarded(label, url, lambda: zarr.open(url, mode="r"))
-    if hasattr(found, "dtype"):
-        return Remote(label, url, found)
-    arrays = _need_some(label, url, guarded(label, url, lambda: dict(found.arrays())))
+        opened = zarr.open(url, mode="r")
+        return opened if hasattr(opened, "dtype") else _need_some(label, url, dict(opened.arrays()))
+    opened = guarded(label, url, lambda: zarr.open(url, mode="r"))
+    if hasattr(opened, "dtype"):
+        return Remote(label, url, opened)
+    arrays = _need_some(label, url, guarded(label, url, lambda: dict(opened.arrays())))
     return {name: Remote(label, url, array) for name, array in arrays.items()}
 
 
@@ -340,8 +341,8 @@ def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
     except FileNotFoundError:
         problem = f"there is no {shown(where)!r}."
     except Exception as error:
-        said = " ".join(str(error).split())[:500] or "nothing is said of why."
-        problem = f"{shown(where)!r} cannot be read. {type(error).__name__}: {said}"
+        explanation = " ".join(str(error).split())[:500] or "nothing is said of why."
+        problem = f"{shown(where)!r} cannot be read. {type(error).__name__}: {explanation}"
         for secret in sorted(_secrets(where), key=len, reverse=True):
             problem = problem.replace(secret, "***")
         if re.search(r"permission|forbidden|denied|credential|access|40[13]", problem.lower()):
@@ -357,15 +358,16 @@ def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
 def _secrets(where: str) -> set[str]:
     """Return the secrets in a URL, in the environment, and in fsspec's settings."""
     head, _, signed = where.partition("?")
-    found = {signed, *re.split(r"[&;=]", signed)}
+    secrets = {signed, *re.split(r"[&;=]", signed)}
     for user in re.findall(r"://(.*)@", head):
-        found |= {user, *user.split(":")}
-    found |= {value for name, value in os.environ.items() if _SECRET.search(name)}
+        secrets |= {user, *user.split(":")}
+    secrets |= {value for name, value in os.environ.items() if _SECRET.search(name)}
     try:
-        found |= set(_secret_settings(importlib.import_module("fsspec.config").conf))
+        secrets |= set(_secret_settings(importlib.import_module("fsspec.config").conf))
     except ImportError:
         pass
-    return {text for value in found for text in (value, _unquoted(value)) if len(text) >= _LEAST}
+    texts = secrets | set(map(_unquoted, secrets))
+    return {text for text in texts if len(text) >= _SECRET_LENGTH}
 
 
 def _unquoted(text: str) -> str:

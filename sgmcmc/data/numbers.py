@@ -72,8 +72,7 @@ def generator(
 PAIRS = 256
 """Pairs of normals in a chunk: the first ones then do not depend on how many there are."""
 
-_CHUNKS = 64
-"""Chunks that NumPy makes at a time: their arrays stay in the cache."""
+_CHUNKS = 64  # chunks that NumPy makes at a time: their arrays stay in the cache
 
 # Coefficients of minimax polynomials, the highest first, that are nearer to logarithm, sine and
 # cosine than rounding leaves them. log(1 + f) = f + f² q(f) for 1 + f from √½ to √2;
@@ -85,14 +84,11 @@ _LOG = (
 _SINE = (-0.000195173, 0.008332178, -0.16666655)
 _COSINE = (2.4438452e-05, -0.0013887368, 0.041666646)
 
-_ONE = 0x3F800000
-"""Bits of 1 in float32."""
+_ONE = 0x3F800000  # bits of 1 in float32
 
-_ROOT_HALF = 0x3F3504F3
-"""Bits of √½ in float32."""
+_ROOT_HALF = 0x3F3504F3  # bits of √½ in float32
 
-_MANTISSA = 0x007FFFFF
-"""Mask of the fraction of a float32."""
+_MANTISSA = 0x007FFFFF  # mask of the fraction of a float32
 
 
 def raw(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -129,9 +125,9 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
         return
     chunk = 2 * PAIRS
     for first in range(0, flat.size, _CHUNKS * chunk):
-        part = flat[first : first + _CHUNKS * chunk]
-        made = _box_muller(raw(rng, -(-part.size // chunk) * chunk).reshape(-1, 2, PAIRS))
-        part[:] = made.reshape(-1)[: part.size]
+        chunk_normals = flat[first : first + _CHUNKS * chunk]
+        made = _box_muller(raw(rng, -(-chunk_normals.size // chunk) * chunk).reshape(-1, 2, PAIRS))
+        chunk_normals[:] = made.reshape(-1)[: chunk_normals.size]
 
 
 def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -159,7 +155,7 @@ def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.nd
 
 def _box_muller(bits: np.ndarray) -> np.ndarray:
     """Return normals, (chunks, 2, pairs), of random bits in the same shape."""
-    first, second = (np.ascontiguousarray(bits[:, half]) for half in (0, 1))
+    first, second = (np.ascontiguousarray(bits[:, column]) for column in (0, 1))
     radius = np.sqrt(_log(_uniform(first, second)) * np.float32(-2.0))
     sine, cosine = _on_the_circle(second)
     x, y = radius * cosine, radius * sine
@@ -174,10 +170,10 @@ def _box_muller(bits: np.ndarray) -> np.ndarray:
 def _uniform(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return numbers in (0, 1], of 31 bits, and of 8 more bits for small numbers."""
     whole = (first >> np.uint32(1)).astype(np.int32).astype(np.float32)
-    part = (second & np.uint32(0xFF)).astype(np.float32)
-    part += np.float32(0.5)
-    part *= np.float32(2.0**-8)
-    whole += part
+    low_bits = (second & np.uint32(0xFF)).astype(np.float32)
+    low_bits += np.float32(0.5)
+    low_bits *= np.float32(2.0**-8)
+    whole += low_bits
     whole *= np.float32(2.0**-31)
     return whole
 
@@ -199,8 +195,8 @@ def _log(u: np.ndarray) -> np.ndarray:
 
 def _on_the_circle(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sine and cosine of an angle between -π/4 and π/4, of 22 bits."""
-    turn = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(np.int32) - np.int32(2**21)
-    t = turn.astype(np.float32)
+    angle = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(np.int32) - np.int32(2**21)
+    t = angle.astype(np.float32)
     t += np.float32(0.5)
     t *= np.float32(3.7450704e-07)
     s = t * t
@@ -245,14 +241,14 @@ class AliasTable(NamedTuple):
         """Return the table that draws rows in proportion to their weights."""
         total = float(weights.sum())
         keep = np.asarray(weights, float) * (len(weights) / total)
-        other = np.arange(len(weights), dtype=np.int32)
+        alias = np.arange(len(weights), dtype=np.int32)
         low = list(np.flatnonzero(keep < 1.0))
         high = list(np.flatnonzero(keep >= 1.0))
         while low and high:
             small, large = low.pop(), high[-1]
-            other[small] = large
+            alias[small] = large
             keep[large] -= 1.0 - keep[small]
             if keep[large] < 1.0:
                 low.append(high.pop())
         keep[low + high] = 1.0
-        return cls(keep, other, total)
+        return cls(keep, alias, total)

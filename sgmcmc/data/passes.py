@@ -23,11 +23,9 @@ from sgmcmc.interrupts import need_time, pass_on
 from sgmcmc.libraries import need_no_fork
 from sgmcmc.machines import HERE
 
-_MOST = 4096
-"""Largest number of shards, so that their results stay small."""
+_MOST = 4096  # largest number of shards, so that their results stay small
 
-_TERMS = 2**19
-"""Terms of the user's log-likelihood in a piece, if each row has several."""
+_TERMS = 2**19  # terms of the user's log-likelihood in a piece, if each row has several
 
 LARGE = 10_000
 """Smallest dataset for which a graph may serve any number of rows: it has parts of several
@@ -35,44 +33,44 @@ sizes."""
 
 
 class Shard(NamedTuple):
-    """The rows from ``start`` to ``stop``, in pieces of ``piece`` rows."""
+    """The rows from ``start`` to ``stop``, in pieces of ``chunk`` rows."""
 
     start: int
     stop: int
-    piece: int
+    chunk: int
 
     @property
     def starts(self) -> range:
         """First row of each piece."""
-        return range(self.start, self.stop, self.piece)
+        return range(self.start, self.stop, self.chunk)
 
 
-def shards(data: Data, most: int | None = None, row_terms: int = 1) -> list[Shard]:
+def shards(data: Data, max_terms: int | None = None, row_terms: int = 1) -> list[Shard]:
     """Return the shards of a dataset, in order.
 
     Args:
         data: Dataset.
-        most: Most terms of the log-likelihood in a piece.
+        max_terms: Most terms of the log-likelihood in a piece.
         row_terms: Number of terms of the user's log-likelihood in that of a row.
     """
-    piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
+    chunk = max(1, PIECE_BYTES // max(1, data.row_bytes))
     if row_terms > 1:
-        most = min(_TERMS, _TERMS if most is None else most)
-    if most is not None:
-        piece = max(1, min(piece, most // row_terms))
-    rows = piece * max(1, math.ceil(data.size / piece / _MOST))
-    return [Shard(k, min(k + rows, data.size), piece) for k in range(0, data.size, rows)]
+        max_terms = min(_TERMS, _TERMS if max_terms is None else max_terms)
+    if max_terms is not None:
+        chunk = max(1, min(chunk, max_terms // row_terms))
+    shard_rows = chunk * max(1, math.ceil(data.size / chunk / _MOST))
+    return [
+        Shard(k, min(k + shard_rows, data.size), chunk) for k in range(0, data.size, shard_rows)
+    ]
 
 
-def map_over(
-    data: Data, thing: Any, method: str, calls: Sequence[tuple[Any, ...]]
-) -> Iterator[Any]:
+def map_over(data: Data, obj: Any, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
     """Yield a method's result for each part of the data, in the order of the calls.
 
     The machines of the dataset call it; a single call is made here.
     """
     machines = data.machines if len(calls) > 1 else HERE
-    return machines.map(thing, method, calls)
+    return machines.map(obj, method, calls)
 
 
 Function = Callable[..., Any]
@@ -113,16 +111,16 @@ class Pass:
 
     def on(self, data: Data) -> Pass:
         """Return the same over another dataset of such columns, with the same graphs."""
-        found = copy.copy(self)
-        found.data, found.graphs = data, self.graphs
-        return found
+        copied = copy.copy(self)
+        copied.data, copied.graphs = data, self.graphs
+        return copied
 
     def run(self, name: str, *arguments: Any) -> Any:
         """Return the result of a function of these tensors or arrays."""
         need_no_fork()
         need_time()
-        given = tf.nest.map_structure(_as_tensor, arguments)
-        return self._graph(name, given)(*given)
+        tensors = tf.nest.map_structure(_as_tensor, arguments)
+        return self._graph(name, tensors)(*tensors)
 
     def _graph(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Return the graph of a function: one for any number of rows, if that can be had."""
@@ -133,8 +131,8 @@ class Pass:
             if key not in self.graphs:
                 self.graphs[key] = None
                 try:
-                    given = (*arguments[:-1], of_any_length(columns))
-                    self.graphs[key] = self._trace(name, given)
+                    any_length = (*arguments[:-1], of_any_length(columns))
+                    self.graphs[key] = self._trace(name, any_length)
                 except Exception as error:  # the user's functions ask for the number of rows
                     pass_on(error)
             if self.graphs[key] is not None:
@@ -151,103 +149,103 @@ class Pass:
         self,
         name: str,
         *values: Any,
-        most: int | None = None,
+        max_terms: int | None = None,
         first: str | None = None,
-        each: Sequence[np.ndarray] | None = None,
+        per_chunk: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Return the sums of a function's results over the dataset, in float64.
 
         Args:
             name: Name of the function.
             values: Values that it is handed before the columns.
-            most: Most terms of the log-likelihood in a piece.
+            max_terms: Most terms of the log-likelihood in a piece.
             first: Name of the function for the first piece; ``None`` for the same.
-            each: Further values, one for each piece of each shard; ``None`` for none.
+            per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
-        every = shards(self.data, most, self._row_terms)
-        return added(self._parts(_summed, every, name, values, first, each))
+        all_shards = shards(self.data, max_terms, self._row_terms)
+        return added(self._shard_results(_summed, all_shards, name, values, first, per_chunk))
 
     def joined(
         self,
         name: str,
         *values: Any,
-        most: int | None = None,
-        each: Sequence[np.ndarray] | None = None,
+        max_terms: int | None = None,
+        per_chunk: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Return a function's results for each row of the dataset, in order.
 
         Args:
             name: Name of the function.
             values: Values that it is handed before the columns.
-            most: Most terms of the log-likelihood in a piece.
-            each: Further values, one for each piece of each shard; ``None`` for none.
+            max_terms: Most terms of the log-likelihood in a piece.
+            per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
-        every = shards(self.data, most, self._row_terms)
-        found: list[np.ndarray] = []
-        for shard, parts in zip(
-            every, self._parts(_joined, every, name, values, None, each), strict=True
-        ):
-            if not found:
-                found = [np.empty((self.data.size, *a.shape[1:]), a.dtype) for a in parts]
-            for whole, part in zip(found, parts, strict=True):
-                whole[shard.start : shard.stop] = part
-        return found
+        all_shards = shards(self.data, max_terms, self._row_terms)
+        by_shard = self._shard_results(_joined, all_shards, name, values, None, per_chunk)
+        joined_rows: list[np.ndarray] = []
+        for shard, results in zip(all_shards, by_shard, strict=True):
+            if not joined_rows:
+                joined_rows = [np.empty((self.data.size, *a.shape[1:]), a.dtype) for a in results]
+            for array, rows in zip(joined_rows, results, strict=True):
+                array[shard.start : shard.stop] = rows
+        return joined_rows
 
-    def _parts(
+    def _shard_results(
         self,
-        how: Callable[..., list[np.ndarray]],
-        every: Sequence[Shard],
+        combine: Callable[..., list[np.ndarray]],
+        all_shards: Sequence[Shard],
         name: str,
         values: tuple[Any, ...],
         first: str | None,
-        each: Sequence[np.ndarray] | None,
+        per_chunk: Sequence[np.ndarray] | None,
     ) -> Iterator[list[np.ndarray]]:
         calls = [
-            (how, shard, name, values, first, None if each is None else each[k])
-            for k, shard in enumerate(every)
+            (combine, shard, name, values, first, None if per_chunk is None else per_chunk[k])
+            for k, shard in enumerate(all_shards)
         ]
         return map_over(self.data, self, "of_shard", calls)
 
     def of_shard(
         self,
-        how: Callable[..., list[np.ndarray]],
+        combine: Callable[..., list[np.ndarray]],
         shard: Shard,
         name: str,
         values: tuple[Any, ...],
         first: str | None,
-        each: np.ndarray | None,
+        per_chunk: np.ndarray | None,
     ) -> list[np.ndarray]:
         """Return the sums over a part of the data, or its rows."""
 
-        def of_pieces() -> Iterator[list[np.ndarray]]:
+        def chunk_results() -> Iterator[list[np.ndarray]]:
             for k, (start, columns) in enumerate(pieces(self.data, shard)):
-                kind = first if first is not None and start == 0 else name
-                more = () if each is None else (each[k],)
-                yield [part.numpy() for part in self.run(kind, *values, *more, columns)]
+                function_name = first if first is not None and start == 0 else name
+                extra = () if per_chunk is None else (per_chunk[k],)
+                results = self.run(function_name, *values, *extra, columns)
+                yield [tensor.numpy() for tensor in results]
 
-        return how(of_pieces())
+        return combine(chunk_results())
 
 
 def pieces(data: Data, shard: Shard) -> Iterator[tuple[int, Tensors]]:
     """Yield the pieces of a shard: first row, and columns."""
     for start in shard.starts:
-        yield start, data.slice(start, min(start + shard.piece, shard.stop))
+        yield start, data.slice(start, min(start + shard.chunk, shard.stop))
 
 
-def added(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+def added(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
     """Return sums, added up in order."""
     totals: list[np.ndarray] = []
-    for part in parts:
-        totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else part
+    for result in results:
+        totals = [a + b for a, b in zip(totals, result, strict=True)] if totals else result
     return totals
 
 
-def _summed(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
-    return added([each.astype(np.float64) for each in part] for part in parts)
+def _summed(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    return added([array.astype(np.float64) for array in result] for result in results)
 
 
-def _joined(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
-    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+def _joined(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -255,7 +253,6 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _shapes(arguments: Any) -> tuple[Any, ...]:
-    """Return the properties on which graphs depend: names, shapes and dtypes."""
     return tuple(
         (type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "", *leaf.shape, leaf.dtype)
         for leaf in tf.nest.flatten(arguments)

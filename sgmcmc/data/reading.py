@@ -27,7 +27,7 @@ from sgmcmc.data.recoded import coded_by, recoded
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import SLAB_BYTES, Spool, read_stored
 from sgmcmc.data.streams import as_entry, table_of, unpacked_before, unpacked_once
-from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table, known
+from sgmcmc.data.tables import Table, as_table, checked_codes, is_plain_frame, is_table
 from sgmcmc.libraries import library_of
 
 
@@ -70,10 +70,10 @@ def read_dataset(
         return _stored_in(storage, read_dataset(dataset, dtype, integers, None, levels), dtype)
     if levels is None:
         return _read_once(dataset, dtype, integers, ())
-    found = coded_by(_read_once(dataset, dtype, integers, levels), levels, dtype, integers)
-    if found.given is not None:
-        found.given = (*found.given[:-1], levels)
-    return found
+    data = coded_by(_read_once(dataset, dtype, integers, levels), levels, dtype, integers)
+    if data.given is not None:
+        data.given = (*data.given[:-1], levels)
+    return data
 
 
 def _read_once(
@@ -85,14 +85,14 @@ def _read_once(
         dataset, dtype, integers: As in :func:`read_dataset`.
         coded: Names of columns that are read as categories, whatever they hold.
     """
-    own = dtype, tuple(sorted(integers)), ()
+    uncoded_key = dtype, tuple(sorted(integers)), ()
     key = dtype, tuple(sorted(integers)), tuple(sorted(coded))
     if isinstance(dataset, str | os.PathLike):
         return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers, coded))
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
-        known = unpacked_before(dataset, own)  # of a stream that may be used up
-        if known is not None and known.levels.keys() >= set(coded) & known.columns.keys():
-            return known
+        unpacked = unpacked_before(dataset, uncoded_key)  # of a stream that may be used up
+        if unpacked is not None and unpacked.levels.keys() >= set(coded) & unpacked.columns.keys():
+            return unpacked
         return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers, coded))
     return _read(dataset, dtype, integers, coded)
 
@@ -101,8 +101,8 @@ def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
     """Return a dataset that was read, with arrays in memory in 16 bits."""
     from sgmcmc.data.halves import in_halves  # most datasets are read without it
 
-    found = {name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()}
-    return Data(found, data.size, data.given, data.levels)
+    columns = {name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()}
+    return Data(columns, data.size, data.given, data.levels)
 
 
 def _read(dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Collection[str]) -> Data:
@@ -113,10 +113,10 @@ def _read(dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Colle
     def dtype_of(name: str) -> tf.DType:
         return tf.int32 if name in integers else dtype
 
-    for name, column, length, own in _columns(dataset, dtype_of, coded):
+    for name, column, length, column_levels in _columns(dataset, dtype_of, coded):
         columns[name], lengths[name] = column, length
-        if own is not None:
-            levels[name] = own
+        if column_levels is not None:
+            levels[name] = column_levels
         if length == 0:
             raise ValueError(f"`dataset[{name!r}]` is empty: it has no observations.")
     if not columns:
@@ -127,8 +127,8 @@ def _read(dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Colle
             f"`dataset`: the first axis of every array counts the observations, so all must have "
             f"the same length; they have {listed}."
         )
-    given = dataset, dtype, integers, None
-    return Data(columns, next(iter(lengths.values())), given, levels)
+    arguments = dataset, dtype, integers, None
+    return Data(columns, next(iter(lengths.values())), arguments, levels)
 
 
 def _columns(
@@ -146,9 +146,9 @@ def _columns(
         table = table_of(dataset, coded) if as_rows else as_table("dataset", dataset, coded)
         if table is not None:
             _need_strings(table.names)
-            parts = {name: (name,) for name in table.names}
+            table_columns = {name: (name,) for name in table.names}
             table = dataclasses.replace(table, one_is_vector=True)  # a column of a dataset is one
-            yield from _read_table("dataset", table, dtype_of, parts)
+            yield from _read_table("dataset", table, dtype_of, table_columns)
             return
         if not hasattr(dataset, "to_dask_array") or not hasattr(dataset, "columns"):
             raise TypeError(
@@ -159,8 +159,8 @@ def _columns(
     _need_strings(dataset)
     for name, values in dataset.items():
         label, is_coded = f"dataset[{name!r}]", name in coded
-        column, length, own = _read_column(label, values, dtype_of(name), is_coded)
-        yield Read(name, column, length, own)
+        column, length, column_levels = _read_column(label, values, dtype_of(name), is_coded)
+        yield Read(name, column, length, column_levels)
 
 
 def _need_strings(names: Iterable[Any]) -> None:
@@ -169,11 +169,11 @@ def _need_strings(names: Iterable[Any]) -> None:
             raise TypeError(f"`dataset`: its keys must be strings; {name!r} is not.")
 
 
-Found = tuple[Column, int, Levels | None]
+ColumnRead = tuple[Column, int, Levels | None]
 """A column, its length, and the levels that its numbers stand for, if it holds categories."""
 
 
-def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) -> Found:
+def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) -> ColumnRead:
     """Return an entry of the dataset.
 
     Args:
@@ -200,7 +200,7 @@ def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) 
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
-        check_values(label, matrix.data, dtype, place=lambda k: _place(matrix, k))
+        check_values(label, matrix.data, dtype, indices_of=lambda k: _indices_of(matrix, k))
         return SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)), int(matrix.shape[0]), None
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
@@ -209,35 +209,35 @@ def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) 
     is_array = isinstance(values, np.ndarray) or is_plain_frame(values)
     table = None if is_array else as_table(label, values)
     if table is not None:
-        found = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
-        return found.column, found.rows, found.levels
+        read = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
+        return read.column, read.rows, read.levels
     array = as_numbers(label, values)
     need_first_axis(label, array.shape)
     check_values(label, array, dtype)
     return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array), None
 
 
-def _read_coded(label: str, values: Any) -> Found:
+def _read_coded(label: str, values: Any) -> ColumnRead:
     """Return an entry of the dataset as categories, whatever it holds."""
     if is_sparse(values):
         raise TypeError(f"`{label}` is sparse; it must have one level for each row.")
     table = as_table(label, values)
     table = None if table is None else as_table(label, values, table.names)
     if table is not None and len(table.names) == 1:
-        parts = {"": table.names}
-        found = next(_read_table(label, table, lambda _: tf.int32, parts))
-        return found.column, found.rows, found.levels
+        table_columns = {"": table.names}
+        read = next(_read_table(label, table, lambda _: tf.int32, table_columns))
+        return read.column, read.rows, read.levels
     if hasattr(values, "to_dask_array"):
         values = values.compute()
     if isinstance(values, tf.Tensor | tf.Variable):
         values = values.numpy()
-    coder, spool = Coder(label), Spool(np.dtype(np.int32))
-    step = SLAB_BYTES if _is_stored(values) else 0
-    for start in range(0, len(values), step or max(1, len(values))):
-        part = np.asarray(values[start : start + step]) if step else values
-        spool.add(known(label, coder.add(part)))
-    array = spool.array()
-    return MappedColumn(array, array.dtype), spool.rows, coder.levels
+    coder, writer = Coder(label), Spool(np.dtype(np.int32))
+    chunk_rows = SLAB_BYTES if _is_stored(values) else 0
+    for start in range(0, len(values), chunk_rows or max(1, len(values))):
+        chunk = np.asarray(values[start : start + chunk_rows]) if chunk_rows else values
+        writer.add(checked_codes(label, coder.add(chunk)))
+    array = writer.array()
+    return MappedColumn(array, array.dtype), writer.rows, coder.levels
 
 
 def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType, coded: bool) -> Data:
@@ -249,11 +249,12 @@ def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType, code
             f"{', '.join(sorted(values))}. Name one of them by its own path, or "
             "pass the group as the whole `dataset`."
         )
-    column, length, own = _read_column(label, values, dtype, coded)
-    return Data({"entry": column}, length, None, None if own is None else {"entry": own})
+    column, length, column_levels = _read_column(label, values, dtype, coded)
+    levels = None if column_levels is None else {"entry": column_levels}
+    return Data({"entry": column}, length, None, levels)
 
 
-def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
+def _indices_of(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
     """Return row and column of an entry of a sparse matrix."""
     row = int(np.searchsorted(matrix.indptr, entry, "right")) - 1
     return row, int(matrix.indices[entry])
@@ -271,7 +272,7 @@ def _is_stored(values: Any) -> bool:
     return hasattr(values, "shape") and in_chunks and hasattr(values, "__getitem__")
 
 
-def _read_stored(label: str, values: Any, dtype: tf.DType) -> Found:
+def _read_stored(label: str, values: Any, dtype: tf.DType) -> ColumnRead:
     """Return a column that is on disk, passed over a piece at a time."""
     shape = tuple(values.shape)
     need_first_axis(label, shape)
@@ -280,14 +281,14 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> Found:
     if hasattr(values, "dtype"):
         need_numbers(label, values.dtype)
 
-    def check(piece: np.ndarray, start: int, rows: int) -> None:
-        if piece.shape != (rows, *shape[1:]):
+    def check(chunk: np.ndarray, start: int, rows: int) -> None:
+        if chunk.shape != (rows, *shape[1:]):
             raise TypeError(
                 f"`{label}` is a {type(values).__name__}, whose rows cannot be read as NumPy "
                 "arrays. Turn it into an array first."
             )
-        need_numbers(label, piece.dtype)
-        check_values(label, piece, dtype, start)
+        need_numbers(label, chunk.dtype)
+        check_values(label, chunk, dtype, start)
 
     return read_stored(values, np.dtype(dtype.as_numpy_dtype), check), int(shape[0]), None
 
@@ -296,47 +297,47 @@ def _read_table(
     label: str,
     table: Table,
     dtype_of: Callable[[str], tf.DType],
-    wanted: Mapping[str, tuple[str, ...]],
+    requested: Mapping[str, tuple[str, ...]],
 ) -> Iterator[Read]:
     """Yield the requested columns of a table, which is read once.
 
-    ``wanted`` has the columns of the table that each column of the dataset is made of, ``dtype_of``
-    what its numbers become.
+    ``requested`` has the columns of the table that each column of the dataset is made of,
+    ``dtype_of`` what its numbers become.
     """
-    spools = {}
-    for name, parts in wanted.items():
-        coded = table.categories.keys() & set(parts)
-        if coded and len(table.names) > 1 and len(wanted) == 1:
+    writers = {}
+    for name, names in requested.items():
+        coded = table.categories.keys() & set(names)
+        if coded and len(table.names) > 1 and len(requested) == 1:
             raise TypeError(
                 f"`{label}`: its column {min(coded)!r} holds categories, whose numbers are not "
                 "measurements. Pass it by itself, as an entry of `dataset` with a name of its "
                 "own: it stays integers, for tf.gather or tf.one_hot."
             )
-        kept = np.dtype(np.int32 if coded else dtype_of(name).as_numpy_dtype)
-        spools[name] = Spool(kept, in_memory=table.in_memory)
+        storage_dtype = np.dtype(np.int32 if coded else dtype_of(name).as_numpy_dtype)
+        writers[name] = Spool(storage_dtype, in_memory=table.in_memory)
     for batch in table.batches():
-        for name, parts in wanted.items():
-            dtype, pieces = dtype_of(name), []
-            for part in parts:
-                of_several = len(table.names) > 1 or len(wanted) > 1
-                own = f"{label}[{part!r}]" if of_several else label
-                if part not in table.categories:
-                    need_numbers(own, batch[part].dtype)
-                    check_values(own, batch[part], dtype, spools[name].rows)
-                pieces.append(batch[part])
-            vector = len(pieces) == 1 and (table.one_is_vector or len(wanted) > 1)
-            spools[name].add(pieces[0] if vector else _beside_each_other(pieces, dtype))
-    for name, spool in spools.items():
-        array, coder = spool.array(), table.categories.get(wanted[name][0])
+        for name, names in requested.items():
+            dtype, arrays = dtype_of(name), []
+            for source_name in names:
+                of_several = len(table.names) > 1 or len(requested) > 1
+                column_label = f"{label}[{source_name!r}]" if of_several else label
+                if source_name not in table.categories:
+                    need_numbers(column_label, batch[source_name].dtype)
+                    check_values(column_label, batch[source_name], dtype, writers[name].rows)
+                arrays.append(batch[source_name])
+            vector = len(arrays) == 1 and (table.one_is_vector or len(requested) > 1)
+            writers[name].add(arrays[0] if vector else _as_matrix(arrays, dtype))
+    for name, writer in writers.items():
+        array, coder = writer.array(), table.categories.get(requested[name][0])
         column: Column = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
         levels = None
         if coder is not None:
             levels = coder.in_order
-            column = recoded(column, np.argsort(coder.order).astype(np.int32), spool.rows)
-        yield Read(name, column, spool.rows, levels)
+            column = recoded(column, np.argsort(coder.order).astype(np.int32), writer.rows)
+        yield Read(name, column, writer.rows, levels)
 
 
-def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
+def _as_matrix(arrays: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
     """Return columns as a matrix."""
-    own = dtype.as_numpy_dtype
-    return np.concatenate([piece.astype(own).reshape(len(piece), -1) for piece in pieces], axis=1)
+    matrices = [array.astype(dtype.as_numpy_dtype).reshape(len(array), -1) for array in arrays]
+    return np.concatenate(matrices, axis=1)

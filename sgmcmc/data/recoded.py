@@ -80,23 +80,23 @@ def coded_by(
         ValueError: A row has a level that the model has not seen; the message names it.
     """
     columns = dict(data.columns)
-    for name, own in data.levels.items():
+    for name, data_levels in data.levels.items():
         label, column = f"dataset[{name!r}]", columns[name]
         if name in levels:
-            table = levels[name].codes(own.values)
+            table = levels[name].codes(data_levels.values)
             if (table < 0).any():
-                _need_known(label, column, data.size, own, levels[name], table)
+                _need_known(label, column, data.size, data_levels, levels[name], table)
         else:
-            table = _numbers(label, own, tf.int32 if name in integers else dtype)
+            table = _numbers(label, data_levels, tf.int32 if name in integers else dtype)
         columns[name] = recoded(column, table, data.size)
-    found = copy.copy(data)
-    found.columns = columns
-    found.levels = {name: levels[name] for name in data.levels if name in levels}
-    return found
+    recoded_data = copy.copy(data)
+    recoded_data.columns = columns
+    recoded_data.levels = {name: levels[name] for name in data.levels if name in levels}
+    return recoded_data
 
 
 def _need_known(
-    label: str, column: Column, rows: int, own: Levels, levels: Levels, table: np.ndarray
+    label: str, column: Column, rows: int, data_levels: Levels, levels: Levels, table: np.ndarray
 ) -> None:
     """Refuse rows whose level is new; a level without rows does no harm."""
     assert isinstance(column, DenseColumn)
@@ -105,16 +105,16 @@ def _need_known(
         codes = column.slice(start, min(start + step, rows))
         new = table[codes] < 0
         if new.any():
-            raise ValueError(levels.unknown(label, own.values[codes[int(new.argmax())]]))
+            raise ValueError(levels.unknown(label, data_levels.values[codes[int(new.argmax())]]))
 
 
-def _numbers(label: str, own: Levels, dtype: tf.DType) -> np.ndarray:
+def _numbers(label: str, levels: Levels, dtype: tf.DType) -> np.ndarray:
     """Return the values of levels that are numbers."""
-    if not all(isinstance(value, bool | int | float) for value in own.values):
+    if not all(isinstance(value, bool | int | float) for value in levels.values):
         raise ValueError(
-            f"`{label}` holds categories, such as {own.values[0]!r}, where the model has numbers, "
-            "or levels that are not known. Pass these numbers."
+            f"`{label}` holds categories, such as {levels.values[0]!r}, where the model has "
+            "numbers, or levels that are not known. Pass these numbers."
         )
-    values = np.array(own.values)
+    values = np.array(levels.values)
     check_values(label, values, dtype)
     return values.astype(dtype.as_numpy_dtype)

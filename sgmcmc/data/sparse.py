@@ -29,12 +29,12 @@ class Stored(NamedTuple):
 
     Attributes:
         values: Values of the entries.
-        places: Columns of the entries.
+        columns: Columns of the entries.
         splits: Start of each row among the entries, and the end of the last.
     """
 
     values: tf.Tensor
-    places: tf.Tensor
+    columns: tf.Tensor
     splits: tf.Tensor
 
 
@@ -67,45 +67,45 @@ class SparseColumn(Column):
         """Return the rows from ``start`` to ``stop``."""
         splits = self.stored.splits[start : stop + 1]
         within = slice(int(splits[0]), int(splits[-1]))
-        part = Stored(self.stored.values[within], self.stored.places[within], splits - splits[0])
-        return as_sparse_tensor(part, stop - start, self.row_shape[0])
+        rows = Stored(self.stored.values[within], self.stored.columns[within], splits - splits[0])
+        return as_sparse_tensor(rows, stop - start, self.row_shape[0])
 
     def tensor_at(self, rows: np.ndarray) -> tf.SparseTensor:
         """Return these rows, in their order."""
         return gather_sparse(self.stored, tf.constant(rows), self.row_shape[0])
 
-    def followed_by(self, other: SparseColumn) -> SparseColumn:
+    def followed_by(self, following: SparseColumn) -> SparseColumn:
         """Return the rows of this matrix, then those of another."""
         matrices = [
             scipy.sparse.csr_array(
-                tuple(np.asarray(part) for part in column.stored),
+                tuple(np.asarray(array) for array in column.stored),
                 shape=(len(column.stored.splits) - 1, *column.row_shape),
             )
-            for column in (self, other)
+            for column in (self, following)
         ]
         return SparseColumn(scipy.sparse.csr_array(scipy.sparse.vstack(matrices)), self.dtype)
 
     def digest(self) -> str:
         """Return the digest of all entries."""
-        parts = (digest(np.asarray(memoryview(part))) for part in self.stored)
-        return f"{self.row_shape[0]} columns, " + ", ".join(parts)
+        digests = (digest(np.asarray(memoryview(array))) for array in self.stored)
+        return f"{self.row_shape[0]} columns, " + ", ".join(digests)
 
 
 def gather_sparse(stored: Stored, rows: tf.Tensor, width: int) -> tf.SparseTensor:
     """Return some rows of a sparse matrix, in the order that they are asked for."""
-    values, places = (
-        tf.gather(tf.RaggedTensor.from_row_splits(part, stored.splits, validate=False), rows)
-        for part in (stored.values, stored.places)
+    values, columns = (
+        tf.gather(tf.RaggedTensor.from_row_splits(entries, stored.splits, validate=False), rows)
+        for entries in (stored.values, stored.columns)
     )
-    found = Stored(values.values, places.values, values.row_splits)
-    return as_sparse_tensor(found, rows.shape[0], width)
+    gathered = Stored(values.values, columns.values, values.row_splits)
+    return as_sparse_tensor(gathered, rows.shape[0], width)
 
 
 def as_sparse_tensor(stored: Stored, rows: int, width: int) -> tf.SparseTensor:
     """Return a matrix as a `tf.SparseTensor`."""
     lengths = stored.splits[1:] - stored.splits[:-1]
     numbers = tf.repeat(tf.range(rows, dtype=tf.int64), lengths)
-    indices = tf.stack([numbers, tf.cast(stored.places, tf.int64)], 1)
+    indices = tf.stack([numbers, tf.cast(stored.columns, tf.int64)], 1)
     return tf.SparseTensor(indices, stored.values, [rows, width])
 
 
@@ -129,9 +129,9 @@ def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
             "are supported, with an observation in each row; pass a dense array."
         )
     if isinstance(values, tf.SparseTensor):
-        places = np.asarray(values.indices)
+        indices = np.asarray(values.indices)
         values = scipy.sparse.coo_array(
-            (np.asarray(values.values), (places[:, 0], places[:, 1])), tuple(values.shape)
+            (np.asarray(values.values), (indices[:, 0], indices[:, 1])), tuple(values.shape)
         )
     matrix = scipy.sparse.csr_array(values)
     if not matrix.has_canonical_format:
@@ -192,9 +192,9 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
     ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
     """
     if has_sparse(columns):
-        parts, rows = Parts(columns), next(iter(columns.values())).shape[0]
+        row_slices, rows = Parts(columns), next(iter(columns.values())).shape[0]
         return tf.map_fn(
-            lambda row: function(parts.part(row, 1)), tf.range(rows), fn_output_signature=dtype
+            lambda row: function(row_slices.part(row, 1)), tf.range(rows), fn_output_signature=dtype
         )
     return vectorized_map(
         lambda row: function({name: tf.expand_dims(value, 0) for name, value in row.items()}),

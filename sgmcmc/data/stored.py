@@ -36,34 +36,34 @@ class Spool:
     def __init__(self, dtype: np.dtype, in_memory: bool = False) -> None:
         self._dtype = np.dtype(dtype)
         self._in_memory = in_memory
-        self._pieces: list[np.ndarray] = []
+        self._chunks: list[np.ndarray] = []
         self._file: BinaryIO | None = None
         self._row_shape: tuple[int, ...] = ()
         self.rows = 0
 
-    def add(self, piece: np.ndarray) -> None:
+    def add(self, chunk: np.ndarray) -> None:
         """Add the next rows."""
-        self._row_shape = piece.shape[1:]
-        self.rows += len(piece)
-        self._pieces.append(piece.astype(self._dtype, order="C"))
-        if not self._in_memory and sum(part.nbytes for part in self._pieces) > PIECE_BYTES:
+        self._row_shape = chunk.shape[1:]
+        self.rows += len(chunk)
+        self._chunks.append(chunk.astype(self._dtype, order="C"))
+        if not self._in_memory and sum(waiting.nbytes for waiting in self._chunks) > PIECE_BYTES:
             self._write()
 
     def _write(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="sgmcmc-")
         with no_room():
-            for piece in self._pieces:
+            for chunk in self._chunks:
                 # Not through a mapping: that crashes if the disk is full.
-                self._file.write(piece.data)
+                self._file.write(chunk.data)
             self._file.flush()
-        self._pieces = []
+        self._chunks = []
 
     def array(self) -> np.ndarray:
         """Return all rows: in memory, or mapped."""
         if self._file is None:
             empty = np.empty((0, *self._row_shape), self._dtype)
-            return np.concatenate([empty, *self._pieces])
+            return np.concatenate([empty, *self._chunks])
         self._write()
         shape = (self.rows, *self._row_shape)
         mapped = np.memmap(self._file, self._dtype, "r", shape=shape)
@@ -88,12 +88,12 @@ def no_room() -> Iterator[None]:
 class StoredColumn(DenseColumn):
     """A column that is read chunk by chunk whenever rows of it are asked for.
 
-    ``source`` has ``shape`` and gives rows when it is sliced; ``slab`` rows, whole chunks, are read
-    in one go.
+    ``source`` has ``shape`` and gives rows when it is sliced. It is read ``chunk_rows`` rows at a
+    time, which are whole chunks.
     """
 
-    def __init__(self, source: Any, dtype: np.dtype, slab: int) -> None:
-        self._source, self._slab = source, slab
+    def __init__(self, source: Any, dtype: np.dtype, chunk_rows: int) -> None:
+        self._source, self._chunk_rows = source, chunk_rows
         self._rows = int(source.shape[0])
         self.dtype = np.dtype(dtype)
         self.row_shape = tuple(int(length) for length in source.shape[1:])
@@ -103,28 +103,28 @@ class StoredColumn(DenseColumn):
         """Return a slab; two threads may do so at once."""
         last, array = self._last
         if last != number:
-            start = number * self._slab
-            array = np.asarray(self._source[start : min(start + self._slab, self._rows)])
+            start = number * self._chunk_rows
+            array = np.asarray(self._source[start : min(start + self._chunk_rows, self._rows)])
             self._last = number, array
         return array
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``; each slab that holds some of them is read once."""
         flat = rows.reshape(-1)
-        places = np.argsort(flat, kind="stable")
-        slabs = flat[places] // self._slab
-        into = out.reshape(-1, *self.row_shape)
-        for chosen in np.split(places, np.flatnonzero(np.diff(slabs)) + 1):
-            number = int(flat[chosen[0]]) // self._slab
-            into[chosen] = self._read(number)[flat[chosen] - number * self._slab]
+        order = np.argsort(flat, kind="stable")
+        chunks = flat[order] // self._chunk_rows
+        target = out.reshape(-1, *self.row_shape)
+        for chosen in np.split(order, np.flatnonzero(np.diff(chunks)) + 1):
+            number = int(flat[chosen[0]]) // self._chunk_rows
+            target[chosen] = self._read(number)[flat[chosen] - number * self._chunk_rows]
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
         out = np.empty((stop - start, *self.row_shape), self.dtype)
         while start < stop:
-            number = start // self._slab
-            offset = number * self._slab
-            end = min(stop, offset + self._slab)
+            number = start // self._chunk_rows
+            offset = number * self._chunk_rows
+            end = min(stop, offset + self._chunk_rows)
             out[len(out) - (stop - start) :][: end - start] = self._read(number)[
                 start - offset : end - offset
             ]
@@ -140,15 +140,15 @@ class LateColumn(StoredColumn):
     """A column that was checked in another process, and is unpacked only for single rows."""
 
     def __init__(self, source: Any, dtype: np.dtype) -> None:
-        super().__init__(source, dtype, _slab_rows(source))
+        super().__init__(source, dtype, _chunk_rows_of(source))
         self._unpacked: MappedColumn | None = None
 
     def unpack(self) -> None:
         """Prepare random access to rows, if the temporary folder has room."""
         if self._unpacked is None and _has_room(self._source, self.dtype):
-            spool = Spool(self.dtype)
-            _pass_over(self._source, lambda *_: None, spool.add)
-            self._unpacked = MappedColumn(spool.array(), self.dtype)
+            writer = Spool(self.dtype)
+            _pass_over(self._source, lambda *_: None, writer.add)
+            self._unpacked = MappedColumn(writer.array(), self.dtype)
             self.address = self._unpacked.address
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
@@ -182,36 +182,35 @@ def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
         return MappedColumn(mapped, dtype)
     if not _has_room(source, dtype):
         return StoredColumn(source, dtype, _pass_over(source, check))
-    spool = Spool(dtype)
-    _pass_over(source, check, spool.add)
-    return MappedColumn(spool.array(), dtype)
+    writer = Spool(dtype)
+    _pass_over(source, check, writer.add)
+    return MappedColumn(writer.array(), dtype)
 
 
 def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | None = None) -> int:
     """Check all rows in order, piece by piece, and return how many make a piece."""
-    slab, size = _slab_rows(source), int(source.shape[0])
-    for start in range(0, size, slab):
-        stop = min(start + slab, size)
-        piece = np.asarray(source[start:stop])
-        check(piece, start, stop - start)
+    chunk_rows, size = _chunk_rows_of(source), int(source.shape[0])
+    for start in range(0, size, chunk_rows):
+        stop = min(start + chunk_rows, size)
+        chunk = np.asarray(source[start:stop])
+        check(chunk, start, stop - start)
         if use is not None:
-            use(piece)
-    return slab
+            use(chunk)
+    return chunk_rows
 
 
-def _slab_rows(source: Any) -> int:
+def _chunk_rows_of(source: Any) -> int:
     """Return the number of rows to read at a time: whole chunks if there are any."""
     itemsize = getattr(getattr(source, "dtype", None), "itemsize", 8)
     row = math.prod(int(length) for length in source.shape[1:]) * itemsize
-    wanted = max(1, SLAB_BYTES // max(1, row))
+    slab_rows = max(1, SLAB_BYTES // max(1, row))
     chunks = getattr(source, "shards", None) or getattr(source, "chunks", None) or (1,)
     # Dask's chunks of an axis are a tuple of lengths.
     chunk = max(chunks[0]) if isinstance(chunks[0], tuple) else int(chunks[0])
-    return max(1, chunk) * max(1, wanted // max(1, chunk))
+    return max(1, chunk) * max(1, slab_rows // max(1, chunk))
 
 
 def _has_room(source: Any, dtype: np.dtype) -> bool:
-    """Return whether the temporary folder can hold a column and as much again."""
     size = math.prod(int(length) for length in source.shape) * np.dtype(dtype).itemsize
     return size <= PIECE_BYTES or 2 * size <= shutil.disk_usage(tempfile.gettempdir()).free
 

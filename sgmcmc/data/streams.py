@@ -22,30 +22,29 @@ from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.entries import is_torch
 from sgmcmc.data.levels import Coder, read_categories
 from sgmcmc.data.stored import SLAB_BYTES
-from sgmcmc.data.tables import Batch, Table, known
+from sgmcmc.data.tables import Batch, Table, checked_codes
 from sgmcmc.libraries import library_of
 
-_ROWS = 4096
-"""Rows of a PyTorch dataset, which come one by one, that are put together."""
+_ROWS = 4096  # rows of a PyTorch dataset, which come one by one, that are put together
 
+# Unpacked parts of objects that are still in memory, by their ids.
 _known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
-"""Unpacked parts of objects that are still in memory, by their ids."""
 
 
 def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
     """Return the unpacked data of a stream under a key; unpack them if that is new."""
     name = id(stream)
-    found = unpacked_before(stream, key)
-    if found is not None:
-        return found
-    kept = _known.get(name)
+    unpacked = unpacked_before(stream, key)
+    if unpacked is not None:
+        return unpacked
+    entry = _known.get(name)
     data = unpack()
     data.given = None
     try:
         alive = weakref.ref(stream, lambda _: _known.pop(name, None))
     except TypeError:
         return data  # of a type whose objects nobody can watch, such as `map` and `zip`
-    if kept is None or kept[0]() is not stream:
+    if entry is None or entry[0]() is not stream:
         _known[name] = alive, {}
     _known[name][1][key] = data
     return data
@@ -53,8 +52,8 @@ def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
 
 def unpacked_before(stream: Any, key: Any) -> Data | None:
     """Return the unpacked data of a stream under a key, if there are such."""
-    kept = _known.get(id(stream))
-    return kept[1].get(key) if kept is not None and kept[0]() is stream else None
+    entry = _known.get(id(stream))
+    return entry[1].get(key) if entry is not None and entry[0]() is stream else None
 
 
 def as_entry(label: str, stream: Any) -> TypeError:
@@ -111,13 +110,13 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
     spec = dataset.element_spec
     if not isinstance(spec, Mapping) or not spec:
         raise TypeError(_names_wanted(spec, "dataset.map(lambda x, y: {'x': x, 'y': y})"))
-    for name, part in spec.items():
-        if not isinstance(part, tf.TensorSpec):
+    for name, column_spec in spec.items():
+        if not isinstance(column_spec, tf.TensorSpec):
             raise TypeError(
-                f"`dataset[{name!r}]` must be a dense tensor; it is a {type(part).__name__}. Turn "
-                "it into dense ones by map()."
+                f"`dataset[{name!r}]` must be a dense tensor; it is a "
+                f"{type(column_spec).__name__}. Turn it into dense ones by map()."
             )
-    shapes = [part.shape for part in spec.values()]
+    shapes = [column_spec.shape for column_spec in spec.values()]
     if any(shape.rank is None for shape in shapes):
         return dataset.as_numpy_iterator()
     firsts = {shape[0] for shape in shapes if shape.rank}
@@ -132,8 +131,8 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
         return dataset.as_numpy_iterator()  # which will be found out to be no batches
     inner = shapes if are_rows else [shape[1:] for shape in shapes]
     row = sum(
-        part.dtype.size * math.prod(length or 1 for length in shape)
-        for part, shape in zip(spec.values(), inner, strict=True)
+        column_spec.dtype.size * math.prod(length or 1 for length in shape)
+        for column_spec, shape in zip(spec.values(), inner, strict=True)
     )
     rows = max(1, min(2**16, SLAB_BYTES // max(1, row)))
     return (dataset.batch(rows) if are_rows else dataset.rebatch(rows)).as_numpy_iterator()
@@ -166,10 +165,10 @@ def _of_torch(stream: Any) -> Iterator[Any]:
 def _rows_together(rows: Any) -> Iterator[Batch]:
     """Yield rows of a dataset of PyTorch's, which are dicts, in batches."""
     for start in range(0, len(rows), _ROWS):
-        part = [rows[k] for k in range(start, min(start + _ROWS, len(rows)))]
-        if not isinstance(part[0], Mapping):
-            raise TypeError(_names_wanted(part[0], _FOR_ITERATORS))
-        yield {name: np.stack([_array(row[name]) for row in part]) for name in part[0]}
+        chunk = [rows[k] for k in range(start, min(start + _ROWS, len(rows)))]
+        if not isinstance(chunk[0], Mapping):
+            raise TypeError(_names_wanted(chunk[0], _FOR_ITERATORS))
+        yield {name: np.stack([_array(row[name]) for row in chunk]) for name in chunk[0]}
 
 
 _FOR_ITERATORS = "({'x': x, 'y': y} for x, y in batches)"
@@ -186,7 +185,7 @@ def _names_wanted(element: Any, how: str) -> str:
 def _array(values: Any) -> np.ndarray:
     """Return an array; PyTorch's may be on another device, or have a gradient."""
     for method in ("detach", "cpu"):
-        values = getattr(values, method, lambda own=values: own)()
+        values = getattr(values, method, lambda unchanged=values: unchanged)()
     return np.asarray(values)
 
 
@@ -212,7 +211,9 @@ def _arrays(batches: Iterable[Any], coders: dict[str, Coder]) -> Iterator[Batch]
                 coders[name] = Coder(f"dataset[{name!r}]")
             coder = coders.get(name)
             batch[name] = (
-                _array(values) if coder is None else known(f"dataset[{name!r}]", coder.add(values))
+                _array(values)
+                if coder is None
+                else checked_codes(f"dataset[{name!r}]", coder.add(values))
             )
         for name, array in batch.items():
             if array.ndim == 0:

@@ -20,8 +20,7 @@ from sgmcmc.libraries import library_of
 Batch = dict[str, np.ndarray]
 """Some rows of each column of a table."""
 
-_ROWS = 2**16
-"""Rows that are read from a table at a time."""
+_ROWS = 2**16  # rows that are read from a table at a time
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def as_table(label: str, values: Any, coded: Collection[str] = ()) -> Table | No
     if home == "datasets":
         return _of_hugging_face(label, values, coded)
     if isinstance(values, Categories) or home == "pandas":
-        found = read_categories(values, label)
-        return None if found is None else of_categories(label, found)
+        categories = read_categories(values, label)
+        return None if categories is None else of_categories(label, categories)
     if home == "pyarrow" or isinstance(values, RemoteTable):
         return _of_arrow(label, values, coded)
     if has_arrow_stream(values):
@@ -72,7 +71,7 @@ def of_categories(label: str, values: Categories) -> Table:
     coder = Coder(label)
 
     def batches() -> Iterator[Batch]:
-        yield {"": known(label, coder.add(values))}
+        yield {"": checked_codes(label, coder.add(values))}
 
     return Table(("",), batches, {"": coder}, in_memory=True)
 
@@ -127,16 +126,16 @@ def _of_frame(label: str, frame: Any, coded: Collection[str]) -> Table:
     }
 
     def batches() -> Iterator[Batch]:
-        found: Batch = {}
+        batch: Batch = {}
         for name in names:
-            own = of_column(label, name)
+            column_label = of_column(label, name)
             coder = categories.get(name)
-            found[name] = (
-                _of_series(own, frame[name])
+            batch[name] = (
+                _of_series(column_label, frame[name])
                 if coder is None
-                else known(own, coder.add(frame[name]))
+                else checked_codes(column_label, coder.add(frame[name]))
             )
-        yield found
+        yield batch
 
     return Table(names, batches, categories, one_is_vector=False, in_memory=True)
 
@@ -234,20 +233,22 @@ def _of_batches(
 
     def read() -> Iterator[Batch]:
         for batch in batches():
-            found: Batch = {}
-            for place, name in enumerate(names):
-                own, array, coder = (
+            columns: Batch = {}
+            for position, name in enumerate(names):
+                column_label, array, coder = (
                     of_column(label, name),
-                    batch.column(place),
+                    batch.column(position),
                     categories.get(name),
                 )
                 if coder is None:
-                    found[name] = _numbers(own, array)
+                    columns[name] = _numbers(column_label, array)
                 elif name in named:
-                    found[name] = _labels(own, _numbers(own, array), coder, named[name])
+                    columns[name] = _labels(
+                        column_label, _numbers(column_label, array), coder, named[name]
+                    )
                 else:
-                    found[name] = known(own, coder.of_arrow(array))
-            yield found
+                    columns[name] = checked_codes(column_label, coder.of_arrow(array))
+            yield columns
 
     return Table(names, read, categories)
 
@@ -257,7 +258,7 @@ def _labels(label: str, numbers: np.ndarray, coder: Coder, names: list[str]) -> 
     coder.numbered(names)
     if numbers.size and numbers.max() >= len(names):
         raise ValueError(f"`{label}` holds {numbers.max()}, and there are {len(names)} levels.")
-    return known(label, numbers)
+    return checked_codes(label, numbers)
 
 
 def _numbers(label: str, array: Any) -> np.ndarray:
@@ -288,7 +289,7 @@ def _names(label: str, names: Any) -> list[str]:
     return named
 
 
-def known(label: str, codes: np.ndarray) -> np.ndarray:
+def checked_codes(label: str, codes: np.ndarray) -> np.ndarray:
     """Return the numbers of categories, none of which is missing."""
     if codes.size and codes.min() < 0:
         raise ValueError(missing(label))

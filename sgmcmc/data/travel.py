@@ -21,11 +21,9 @@ from sgmcmc.data.stored import open_stored
 from sgmcmc.libraries import library_of
 from sgmcmc.machines import HERE, Machines, Spread
 
-_ROWS = 16
-"""Rows at the beginning, in the middle and at the end by which a file is recognized."""
+_ROWS = 16  # rows at the beginning, in the middle and at the end by which a file is recognized
 
-_TABLE = ""
-"""Stands for a dataset that is one table."""
+_TABLE = ""  # stands for a dataset that is one table
 
 Opener = Callable[[], Any]
 """Opens the user's object in a worker."""
@@ -47,20 +45,20 @@ def courier(data: Data) -> tuple[str, Callable[[], Any]]:
             # Digests of files are those of some rows alone.
             facts.append(uuid.uuid4().hex)
         data.key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return data.key, partial(_Parcel, data)
+    return data.key, partial(_PackedData, data)
 
 
-class _Parcel:
+class _PackedData:
     """A dataset on its way: it unpickles to the dataset."""
 
     def __init__(self, data: Data) -> None:
-        given, dtype, integers, levels = data.given or ({}, None, (), None)
-        openers = _openers(given)
+        source, dtype, integers, levels = data.given or ({}, None, (), None)
+        openers = _openers(source)
         opened = [name for name in data.columns if name in openers or _TABLE in openers]
-        self._parts = (
+        self._arguments = (
             {n: _portable(c, data.size) for n, c in data.columns.items() if n not in opened},
             openers,
-            {name: _known_by(data.columns[name], data.size) for name in opened},
+            {name: _sample_digest(data.columns[name], data.size) for name in opened},
             [(name, column.dtype) for name, column in data.columns.items()],
             data.size,
             dtype,
@@ -69,13 +67,13 @@ class _Parcel:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, self._parts
+        return _open_dataset, self._arguments
 
 
-def _opened(
+def _open_dataset(
     sent: Mapping[str, Column],
     openers: Mapping[str, Opener],
-    known_by: Mapping[str, str],
+    digests: Mapping[str, str],
     dtypes: Sequence[tuple[str, np.dtype]],
     size: int,
     dtype: Any,
@@ -87,7 +85,7 @@ def _opened(
     Args:
         sent: Columns that were sent as they are.
         openers: Functions that open the others, by name, or all of them as one table.
-        known_by: Digests of a few rows of each, by name.
+        digests: Digests of a few rows of each, by name.
         dtypes: Dtypes of all columns, in their order.
         size: Number of observations.
         dtype, integers: Dtype of the chain, and the columns that stay integers.
@@ -95,24 +93,26 @@ def _opened(
     """
     columns = dict(sent)
     try:
-        found = {name: opener() for name, opener in openers.items()}
+        opened = {name: opener() for name, opener in openers.items()}
         for name, kind in dtypes:
-            if name in found and _is_array(found[name]) and name not in (levels or ()):
-                columns[name] = open_stored(found.pop(name), kind)
-        if found:
+            if name in opened and _is_array(opened[name]) and name not in (levels or ()):
+                columns[name] = open_stored(opened.pop(name), kind)
+        if opened:
             columns |= read_dataset(
-                found.get(_TABLE, found), dtype, integers, levels=levels
+                opened.get(_TABLE, opened), dtype, integers, levels=levels
             ).columns
-        others = [n for n, known in known_by.items() if _known_by(columns[n], size) != known]
+        changed = [
+            n for n, expected in digests.items() if _sample_digest(columns[n], size) != expected
+        ]
     except OSError as error:
         raise OSError(
             "`executor`: a worker cannot open the dataset. Files must be where all workers "
             f"find them, under the same path. {error}"
         ) from None
-    if others:
+    if changed:
         raise ValueError(
-            f"`executor`: a worker finds other values in `dataset[{others[0]!r}]` than the process "
-            "that makes the call. Is it another file, or has it changed?"
+            f"`executor`: a worker finds other values in `dataset[{changed[0]!r}]` than the "
+            "process that makes the call. Is it another file, or has it changed?"
         )
     return Data({name: columns[name] for name, _ in dtypes}, size)
 
@@ -123,29 +123,29 @@ def _is_array(source: Any) -> bool:
     return not is_table and library_of(source) != "pyarrow"
 
 
-def _known_by(column: Column, size: int) -> str:
+def _sample_digest(column: Column, size: int) -> str:
     """Return a digest of a few rows of a column; a digest of all would have to read them."""
     starts = sorted({0, size // 2, max(0, size - _ROWS)})
-    parts = [np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts]
-    return f"{size} rows, " + digest(np.concatenate(parts))
+    arrays = [np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts]
+    return f"{size} rows, " + digest(np.concatenate(arrays))
 
 
 def _portable(column: Column, size: int) -> Column:
     """Return a column whose values are in memory."""
-    if isinstance(column, DenseColumn) and column.held != column.dtype:
+    if isinstance(column, DenseColumn) and column.stored_dtype != column.dtype:
         return column
     if isinstance(column, DenseColumn) and not isinstance(column, ArrayColumn):
         return ArrayColumn(np.array(column.slice(0, size)))
     return column
 
 
-def _openers(given: Any) -> dict[str, Opener]:
+def _openers(source: Any) -> dict[str, Opener]:
     """Return functions that open those entries of a dataset that are in files."""
-    if not isinstance(given, Mapping):
-        opener = _opener(given)
+    if not isinstance(source, Mapping):
+        opener = _opener(source)
         return {} if opener is None else {_TABLE: opener}
-    found = {name: _opener(values) for name, values in given.items()}
-    return {name: opener for name, opener in found.items() if opener is not None}
+    openers = {name: _opener(values) for name, values in source.items()}
+    return {name: opener for name, opener in openers.items() if opener is not None}
 
 
 def _opener(values: Any) -> Opener | None:

@@ -287,7 +287,7 @@ class _Shares:
     """
 
     def __init__(self, until: float, count: int, machines: Machines) -> None:
-        self._until, self._count, self._here = until, count, machines.here
+        self._until, self._count, self._here = until, count, machines.is_local
         self._each = (until - time.monotonic()) / math.ceil(count / machines.width)
 
     def of(self, number: int) -> float:

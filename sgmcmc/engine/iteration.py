@@ -27,7 +27,7 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 
 
-class Turns:
+class UpdateOrder:
     """The order in which the named parameters move, and the parts of a state that belong to each.
 
     ``movers`` are the numbers of those that move; by default all do.
@@ -36,8 +36,8 @@ class Turns:
     parameter, such as a thermostat, can be divided between them; others cannot.
 
     Example:
-        >>> turns = Turns(Layout({"bias": (), "beta": (2,)}))
-        >>> turns.moved(1, tf.zeros(3), tf.ones(3)).numpy().tolist()
+        >>> order = UpdateOrder(Layout({"bias": (), "beta": (2,)}))
+        >>> order.merged(1, tf.zeros(3), tf.ones(3)).numpy().tolist()
         [0.0, 1.0, 1.0]
     """
 
@@ -61,23 +61,23 @@ class Turns:
             leaf.shape.rank == 1 and leaf.shape[0] in sizes for leaf in tf.nest.flatten(state)
         )
 
-    def moved(self, number: int, before: Any, after: Any) -> Any:
+    def merged(self, number: int, before: Any, after: Any) -> Any:
         """Return ``before`` with the parts of parameter ``number`` from ``after``."""
 
-        def one(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-            place = self.slices[number]
+        def merge(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+            entries = self.slices[number]
             if old.shape[0] != self._size:
-                place = slice(number, number + 1)
-            return tf.concat([old[: place.start], new[place], old[place.stop :]], 0)
+                entries = slice(number, number + 1)
+            return tf.concat([old[: entries.start], new[entries], old[entries.stop :]], 0)
 
-        return tf.nest.map_structure(one, before, after)
+        return tf.nest.map_structure(merge, before, after)
 
     def first_alone(self, gradient: tf.Tensor) -> tf.Tensor:
         """Return a gradient with zeros for all parameters but the first.
 
         The next pass uses no more of it, so that XLA need not compute the rest.
         """
-        return self.moved(0, tf.zeros_like(gradient), gradient)
+        return self.merged(0, tf.zeros_like(gradient), gradient)
 
 
 class Visits:
@@ -116,7 +116,7 @@ class Iteration:
     Args:
         latents: Function that draws latent variables before each gradient; ``None`` if there are
             none.
-        turns: Order in which parameters move; ``None`` if they move together.
+        order: Order in which parameters move; ``None`` if they move together.
         unseen: Variance of the gradient's noise as a fraction of that of draws with replacement.
 
     Attributes:
@@ -135,23 +135,23 @@ class Iteration:
         stream: Stream,
         recorder: Recorder,
         latents: Latents | None = None,
-        turns: Turns | None = None,
+        order: UpdateOrder | None = None,
         unseen: float = 1.0,
     ) -> None:
-        self.target = target if turns is None else target.concatenated()
+        self.target = target if order is None else target.concatenated()
         self.dynamics = dynamics
         self.gradient = gradient
         self.stream = stream
         self.recorder = recorder
         self.latents = latents
         self.unseen = unseen
-        self._turns = turns
+        self._order = order
         self._layout = target.space.layout
-        self.lead = 0 if turns is None else 1
-        moves = 1 if turns is None else len(turns.movers)
+        self.lead = 0 if order is None else 1
+        moves_per_step = 1 if order is None else len(order.movers)
         self.latent_seeds = 0 if latents is None else 1 + gradient.centered
-        self.latent_seeds_of_step = moves * self.latent_seeds
-        self.seeds_of_step = moves * dynamics.seeds
+        self.latent_seeds_of_step = moves_per_step * self.latent_seeds
+        self.seeds_of_step = moves_per_step * dynamics.seeds
 
     @property
     def own_parts(self) -> bool:
@@ -164,7 +164,7 @@ class Iteration:
     ) -> Carry:
         """Return the carry with the gradient that a chain starts with."""
         started = self._estimate(carry, position, minibatch, seeds, tf.constant(True))
-        return started if self._turns is None else started._replace(estimator=carry.estimator)
+        return started if self._order is None else started._replace(estimator=carry.estimator)
 
     def run(
         self,
@@ -192,15 +192,17 @@ class Iteration:
         refresh = dynamics.refresh_normals
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
-            now = i * dynamics.steps + step
+            step_number = i * dynamics.steps + step
             first = refresh + step * dynamics.step_normals
             noise = tf.slice(normals, [first, 0], [dynamics.step_normals, self._layout.size])
-            move = self._step if self._turns is None else self._pass
-            return step + 1, move(carry, fixed, inputs, stepsize, noise, now, tf.equal(now, last))
+            step_function = self._step if self._order is None else self._pass
+            return step + 1, step_function(
+                carry, fixed, inputs, stepsize, noise, step_number, tf.equal(step_number, last)
+            )
 
         state = dynamics.refresh(carry.state, stepsize, normals[:refresh])
-        if self._turns is not None and not self._turns.complete:
-            state = self._turns.moved(self._turns.movers[0], carry.state, state)
+        if self._order is not None and not self._order.complete:
+            state = self._order.merged(self._order.movers[0], carry.state, state)
         carry = carry._replace(state=state)
         if dynamics.steps == 1:
             return one_step(0, carry)[1]
@@ -255,7 +257,6 @@ class Iteration:
         return carry._replace(state=state)
 
     def _noise(self, carry: Carry, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
-        """Return each row's contribution to the gradient estimate, (n, d), scaled to its noise."""
         terms = self.gradient.terms(self.target, carry.estimator, position, minibatch)
         weights = minibatch.weights
         if not isinstance(weights, float):
@@ -278,14 +279,14 @@ class Iteration:
         An estimator with a memory is updated once by each minibatch, when the pass is over: a
         minibatch that it had learned from already would no longer be a random one.
         """
-        dynamics, turns = self.dynamics, self._turns
-        assert turns is not None
+        dynamics, order = self.dynamics, self._order
+        assert order is not None
         before = carry.estimator
-        for place, number in enumerate(turns.movers):
-            ends = place == len(turns.movers) - 1
-            numbers, seeds = self._random(inputs, noise, now, place)
+        for index, number in enumerate(order.movers):
+            ends = index == len(order.movers) - 1
+            numbers, seeds = self._random(inputs, noise, now, index)
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
-            state = turns.moved(number, carry.state, state)
+            state = order.merged(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
             minibatch = self.stream.minibatch(fixed, inputs.minibatches, now + int(ends))
             learned = carry.estimator
@@ -299,21 +300,20 @@ class Iteration:
             if ends:
                 carry = carry._replace(estimator=learned)
             closed = dynamics.finish_step(state, carry.gradient, stepsize)
-            carry = carry._replace(state=turns.moved(number, state, closed))
-        if self.recorder.with_gradients or not turns.complete:
+            carry = carry._replace(state=order.merged(number, state, closed))
+        if self.recorder.with_gradients or not order.complete:
             return carry
-        return carry._replace(gradient=turns.first_alone(carry.gradient))
+        return carry._replace(gradient=order.first_alone(carry.gradient))
 
     def _random(
-        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, place: int
+        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, index: int
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return the random numbers of a move, and the seeds of the gradient after it."""
         dynamics, seeds = self.dynamics, None
         if dynamics.seeds:
-            first = self.latent_seeds_of_step + place * dynamics.seeds
+            first = self.latent_seeds_of_step + index * dynamics.seeds
             noise = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
         if self.latents is not None:
-            first = place * self.latent_seeds
+            first = index * self.latent_seeds
             seeds = tf.gather(inputs.seeds, now)[first : first + self.latent_seeds]
         return noise, seeds
 

@@ -124,8 +124,8 @@ class Kernel:
             if isinstance(self.dynamics, ExactDynamics):
                 whole = WholePosterior(self.target, minibatch.columns)
                 state = self.dynamics.start(whole, position)
-                told = self.dynamics.tells_log_post
-                gradient = state.gradient if told else tf.zeros_like(position)
+                has_log_post = self.dynamics.tells_log_post
+                gradient = state.gradient if has_log_post else tf.zeros_like(position)
                 return carry._replace(state=state, gradient=gradient)
             carry = self.iteration.begin(carry, position, minibatch, seeds)
             stepsize = self._layout.spread(stepsizes)

@@ -173,7 +173,7 @@ class Source(NamedTuple):
         """Return the generator of the numbers for a purpose."""
         return generator(self.seed, self.chain, self.phase, purpose, block)
 
-    def place(self, first: int) -> Place:
+    def sequence_place(self, first: int) -> Place:
         """Return the place of a minibatch in the chain's sequence."""
         return Place(
             (self.seed, self.chain, int(self.phase)), partial(self.rng, Purpose.EPOCH), first
@@ -220,15 +220,15 @@ class Prefetcher:
         return Start(
             tf.constant(position),
             estimator,
-            kernel.stream.first(source.rng(Purpose.START_MINIBATCH), source.place(0)),
+            kernel.stream.first(source.rng(Purpose.START_MINIBATCH), source.sequence_place(0)),
             tf.constant(normals),
             tf.constant(source.stepsizes.at(1, 1)[0], self._dtype),
             tf.constant(seeds),
         )
 
-    def prepare_ahead(self, wanted: bool) -> None:
+    def prepare_ahead(self, enabled: bool) -> None:
         """Prepare each next block on a separate thread, or on demand."""
-        self._aside = Ahead() if wanted else None
+        self._aside = Ahead() if enabled else None
 
     def block(self, number: int, is_last: bool) -> BlockInputs:
         """Return the inputs of one block, and start on the next unless this is the last.
@@ -276,17 +276,19 @@ class Prefetcher:
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
-            drawn = self._kernel.stream.drawn(rng, count * rows.shape[1], None, self._place(number))
+            drawn = self._kernel.stream.drawn(
+                rng, count * rows.shape[1], None, self._block_place(number)
+            )
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
 
-    def _place(self, number: int) -> Place:
+    def _block_place(self, number: int) -> Place:
         """Return the first place of a block's minibatches in the chain's sequence.
 
         That at the start of the chain comes first; in turn, blocks begin with it.
         """
         kernel = self._kernel
         of_block = number * kernel.length * kernel.dynamics.steps
-        return self._source.place(of_block + 1 - kernel.iteration.lead)
+        return self._source.sequence_place(of_block + 1 - kernel.iteration.lead)
 
     def _edges(self, number: int) -> Edges | None:
         """Return the sources of the minibatches that a block shares with its neighbors."""
@@ -301,13 +303,13 @@ class Prefetcher:
         kernel, source = self._kernel, self._source
         buffers = self._pool.take()
         # What comes after the last iteration is never read.
-        wanted = min(kernel.length, source.total - number * kernel.length)
-        standard_normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:wanted])
+        iterations = min(kernel.length, source.total - number * kernel.length)
+        standard_normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:iterations])
         minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
         rng = source.rng(Purpose.MINIBATCH, number)
-        steps = wanted * kernel.dynamics.steps + kernel.iteration.lead
+        steps = iterations * kernel.dynamics.steps + kernel.iteration.lead
         kernel.stream.prepare(
-            rng, minibatch_arrays, steps, self._edges(number), self._place(number)
+            rng, minibatch_arrays, steps, self._edges(number), self._block_place(number)
         )
         seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)

@@ -98,8 +98,8 @@ class Recorder:
             scaled = self.target.space.unnormalized(position)
             values[UNNORMALIZED] = _select(scaled, self.target.space.layout, self.unnormalized)
         if self.test_functions:
-            kept = self._keeps(iteration)
-            values |= tf.cond(kept, lambda: self._test(position), self._blank)
+            is_kept = self._keeps(iteration)
+            values |= tf.cond(is_kept, lambda: self._test(position), self._blank)
         return values
 
     def start(self, position: tf.Tensor) -> dict[str, Any]:
@@ -159,6 +159,6 @@ class Recorder:
 def _select(flat: tf.Tensor, layout: Layout, names: tuple[str, ...]) -> tf.Tensor:
     if len(names) == len(layout.names):
         return flat
-    wanted = set(names)
-    parts = [flat[part] for name, part in layout.slices.items() if name in wanted]
-    return joined(parts, onto=flat[: layout.subset(wanted).size])
+    selected = set(names)
+    slices = [flat[coordinates] for name, coordinates in layout.slices.items() if name in selected]
+    return joined(slices, onto=flat[: layout.subset(selected).size])

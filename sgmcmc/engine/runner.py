@@ -92,7 +92,7 @@ class Runner:
         carry: State that the chain starts from; for one that is restored next, the structure is
             enough.
         total: Total number of iterations.
-        kept: Arrays to which the kept draws are written, by record, and the log posterior
+        records: Arrays to which the kept draws are written, by record, and the log posterior
             estimates, which are made whenever the kernel stops.
         checkpoint: Function called after each block, to save the state of the chain.
 
@@ -112,7 +112,7 @@ class Runner:
         whole: WholeData,
         carry: Carry,
         total: int,
-        kept: Mapping[str, Rows],
+        records: Mapping[str, Rows],
         checkpoint: Callable[[Runner], None] | None = None,
         stops: bool = True,
     ) -> None:
@@ -120,7 +120,7 @@ class Runner:
         self.recorder = kernel.recorder
         self.prefetcher = prefetcher
         self._whole = whole
-        self.records = kept
+        self.records = records
         self._checkpoint = checkpoint
         self.stops = stops
         self.total = total
@@ -168,9 +168,9 @@ class Runner:
         """Return the results of the running reductions."""
         return self.recorder.results(self.carry.reductions)
 
-    def prepare_ahead(self, wanted: bool) -> None:
+    def prepare_ahead(self, enabled: bool) -> None:
         """Prepare each next block on a separate thread, or on demand."""
-        self.prefetcher.prepare_ahead(wanted)
+        self.prefetcher.prepare_ahead(enabled)
 
     def snapshot(self) -> Snapshot:
         """Return the state needed to continue from here."""
@@ -193,13 +193,15 @@ class Runner:
         self.estimate = float(snapshot["estimate"])
 
     def take_over(
-        self, snapshot: Mapping[str, np.ndarray], kept: Mapping[str, tuple[int, np.ndarray]]
+        self,
+        snapshot: Mapping[str, np.ndarray],
+        rows_by_record: Mapping[str, tuple[int, np.ndarray]],
     ) -> None:
         """Take over a run from elsewhere.
 
-        ``kept`` has the first row and the rows kept meanwhile, by record.
+        ``rows_by_record`` has the first row and the rows kept meanwhile, by record.
         """
-        for name, (first, rows) in kept.items():
+        for name, (first, rows) in rows_by_record.items():
             self.records[name][first : first + len(rows)] = rows
         self.restore(snapshot)
 
@@ -210,7 +212,7 @@ class Runner:
 
     def stops_at(self, iteration: int) -> bool:
         """Return whether a run of this length stops after this iteration."""
-        return iteration == self.total or any(iteration % each == 0 for each in self._lengths)
+        return iteration == self.total or any(iteration % length == 0 for length in self._lengths)
 
     def go_on(self, estimates: np.ndarray) -> bool:
         """Drop the last log posterior estimate if it was made only because the chain ended.
@@ -241,8 +243,8 @@ class Runner:
         left = self._kernel.length - offset
         return self.prefetcher.block(block, is_last=self.iteration + left >= self.total)
 
-    def advance(self, most: int | None = None, part: bool = False) -> int:
-        """Run the rest of the present block, at most ``most``, and return how many iterations ran.
+    def advance(self, max_iterations: int | None = None, part: bool = False) -> int:
+        """Run the rest of the present block, at most ``max_iterations``, and return how many ran.
 
         They are fewer if the gradient estimator must be refreshed before the end of the block, or
         an estimate of the log posterior is due. If this is a ``part`` of a stretch, the estimate at
@@ -253,14 +255,14 @@ class Runner:
         """
         length = self._kernel.length
         block, offset = divmod(self.iteration, length)
-        left = self.total - self.iteration if most is None else most
+        left = self.total - self.iteration if max_iterations is None else max_iterations
         stop = min(length, offset + left)
         carry = self.carry
         if self._refresh_every is not None:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
                 carry = self._refreshed(visit)
-        stop = min(stop, *(offset + each - self.iteration % each for each in self._lengths))
+        stop = min(stop, *(offset + length - self.iteration % length for length in self._lengths))
         inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())

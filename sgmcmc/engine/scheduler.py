@@ -49,7 +49,7 @@ class Progress:
         done: int = 0,
         announce: Callable[[float], None] | None = None,
     ) -> None:
-        self._left, self._began, self._announce = total - done, time.monotonic(), announce
+        self._left, self._start_time, self._announce = total - done, time.monotonic(), announce
         self._settled: tuple[float, int] | None = None
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
@@ -75,7 +75,7 @@ class Progress:
 
     def _predict(self) -> None:
         """Say once how long the rest will take; compilation is over when counting begins."""
-        passed = time.monotonic() - self._began
+        passed = time.monotonic() - self._start_time
         if self._announce is None or passed < _SETTLED:
             return
         if self._settled is None:
@@ -104,8 +104,7 @@ _SHORT, _LONG = 0.3, 1.0
 PATIENCE = 300.0
 """Seconds without progress, unless the user sets others."""
 
-_IDLE = 0.01
-"""Share of the time below which a process counts as waiting, not computing."""
+_IDLE = 0.01  # share of the time below which a process counts as waiting, not computing
 
 
 class StandstillError(TimeoutError):
@@ -122,8 +121,8 @@ class Watchdog:
     def __init__(self) -> None:
         # The work of a GPU cannot be observed here.
         default = 0.0 if tf.config.list_logical_devices("GPU") else PATIENCE
-        asked = libraries.silent_seconds()
-        self._patience = default if asked is None else asked
+        user_seconds = libraries.silent_seconds()
+        self._patience = default if user_seconds is None else user_seconds
         self.heard()
 
     def heard(self) -> None:
@@ -148,7 +147,6 @@ class Watchdog:
 
 
 def _show_stacks() -> None:
-    """Write the stacks of all threads to standard error, whatever that is."""
     with contextlib.suppress(AttributeError, OSError, ValueError), tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
@@ -202,39 +200,39 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
     Raises:
         StandstillError: There was no progress for too long; hung threads are abandoned.
     """
-    crew = _Crew(goals, runners)
+    threads = _ChainThreads(goals, runners)
     try:
-        crew.start()
-        while (report := crew.next_report()) is not None:
+        threads.start()
+        while (report := threads.next_report()) is not None:
             if isinstance(report, BaseException):
                 raise report
             progress.advance(*report)
     except StandstillError:
         raise
     except BaseException:
-        crew.halt.set()
-        while crew.next_report() is not None:
+        threads.halt.set()
+        while threads.next_report() is not None:
             pass
         raise
     finally:
-        crew.halt.set()
+        threads.halt.set()
 
 
-class _Pieces:
+class _IterationsPerLook:
     """Numbers of iterations that chains run before they look at the clock again."""
 
     def __init__(self) -> None:
-        self.most = 1
+        self.count = 1
 
     def see(self, seconds: float) -> None:
         """Adapt the number to the time that the last piece took."""
         if seconds < _SHORT:
-            self.most *= 2
-        elif seconds > _LONG and self.most > 1:
-            self.most //= 2
+            self.count *= 2
+        elif seconds > _LONG and self.count > 1:
+            self.count //= 2
 
 
-class _Crew:
+class _ChainThreads:
     """Threads that advance chains, and their reports.
 
     They are daemons: one that hangs does not keep the process from ending. ``halt`` ends them after
@@ -243,12 +241,12 @@ class _Crew:
 
     def __init__(self, goals: Sequence[int], runners: Sequence[Runner]) -> None:
         self.halt = threading.Event()
-        self._turns: queue.SimpleQueue[tuple[int, Runner]] = queue.SimpleQueue()
-        for turn in zip(goals, runners, strict=True):
-            self._turns.put(turn)
+        self._queue: queue.SimpleQueue[tuple[int, Runner]] = queue.SimpleQueue()
+        for goal_and_runner in zip(goals, runners, strict=True):
+            self._queue.put(goal_and_runner)
         self._reports: Mailbox[Report] = Mailbox()
         # While one thread hands its block over and waits to be woken, another computes.
-        self._pieces = None if math.isinf(time_left()) else _Pieces()
+        self._per_look = None if math.isinf(time_left()) else _IterationsPerLook()
         self._threads = [
             threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
             for number in range(min(len(runners), 2 * available_cores()))
@@ -281,25 +279,25 @@ class _Crew:
                 return report
             report.join()
 
-    def _advanced(self, runner: Runner, most: int) -> int:
+    def _advance_block(self, runner: Runner, remaining: int) -> int:
         """Run a block, or as much of it as a limited time allows before the next look at it."""
-        if self._pieces is None:
-            return runner.advance(most)
-        began, piece = time.monotonic(), self._pieces.most
-        done = runner.advance(min(most, piece), part=piece < most)
-        self._pieces.see(time.monotonic() - began)
+        if self._per_look is None:
+            return runner.advance(remaining)
+        start, count = time.monotonic(), self._per_look.count
+        done = runner.advance(min(remaining, count), part=count < remaining)
+        self._per_look.see(time.monotonic() - start)
         return done
 
     def _work(self) -> None:
         try:
             while not self.halt.is_set():
                 try:
-                    goal, runner = self._turns.get_nowait()
+                    goal, runner = self._queue.get_nowait()
                 except queue.Empty:
                     break
-                done = self._advanced(runner, goal - runner.iteration)
+                done = self._advance_block(runner, goal - runner.iteration)
                 if runner.iteration < goal:
-                    self._turns.put((goal, runner))
+                    self._queue.put((goal, runner))
                 self._reports.put((done, runner.estimate))
         except BaseException as error:
             self._reports.put(error)

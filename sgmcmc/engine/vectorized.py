@@ -40,7 +40,7 @@ class GroupKernel:
         self.length = alone.length
         self._recorder, self._target = alone.recorder, alone.target
         self._iteration = Iteration(
-            alone.target, alone.dynamics, alone.gradient, stream.each, alone.recorder,
+            alone.target, alone.dynamics, alone.gradient, stream.single_chain, alone.recorder,
             unseen=alone.iteration.unseen,
         )  # fmt: skip
         self._exact = isinstance(alone.dynamics, ExactDynamics)
@@ -64,27 +64,27 @@ class GroupKernel:
         factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
-        def move(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
+        def transition(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
             """Return state and records after a move of all chains, of one stepsize."""
             dynamics, layout = self.alone.dynamics, self._target.space.layout
             assert isinstance(dynamics, ExactDynamics)
             seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
             drawn = tf.nest.map_structure(
-                lambda *parts: tf.stack(parts), *(dynamics.drawn(s, layout.size) for s in seeds)
+                lambda *entries: tf.stack(entries), *(dynamics.drawn(s, layout.size) for s in seeds)
             )
             stepsize = layout.spread(tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0])
-            columns = self.stream.each.minibatch(fixed, {}, i).columns
+            columns = self.stream.single_chain.minibatch(fixed, {}, i).columns
 
-            def of_one(given: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
-                carry, seed = given
+            def of_one(inputs_of_chain: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
+                carry, seed = inputs_of_chain
                 carry = self._iteration.move(carry, columns, stepsize, seed, now)
                 return folded(recorder, carry, now)
 
             return _for_each((carry, drawn), of_one)
 
         def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
-            def of_one(given: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
-                carry, inputs = given
+            def of_one(inputs_of_chain: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
+                carry, inputs = inputs_of_chain
                 none = tf.constant(-1)
                 carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none, now)
                 return folded(recorder, carry, now)
@@ -97,8 +97,8 @@ class GroupKernel:
             )
             return _for_each((carry, consumed), of_one)
 
-        one = move if self._exact else iterate
-        carry, records = recorded(recorder, self.length, span, carry, one, (self.chains,))
+        run_one = transition if self._exact else iterate
+        carry, records = recorded(recorder, self.length, span, carry, run_one, (self.chains,))
         return BlockResult(
             carry,
             records,
@@ -108,32 +108,35 @@ class GroupKernel:
         )
 
     def _log_post(self, carry: Carry, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
-        """Return the log posterior estimates from the minibatches of an iteration's last step."""
         if self._exact:
             return carry.state.log_post
         last = tf.constant(self.alone.dynamics.steps - 1)
 
-        def of_one(given: tuple[tf.Tensor, Tensors]) -> tf.Tensor:
-            position, block = given
-            return self._target.log_post(position, self.stream.each.minibatch(fixed, block, last))
+        def of_one(inputs_of_chain: tuple[tf.Tensor, Tensors]) -> tf.Tensor:
+            position, block = inputs_of_chain
+            return self._target.log_post(
+                position, self.stream.single_chain.minibatch(fixed, block, last)
+            )
 
         block = self.stream.of_iteration(fixed, rows, i)
         return _for_each((carry.state.position, block), of_one)
 
 
-def _for_each(given: Any, function: Any) -> Any:
+def _for_each(inputs: Any, function: Any) -> Any:
     """Return a function's results for each chain; chains are the first axis of all tensors."""
-    return tf.vectorized_map(function, given, fallback_to_while_loop=False)
+    return tf.vectorized_map(function, inputs, fallback_to_while_loop=False)
 
 
-def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start]) -> list[Carry]:
+def begin_together(kernel: Kernel, stream: SharedStream, starts: Sequence[Start]) -> list[Carry]:
     """Return the carries at the start of several chains, a group of them from one call of a graph.
 
-    ``given`` has the arguments of :meth:`Kernel.init` for each chain.
+    ``starts`` has the arguments of :meth:`Kernel.init` for each chain.
     """
-    first, chains = given[0], stream.chains
+    first, chains = starts[0], stream.chains
     function = kernel.initialiser(first.minibatch)
-    own = ["position", "estimator", "normals", *(["minibatch"] if stream.draws_rows else [])]
+    stacked_names = ["position", "estimator", "normals"]
+    if stream.draws_rows:
+        stacked_names.append("minibatch")
 
     def together(stacked: dict[str, Any], shared: dict[str, Any]) -> Carry:
         return _for_each(stacked, lambda one: function(**one, **shared))
@@ -143,14 +146,14 @@ def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start])
         weights = () if isinstance(weights, float) else weights
         return {**start._asdict(), "minibatch": start.minibatch._replace(weights=weights)}
 
-    shared = {name: value for name, value in of(first).items() if name not in own}
+    shared = {name: value for name, value in of(first).items() if name not in stacked_names}
     graph, carries = None, []
-    for begin in range(0, len(given), chains):
-        some = [of(start) for start in given[begin : begin + chains]]
-        padded = [*some, *[some[0]] * (chains - len(some))]
-        stacked = stack([{name: start[name] for name in own} for start in padded])
+    for begin in range(0, len(starts), chains):
+        arguments = [of(start) for start in starts[begin : begin + chains]]
+        padded = [*arguments, *[arguments[0]] * (chains - len(arguments))]
+        stacked = stack([{name: start[name] for name in stacked_names} for start in padded])
         graph = graph or trace(together, stacked, shared)
-        carries += unstack(graph(stacked, shared), len(some))
+        carries += unstack(graph(stacked, shared), len(arguments))
     # As tensors: should the group not be compiled, each goes on by itself.
     return [tf.nest.map_structure(tf.constant, carry) for carry in carries]
 
@@ -222,7 +225,7 @@ class Group:
         self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None
         self._carry: Carry | None = None
-        self._given: dict[int, Carry] = {}
+        self._unchanged: dict[int, Carry] = {}
         self.estimate = float("nan")
 
     @property
@@ -239,87 +242,86 @@ class Group:
         self._release()
         return works
 
-    def advance(self, most: int | None = None, part: bool = False) -> int:
+    def advance(self, max_iterations: int | None = None, part: bool = False) -> int:
         """Run the rest of a block of those that are farthest behind.
 
-        Returns the number of iterations, over all chains; of each at most ``most`` if this is a
-        ``part`` of the way to the goal.
+        Returns the number of iterations, over all chains; of each at most ``max_iterations`` if
+        this is a ``part`` of the way to the goal.
 
         Raises:
             Diverged: A position is not finite at the end.
         """
         at, length = self.iteration, self._kernel.length
-        here = [k for k, runner in self._runners.items() if runner.iteration == at]
-        here = [k for k in here if at < self._goals[k]]
+        behind = [k for k, runner in self._runners.items() if runner.iteration == at]
+        behind = [k for k in behind if at < self._goals[k]]
         block, offset = divmod(at, length)
-        stop = min(length, *(offset + self._goals[k] - at for k in here))
-        if part and most is not None:
-            stop = min(stop, offset + most)
+        stop = min(length, *(offset + self._goals[k] - at for k in behind))
+        if part and max_iterations is not None:
+            stop = min(stop, offset + max_iterations)
         carry, inputs = self._stacked(), self._inputs(block)
         self._span.array[:] = offset, stop, at + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())
         if stop == length or at + stop - offset == max(self._goals.values()):
             self._release()
-        self._hand_out(result, here, at + stop - offset, part)
-        return len(here) * (stop - offset)
+        self._hand_out(result, behind, at + stop - offset, part)
+        return len(behind) * (stop - offset)
 
     def _stacked(self) -> Carry:
         """Return the state after the last iteration, of all chains."""
-        known = self._carry is not None and all(
-            runner.carry is self._given.get(k) for k, runner in self._runners.items()
+        unchanged = self._carry is not None and all(
+            runner.carry is self._unchanged.get(k) for k, runner in self._runners.items()
         )
-        if not known:
+        if not unchanged:
             some = next(iter(self._runners.values()))
-            places = (self._runners.get(k, some) for k in range(self._kernel.chains))
-            self._carry = stack([runner.carry for runner in places])
+            runners = (self._runners.get(k, some) for k in range(self._kernel.chains))
+            self._carry = stack([runner.carry for runner in runners])
         assert self._carry is not None
         return self._carry
 
     def _inputs(self, block: int) -> BlockInputs:
-        """Return the inputs of a block, for the chains that run it."""
         length = self._kernel.length
-        wanted = tuple(
+        chains = tuple(
             k for k, runner in self._runners.items() if runner.iteration // length == block
         )
         if self._buffers is None:
             self._buffers = self._pool.take()
         buffers = self._buffers
-        if self._block != (block, wanted):
-            most = min(length, max(self._goals[k] for k in wanted) - block * length)
-            rows = self._kernel.stream.places(buffers.rows.array)[:most]
-            for k in wanted:
+        if self._block != (block, chains):
+            rows_needed = min(length, max(self._goals[k] for k in chains) - block * length)
+            rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:rows_needed]
+            for k in chains:
                 prefetcher = self._runners[k].prefetcher
-                noise, seeds = buffers.noise.array[:most, k], buffers.seeds.array[:, k]
+                noise, seeds = buffers.noise.array[:rows_needed, k], buffers.seeds.array[:, k]
                 prefetcher.draw(block, rows[:, k], noise, seeds)
-            first = self._runners[wanted[0]].prefetcher
+            first = self._runners[chains[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
-            self._block = block, wanted
+            self._block = block, chains
         minibatches = {"rows": buffers.rows.tensor()}
-        _, *others = (buffer.tensor() for buffer in buffers)
-        return BlockInputs(minibatches, *others)
+        _, *tensors = (buffer.tensor() for buffer in buffers)
+        return BlockInputs(minibatches, *tensors)
 
     def _release(self) -> None:
-        """Let the memory of the present block be used again."""
         if self._buffers is not None:
             self._pool.give_back(self._buffers)
         self._buffers = self._block = None
 
-    def _hand_out(self, result: BlockResult, places: list[int], end: int, part: bool) -> None:
-        """Give each chain its results."""
+    def _hand_out(self, result: BlockResult, chains: list[int], end: int, part: bool) -> None:
         carries = unstack(result.carry, self._kernel.chains)
         records = {name: array.numpy() for name, array in result.records.items()}
         log_post, finite = result.log_post.numpy(), result.finite.numpy()
         # Those that were not run for themselves stay where they were.
-        self._carry, self._given = result.carry, {}
+        self._carry, self._unchanged = result.carry, {}
         diverged: Diverged | None = None
-        for k in places:
-            own = {name: array[:, k] for name, array in records.items()}
+        for k in chains:
+            chain_records = {name: array[:, k] for name, array in records.items()}
             runner = self._runners[k]
             try:
-                runner.take(BlockResult(carries[k], own, log_post[k], finite[k], {}), end, part)
+                runner.take(
+                    BlockResult(carries[k], chain_records, log_post[k], finite[k], {}), end, part
+                )
             except Diverged as event:
                 diverged = diverged or event
                 continue
-            self._given[k], self.estimate = runner.carry, runner.estimate
+            self._unchanged[k], self.estimate = runner.carry, runner.estimate
         if diverged is not None:
             raise diverged

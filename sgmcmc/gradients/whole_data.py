@@ -111,7 +111,7 @@ class WholeData:
         """Return the gradient over all pieces, and the kept latent variables."""
         keys = self._piece_keys(rng)
         if not latent_values:
-            sums = self._pass.sums("gradient", position, first="posterior", each=keys)
+            sums = self._pass.sums("gradient", position, first="posterior", per_chunk=keys)
             return sums[0], {}
         total = np.zeros(position.shape)  # these go from piece to piece
         for shard, shard_keys in zip(
@@ -150,8 +150,8 @@ class WholeData:
             "terms",
             position,
             dict(latent_values),
-            most=largest,
-            each=self._piece_keys(rng, largest),
+            max_terms=largest,
+            per_chunk=self._piece_keys(rng, largest),
         )
         return table
 

@@ -81,7 +81,7 @@ class Anchor:
             data = _with(data, {START: start})
         numbers_per_pack = data.row_bytes // 4 + 4 * slots * (q + 1) ** 2
         packs_at_once = max(1, _SETTINGS.max_numbers // numbers_per_pack)
-        modes, roots = self._pass.on(data).joined("normal", dict(params), most=packs_at_once)
+        modes, roots = self._pass.on(data).joined("normal", dict(params), max_terms=packs_at_once)
         self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
         return _with(free(data), {MODE: modes, ROOT: roots})
 

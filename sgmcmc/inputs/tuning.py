@@ -14,7 +14,7 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.scaled import BURN_IN, GradientScaled, Scaled
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.engine.iteration import Turns
+from sgmcmc.engine.iteration import UpdateOrder
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, per_parameter
 from sgmcmc.target.target import Target
@@ -160,7 +160,7 @@ IN_TURN = "in_turn"
 _MIXING = ("auto", "dense")  # names of preconditioners that mix parameters
 
 
-def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None:
+def read_turns(updates: str, dynamics: Dynamics, target: Target) -> UpdateOrder | None:
     """Return the order in which parameters move; ``None`` if they move together.
 
     A single parameter cannot take turns.
@@ -174,7 +174,7 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
         ValueError: The parameters cannot move one after the other.
     """
     need_steps(updates, dynamics)
-    order = Turns(target.space.layout)
+    order = UpdateOrder(target.space.layout)
     if updates == JOINT or len(order) == 1:
         return None
     if not order.divides(_state(dynamics, target)):

@@ -17,26 +17,24 @@ from typing import Any
 
 from sgmcmc.checks import describe
 
-_UNKNOWN = 16
-"""Number of workers to assume if an executor does not say."""
+_UNKNOWN = 16  # number of workers to assume if an executor does not say
 
+# Errors of Dask's distributed and of Ray that mean that a worker, or its results, are lost.
 _LOSSES = (
     *("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError"),
     *("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError"),
 )
-"""Errors of Dask's distributed and of Ray that mean that a worker, or its results, are lost."""
 
 _SPAWN = (
     "`executor`: its processes are forked, and TensorFlow does not survive that. Create them with "
     'ProcessPoolExecutor(..., mp_context=multiprocessing.get_context("spawn")), or "forkserver".'
 )
 
-_IDLE = 300
-"""Seconds after which workers of loky's without work end; others take their place."""
+_IDLE = 300  # seconds after which workers of loky's without work end; others take their place
 
+# Pools of loky's by their number of workers, for as long as the process: workers take seconds to
+# import TensorFlow. joblib's own pool has other options, and would be made again for each change.
 _pools: dict[int, Executor] = {}
-"""Pools of loky's by their number of workers, for as long as the process: workers take seconds to
-import TensorFlow. joblib's own pool has other options, and would be made again for each change."""
 
 
 def checked(executor: Any) -> Executor:
@@ -85,9 +83,9 @@ def is_shut_down(executor: Executor) -> bool:
 def width(executor: Executor) -> int:
     """Return the number of workers that an executor has, or may have."""
     for name in ("_max_workers", "num_workers"):
-        found = getattr(executor, name, None)
-        if isinstance(found, int) and found > 0:
-            return found
+        count = getattr(executor, name, None)
+        if isinstance(count, int) and count > 0:
+            return count
     client = getattr(executor, "_client", None)
     try:
         return max(1, sum(client.ncores().values()))  # type: ignore[union-attr]
@@ -104,16 +102,16 @@ def like(executor: Executor) -> Executor | None:
     """Return a new pool of processes like one that is broken; ``None`` for another executor."""
     if not isinstance(executor, ProcessPoolExecutor):
         return None
-    own: Any = executor
+    pool: Any = executor
     options: dict[str, Any] = {
-        "max_workers": own._max_workers,
-        "mp_context": own._mp_context,
-        "initializer": own._initializer,
-        "initargs": own._initargs,
+        "max_workers": pool._max_workers,
+        "mp_context": pool._mp_context,
+        "initializer": pool._initializer,
+        "initargs": pool._initargs,
     }
-    most = getattr(own, "_max_tasks_per_child", None)
-    if most is not None:
-        options["max_tasks_per_child"] = most
+    max_tasks = getattr(pool, "_max_tasks_per_child", None)
+    if max_tasks is not None:
+        options["max_tasks_per_child"] = max_tasks
     return type(executor)(**options)
 
 
@@ -121,8 +119,8 @@ DEATHS = 4
 """Largest number of workers that may die in a row at the same call."""
 
 
+# Broken executors about which users have been warned.
 _warned: weakref.WeakSet[Executor] = weakref.WeakSet()
-"""Broken executors about which users have been warned."""
 
 
 class LastingExecutor:
@@ -134,21 +132,21 @@ class LastingExecutor:
     def __init__(self, executor: Any) -> None:
         executor = adapted(executor)
         self._maker = executor if is_maker(executor) else None
-        self._given = None if self._maker else checked(executor)
-        self._own: Executor | None = None
+        self._user_executor = None if self._maker else checked(executor)
+        self._made_executor: Executor | None = None
         self.generation = 0
-        if self._given is not None and getattr(self._given, "_broken", False):
-            _warn_once(self._given)
+        if self._user_executor is not None and getattr(self._user_executor, "_broken", False):
+            _warn_once(self._user_executor)
 
     @property
     def is_given(self) -> bool:
         """Whether it is the user's, who may have work for it besides."""
-        return self._given is not None
+        return self._user_executor is not None
 
     @property
     def gone(self) -> bool:
         """Whether the user's has been shut down."""
-        return self._given is not None and is_shut_down(self._given)
+        return self._user_executor is not None and is_shut_down(self._user_executor)
 
     @property
     def width(self) -> int:
@@ -176,7 +174,7 @@ class LastingExecutor:
         if generation != self.generation:
             return
         if self._maker is None:
-            broken = self._own or self._given
+            broken = self._made_executor or self._user_executor
             assert broken is not None
             another = like(broken)
             if another is None:
@@ -187,26 +185,26 @@ class LastingExecutor:
                     ) from error
                 return  # it replaces its workers itself
             self.let_go()
-            self._own = another
+            self._made_executor = another
         else:
             self.let_go()
         self.generation += 1
 
     def _executor(self) -> Executor:
-        if self._own is None and self._maker is not None:
-            self._own = checked(adapted(self._maker()))
-        found = self._own or self._given
-        assert found is not None
-        return found
+        if self._made_executor is None and self._maker is not None:
+            self._made_executor = checked(adapted(self._maker()))
+        executor = self._made_executor or self._user_executor
+        assert executor is not None
+        return executor
 
     def let_go(self) -> None:
         """Shut down the executor if it was made here."""
-        if self._own is not None:
-            own, self._own = self._own, None
+        if self._made_executor is not None:
+            executor, self._made_executor = self._made_executor, None
             try:
-                own.shutdown(wait=False, cancel_futures=True)
+                executor.shutdown(wait=False, cancel_futures=True)
             except TypeError:  # loky's cannot cancel futures
-                own.shutdown(wait=False)
+                executor.shutdown(wait=False)
             if self._maker is None:
                 # The user's own is broken for good.
                 self.generation += 1
@@ -292,8 +290,8 @@ def _of_ray(ray: Any) -> Executor:
 
 def _of_joblib(parallel: Any) -> Executor:
     """Return an executor with the workers of a `Parallel` of joblib's."""
-    own = parallel._backend
-    backend = type(own).__name__
+    parallel_backend = parallel._backend
+    backend = type(parallel_backend).__name__
     if backend == "LokyBackend":
         joblib = importlib.import_module("joblib")
         loky = importlib.import_module("joblib.externals.loky")
@@ -312,7 +310,7 @@ def _of_joblib(parallel: Any) -> Executor:
 
         return Adapted(submit, lambda: count)
     if backend == "DaskDistributedBackend":
-        return own.client.get_executor()
+        return parallel_backend.client.get_executor()
     if backend == "RayBackend":
         return _of_ray(importlib.import_module("ray"))
     raise ValueError(

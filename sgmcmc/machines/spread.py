@@ -20,7 +20,7 @@ from typing import Any
 from sgmcmc.interrupts import TICK, Mailbox
 from sgmcmc.machines import worker
 from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
-from sgmcmc.machines.worker import Courier, Parcel, pack
+from sgmcmc.machines.worker import Courier, PickledObject, pack
 
 PER_WORKER = 2
 """Calls under way for each worker, so that none waits for its next."""
@@ -33,7 +33,7 @@ class _Call:
     tag: Hashable
     method: str
     arguments: tuple[Any, ...]
-    wanted: tuple[str, ...] = ()
+    requested_keys: tuple[str, ...] = ()
     sent_for: str | None = None
     deaths: int = 0
     generation: int = field(default=0)
@@ -42,14 +42,14 @@ class _Call:
 class Calls:
     """Calls of one object's methods in progress; leaving the context cancels the others."""
 
-    def __init__(self, executor: LastingExecutor, parcel: Parcel) -> None:
-        self._executor, self._parcel = executor, parcel
+    def __init__(self, executor: LastingExecutor, pickled: PickledObject) -> None:
+        self._executor, self._pickled = executor, pickled
         self._waiting: deque[_Call] = deque()
         self._turned_away: deque[_Call] = deque()
         self._under_way: dict[Future[Any], _Call] = {}
         self._done: Mailbox[Future[Any]] = Mailbox()
         self._served: set[str] = set()
-        self._most = PER_WORKER * executor.width
+        self._max_under_way = PER_WORKER * executor.width
 
     def __enter__(self) -> Calls:
         return self
@@ -89,7 +89,7 @@ class Calls:
             self._waiting.extend(self._turned_away)
             self._turned_away.clear()
         if error is not None:
-            self._lost(call, error)
+            self._retry(call, error)
         elif isinstance(answer, worker.Missing):
             self._send_for(call, answer)
         else:
@@ -113,8 +113,7 @@ class Calls:
                 if not isinstance(answer, worker.Missing):
                     yield call.tag, answer
 
-    def _lost(self, call: _Call, error: BaseException) -> None:
-        """Make a call again whose worker is gone."""
+    def _retry(self, call: _Call, error: BaseException) -> None:
         call.deaths += 1
         if call.deaths >= DEATHS:
             raise given_up() from error
@@ -127,31 +126,31 @@ class Calls:
             self._turned_away.append(call)
         else:
             self._served.add(missing.worker)
-            call.sent_for, call.wanted = missing.worker, missing.keys
+            call.sent_for, call.requested_keys = missing.worker, missing.keys
             self._waiting.appendleft(call)
 
     def _fill(self) -> None:
         """Submit calls as long as workers may be short of them."""
-        while self._waiting and len(self._under_way) < self._most:
+        while self._waiting and len(self._under_way) < self._max_under_way:
             call = self._waiting.popleft()
-            blobs = {key: self._blob(key) for key in call.wanted}
-            call.wanted = ()
-            needs = tuple(self._parcel.needs)
+            blobs = {key: self._blob(key) for key in call.requested_keys}
+            call.requested_keys = ()
+            needs = tuple(self._pickled.needs)
             call.generation = self._executor.generation
             future = self._executor.submit(
-                worker.work, self._parcel.key, needs, blobs, call.method, call.arguments
+                worker.work, self._pickled.key, needs, blobs, call.method, call.arguments
             )
             self._under_way[future] = call
             future.add_done_callback(self._done.put)
 
     def _blob(self, key: str) -> bytes:
-        return self._parcel.blob if key == self._parcel.key else self._parcel.needs[key]()
+        return self._pickled.blob if key == self._pickled.key else self._pickled.needs[key]()
 
 
 class Machines(ABC):
     """Processes that run calls of an object's methods; a context around these calls."""
 
-    here = False
+    is_local = False
     """Whether that is this process, so that nothing is sent."""
 
     @property
@@ -165,7 +164,7 @@ class Machines(ABC):
         return 1
 
     @abstractmethod
-    def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order.
 
         The calls must not change the object; their arguments are plain values and NumPy arrays.
@@ -183,11 +182,11 @@ class Machines(ABC):
 class Here(Machines):
     """This process: calls are made one after the other, as their results are asked for."""
 
-    here = True
+    is_local = True
 
-    def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order."""
-        function = getattr(thing, method)
+        function = getattr(obj, method)
         return (function(*arguments) for arguments in calls)
 
     def __enter__(self) -> Here:
@@ -212,7 +211,7 @@ class Spread(Machines):
         self._executor = LastingExecutor(executor)
         self._depth = 0
         self._couriers = couriers
-        self._parcels: dict[int, tuple[weakref.ref[Any], Parcel]] = {}
+        self._pickled_objects: dict[int, tuple[weakref.ref[Any], PickledObject]] = {}
 
     def __enter__(self) -> Spread:
         if self._depth == 0:
@@ -225,7 +224,7 @@ class Spread(Machines):
         self._depth -= 1
         if self._depth == 0:
             self._executor.let_go()
-            self._parcels.clear()
+            self._pickled_objects.clear()
 
     @property
     def again(self) -> Machines:
@@ -237,32 +236,35 @@ class Spread(Machines):
         """Number of workers."""
         return self._executor.width
 
-    def calls(self, thing: Any) -> Calls:
+    def calls(self, obj: Any) -> Calls:
         """Return the calls of an object's methods, of which there are none yet."""
-        return Calls(self._executor, self.parcel(thing))
+        return Calls(self._executor, self.pickled(obj))
 
-    def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order."""
-        if not self._there():
-            yield from HERE.map(thing, method, calls)
+        if not self._has_workers():
+            yield from HERE.map(obj, method, calls)
             return
-        with self, self.calls(thing) as under_way:
-            numbered, found = enumerate(calls), {}
-            most, yielded, submitted = 2 * PER_WORKER * self._executor.width, 0, 0
+        with self, self.calls(obj) as under_way:
+            numbered, results = enumerate(calls), {}
+            max_ahead, yielded, submitted = 2 * PER_WORKER * self._executor.width, 0, 0
             while True:
-                while submitted - yielded < most and (call := next(numbered, None)) is not None:
+                while submitted - yielded < max_ahead:
+                    call = next(numbered, None)
+                    if call is None:
+                        break
                     under_way.submit(call[0], method, call[1])
                     submitted += 1
                 if yielded == submitted:
                     return
-                while yielded not in found:
+                while yielded not in results:
                     answer = under_way.next()
                     if answer is not None:
-                        found[answer[0]] = answer[1]
-                yield found.pop(yielded)
+                        results[answer[0]] = answer[1]
+                yield results.pop(yielded)
                 yielded += 1
 
-    def _there(self) -> bool:
+    def _has_workers(self) -> bool:
         """Return whether there are workers: after the call, a report may be asked for without."""
         if self._depth:
             return True
@@ -272,11 +274,11 @@ class Spread(Machines):
         except (ValueError, BrokenExecutor):
             return False
 
-    def parcel(self, thing: Any) -> Parcel:
+    def pickled(self, obj: Any) -> PickledObject:
         """Return an object as it is sent, which is made once for as long as it lives."""
-        known = self._parcels.get(id(thing))
-        if known is not None and known[0]() is thing:
-            return known[1]
-        found = pack(thing, self._couriers)
-        self._parcels[id(thing)] = weakref.ref(thing), found
-        return found
+        entry = self._pickled_objects.get(id(obj))
+        if entry is not None and entry[0]() is obj:
+            return entry[1]
+        packed = pack(obj, self._couriers)
+        self._pickled_objects[id(obj)] = weakref.ref(obj), packed
+        return packed

@@ -31,7 +31,7 @@ Courier = Callable[[Any], tuple[str, Callable[[], Any]]]
 """Gives the key of a shared object, and the recipe for making what unpickles to it."""
 
 
-class Parcel(NamedTuple):
+class PickledObject(NamedTuple):
     """An object that is ready to be sent.
 
     Attributes:
@@ -46,8 +46,8 @@ class Parcel(NamedTuple):
     needs: Mapping[str, Callable[[], bytes]]
 
 
-def pack(thing: Any, couriers: Mapping[type, Courier]) -> Parcel:
-    """Return an object as a parcel.
+def pack(obj: Any, couriers: Mapping[type, Courier]) -> PickledObject:
+    """Return an object as it is sent.
 
     Raises:
         TypeError: Something of it cannot leave the process.
@@ -55,7 +55,7 @@ def pack(thing: Any, couriers: Mapping[type, Courier]) -> Parcel:
     file = io.BytesIO()
     pickler = _Pickler(file, couriers)
     try:
-        pickler.dump(thing)
+        pickler.dump(obj)
     except Exception as error:
         raise TypeError(
             "`executor`: something that your functions use cannot be sent to workers: "
@@ -64,7 +64,7 @@ def pack(thing: Any, couriers: Mapping[type, Courier]) -> Parcel:
             "them inside the function."
         ) from error
     blob = file.getvalue()
-    return Parcel(hashlib.sha256(blob).hexdigest(), blob, pickler.needs)
+    return PickledObject(hashlib.sha256(blob).hexdigest(), blob, pickler.needs)
 
 
 def _reason(error: Exception) -> str:
@@ -115,11 +115,9 @@ class Unpickler(pickle.Unpickler):
         return self._shared[key]
 
 
-_THINGS = 8
-"""Objects kept, the ones used last."""
+_KEPT_OBJECTS = 8  # objects kept, the ones used last
 
-_SHARED = 2
-"""Shared parts of objects kept, the ones used last."""
+_KEPT_SHARED = 2  # shared parts of objects kept, the ones used last
 
 at_hand: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Shared objects of this very process: workers that are threads of it need no other."""
@@ -151,16 +149,16 @@ def work(
     """
     _leave_interrupts()
     with _lock:
-        thing = _thing(key, tuple(needs), blobs)
-    if isinstance(thing, Missing):
-        return thing
+        obj = _find_object(key, tuple(needs), blobs)
+    if isinstance(obj, Missing):
+        return obj
     try:
-        return getattr(thing, method)(*arguments)
+        return getattr(obj, method)(*arguments)
     except Exception as error:
         raise _portable(error) from None
 
 
-def _thing(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -> Any:
+def _find_object(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -> Any:
     """Return an object that is kept, or was sent."""
     if key in _things:
         _things.move_to_end(key)
@@ -168,17 +166,17 @@ def _thing(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -> Any:
     shared = {need: at_hand.get(need, _shared.get(need)) for need in needs}
     lacking = [need for need in needs if shared[need] is None and need not in blobs]
     if key not in blobs or lacking:
-        own = [] if key in blobs else [key]
-        return Missing(f"{socket.gethostname()} {os.getpid()}", (*own, *lacking))
+        missing_key = [] if key in blobs else [key]
+        return Missing(f"{socket.gethostname()} {os.getpid()}", (*missing_key, *lacking))
     for need in needs:
         if shared[need] is None:
             shared[need] = _shared[need] = Unpickler(blobs[need], {}).load()
-            while len(_shared) > _SHARED:
+            while len(_shared) > _KEPT_SHARED:
                 _drop(next(iter(_shared)))
         elif need in _shared:
             _shared.move_to_end(need)
     _things[key] = Unpickler(blobs[key], shared).load(), needs
-    while len(_things) > _THINGS:
+    while len(_things) > _KEPT_OBJECTS:
         _things.popitem(last=False)
     return _things[key][0]
 

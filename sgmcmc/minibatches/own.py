@@ -10,15 +10,13 @@ from sgmcmc.checks import describe
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.minibatches.base import Minibatches, RowDraws
 
+# Tolerated relative difference of the expected size of a minibatch, by the weights, from n.
 _ROUNDING = 1e-3
-"""Tolerated relative difference of the expected size of a minibatch, by the weights, from n."""
 
-_MOST_DRAWN = 100_000
-"""Number of rows drawn, twice, to count how often each appears."""
+_MOST_DRAWN = 100_000  # number of rows drawn, twice, to count how often each appears
 
 _MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
-_TOO_OFTEN = 8.0
-"""Number of standard errors above which a row counts as drawn too often."""
+_TOO_OFTEN = 8.0  # number of standard errors above which a row counts as drawn too often
 
 
 def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -26,12 +24,12 @@ def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> n
 
     The code that gathers them checks no bounds: a row beyond the last would be foreign memory.
     """
-    found = draws.draw(rng, count)
+    returned = draws.draw(rng, count)
     label = f"`minibatches`: {type(draws).__name__}.draw"
-    array = np.asarray(found)
+    array = np.asarray(returned)
     if array.dtype.kind not in "iu":
         raise TypeError(
-            f"{label} must return row numbers, integers; it returned {describe(found)} of "
+            f"{label} must return row numbers, integers; it returned {describe(returned)} of "
             f"{array.dtype.name}."
         )
     if array.shape != (count, draws.size):
@@ -107,8 +105,8 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
     count = max(2, min(_MOST_MINIBATCHES, _MOST_DRAWN // draws.size))
     label = f"`minibatches`: {type(draws).__name__}.draw"
     with naming(draws, "draw"):
-        first, again = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
-    if not np.array_equal(first, again):
+        first, repeated = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
+    if not np.array_equal(first, repeated):
         raise ValueError(
             f"{label} gives different rows for the same generator. All randomness must come from "
             "the `rng` that it receives, and nothing may be kept between calls: a block is drawn "
@@ -121,14 +119,14 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
         _need_right_weights(label, draws.weights, rows, first, second)
 
 
-def _need_neighbours(label: str, found: np.ndarray) -> None:
-    runs = 1 + (np.diff(found, axis=1) != 0).sum(1)
-    distinct = 1 + (np.diff(np.sort(found, axis=1), axis=1) != 0).sum(1)
+def _need_neighbours(label: str, minibatches: np.ndarray) -> None:
+    runs = 1 + (np.diff(minibatches, axis=1) != 0).sum(1)
+    distinct = 1 + (np.diff(np.sort(minibatches, axis=1), axis=1) != 0).sum(1)
     bad = np.flatnonzero(runs != distinct)
     if bad.size:
         raise ValueError(
             f"{label} puts a row into a minibatch twice at places that are no neighbours: "
-            f"{describe(found[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
+            f"{describe(minibatches[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
         )
 
 
@@ -147,12 +145,12 @@ def _need_right_weights(
     seen, mean = seen[often], float(expected[often].sum())
     if not seen.size:
         return
-    found = (seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second).sum(1)
-    error = max(float(found.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
-    if found.mean() - mean > _TOO_OFTEN * error:
+    counts = (seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second).sum(1)
+    error = max(float(counts.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
+    if counts.mean() - mean > _TOO_OFTEN * error:
         raise ValueError(
             f"{label}: some rows, such as {int(seen[0])}, come more often than "
-            f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
+            f"`weights` says: {counts.mean():.3g} of them are in a minibatch of {size} on average, "
             f"but should be {mean:.3g}, so that sums over the dataset are biased. The weight "
             "of a row must be one over the number of times that it is in a minibatch on average; "
             f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."

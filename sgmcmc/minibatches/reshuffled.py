@@ -13,8 +13,7 @@ from sgmcmc.checks import flag, whole_number
 from sgmcmc.minibatches.base import Minibatches
 from sgmcmc.minibatches.uniform import draw_rows, row_dtype
 
-_HELD = 16
-"""Orders of epochs that are kept, of all chains."""
+_KEPT_ORDERS = 16  # orders of epochs that are kept, of all chains
 
 
 class Place(NamedTuple):
@@ -121,47 +120,48 @@ class OrderedDraws:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_orders": OrderedDict()}
 
-    def in_order(self, place: Place, count: int) -> np.ndarray:
+    def in_order(self, block_start: Place, count: int) -> np.ndarray:
         """Return the rows of ``count`` minibatches one after another, (count, n), each sorted."""
-        start, stop = place.first * self.size, (place.first + count) * self.size
-        found = np.empty(stop - start, row_dtype(self._rows))
+        start, stop = block_start.first * self.size, (block_start.first + count) * self.size
+        rows = np.empty(stop - start, row_dtype(self._rows))
         done = start
         while done < stop:
             epoch, within = divmod(done, self._rows)
-            some = min(stop - done, self._rows - within)
-            found[done - start : done - start + some] = self._part(place, epoch, within, some)
-            done += some
-        found = found.reshape(count, self.size)
-        found.sort(axis=1)  # they are gathered faster, and a row that comes twice has neighbours
-        return found
+            count_here = min(stop - done, self._rows - within)
+            rows[done - start : done - start + count_here] = self._epoch_rows(
+                block_start, epoch, within, count_here
+            )
+            done += count_here
+        rows = rows.reshape(count, self.size)
+        rows.sort(axis=1)  # they are gathered faster, and a row that comes twice has neighbours
+        return rows
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return the rows of ``count`` independent minibatches, each as one of an epoch is."""
         if self._block == 1:
             return draw_rows(rng, self._rows, self.size, count, replace=False)
-        found = np.empty((count, self.size), row_dtype(self._rows))
-        for row in found:
+        minibatches = np.empty((count, self.size), row_dtype(self._rows))
+        for minibatch in minibatches:
             order = self._order(rng)
             start = int(rng.integers(0, self._rows - self.size + 1))
-            row[...] = np.sort(self._rows_of(order, start, self.size))
-        return found
+            minibatch[...] = np.sort(self._rows_of(order, start, self.size))
+        return minibatches
 
-    def _part(self, place: Place, epoch: int, start: int, count: int) -> np.ndarray:
+    def _epoch_rows(self, block_start: Place, epoch: int, start: int, count: int) -> np.ndarray:
         """Return some rows of an epoch, from a place in its order."""
         backwards = self._symmetric and epoch % 2 == 1
-        named = epoch // 2 if self._symmetric else epoch
-        key = (*place.chain, named)
+        number = epoch // 2 if self._symmetric else epoch
+        key = (*block_start.chain, number)
         order = self._orders.get(key)
         if order is None:
-            order = self._orders[key] = self._order(place.epoch(named))
-            while len(self._orders) > _HELD:
+            order = self._orders[key] = self._order(block_start.epoch(number))
+            while len(self._orders) > _KEPT_ORDERS:
                 self._orders.popitem(last=False)
         if backwards:
             return self._rows_of(order, self._rows - start - count, count)[::-1]
         return self._rows_of(order, start, count)
 
     def _order(self, rng: np.random.Generator) -> _Order:
-        """Return the blocks of an epoch, in their order."""
         blocks = -(-self._rows // self._block)
         order = rng.permutation(blocks).astype(row_dtype(self._rows))
         short = blocks * self._block - self._rows
@@ -173,6 +173,6 @@ class OrderedDraws:
         """Return the rows at some places of an epoch whose blocks have an order."""
         if self._block == 1:
             return order.blocks[start : start + count]
-        places = np.arange(start, start + count)
-        places = np.where(places < order.after, places, places + order.short)
-        return order.blocks[places // self._block] * self._block + places % self._block
+        positions = np.arange(start, start + count)
+        positions = np.where(positions < order.after, positions, positions + order.short)
+        return order.blocks[positions // self._block] * self._block + positions % self._block

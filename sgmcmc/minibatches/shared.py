@@ -26,23 +26,23 @@ from sgmcmc.minibatches.streams import (
 )
 from sgmcmc.minibatches.uniform import row_dtype
 
+# Largest number of bytes of a row for which XLA's own gather is faster: XLA fuses it with the use
+# of the rows.
 _SHORT_ROW = 64
-"""Largest number of bytes of a row for which XLA's own gather is faster: XLA fuses it with the use
-of the rows."""
 
-_MOST_BYTES = 2**26
-"""Bytes of data of which there may be a tensor in addition to the array."""
+_MOST_BYTES = 2**26  # bytes of data of which there may be a tensor in addition to the array
 
 
 class SharedStream:
     """A stream of minibatches for several chains at a time.
 
-    ``gathered`` brings the rows of all chains, and ``each`` picks the minibatch of one chain's step
-    out of those of its iteration, which takes ``steps``.
+    ``gathered`` brings the rows of all chains, and ``single_chain`` picks the minibatch of one
+    chain's step out of those of its iteration, which takes ``steps``.
     """
 
-    def __init__(self, gathered: Stream, each: Stream, chains: int, steps: int) -> None:
-        self._gathered, self.each, self.chains, self._steps = gathered, each, chains, steps
+    def __init__(self, gathered: Stream, single_chain: Stream, chains: int, steps: int) -> None:
+        self._gathered, self.single_chain = gathered, single_chain
+        self.chains, self._steps = chains, steps
 
     @property
     def fixed(self) -> Tensors:
@@ -56,13 +56,13 @@ class SharedStream:
 
     def rows(self, length: int) -> tuple[tuple[int, ...], np.dtype]:
         """Return shape and dtype of the row numbers of a block, given its iterations."""
-        of_chain = self._steps * self.each.size if self.draws_rows else 0
-        return (length, self.chains * of_chain), row_dtype(self.each.data.size)
+        of_chain = self._steps * self.single_chain.size if self.draws_rows else 0
+        return (length, self.chains * of_chain), row_dtype(self.single_chain.data.size)
 
-    def places(self, rows: np.ndarray) -> np.ndarray:
+    def rows_by_chain(self, rows: np.ndarray) -> np.ndarray:
         """Return the same row numbers, (iterations, chains, steps, n)."""
         steps = self._steps if self.draws_rows else 0
-        return rows.reshape(len(rows), self.chains, steps, self.each.size)
+        return rows.reshape(len(rows), self.chains, steps, self.single_chain.size)
 
     def of_iteration(self, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> Tensors:
         """Return a block of one iteration for each chain: arrays of (chains, steps, n, ...)."""
@@ -70,9 +70,9 @@ class SharedStream:
             return {}
         block: Mapping[str, tf.Tensor] = {ROWS: rows}
         arrays = dict(self._gathered.dense(fixed, block, i))
-        if self.each.with_rows:
+        if self.single_chain.with_rows:
             arrays[ROWS] = tf.gather(rows, i)
-        head = (self.chains, self._steps, self.each.size)
+        head = (self.chains, self._steps, self.single_chain.size)
         return {name: tf.reshape(a, head + tuple(a.shape[1:])) for name, a in arrays.items()}
 
 
@@ -82,14 +82,14 @@ def make_shared_stream(
     """Return the stream of several chains that share a kernel, or ``None`` if there is none."""
     if data.sparse or tf.config.list_logical_devices("GPU"):
         return None
-    given = data, draws, dtype, with_rows
+    arguments = data, draws, dtype, with_rows
     if draws.every_row:
-        whole = Whole(*given)
+        whole = Whole(*arguments)
         return SharedStream(whole, whole, chains, steps)
     in_place = has_addresses(data) and native.callable_by_xla()
-    held = data.size * data.row_bytes <= _MOST_BYTES
-    if not (in_place or held):
+    fits_in_tensor = data.size * data.row_bytes <= _MOST_BYTES
+    if not (in_place or fits_in_tensor):
         return None
-    in_place = in_place and (data.row_bytes > _SHORT_ROW or not held)
-    gathered = InPlace(*given) if in_place else OnDevice(*given)
-    return SharedStream(gathered, GatheredAhead(*given, xla=False), chains, steps)
+    in_place = in_place and (data.row_bytes > _SHORT_ROW or not fits_in_tensor)
+    gathered = InPlace(*arguments) if in_place else OnDevice(*arguments)
+    return SharedStream(gathered, GatheredAhead(*arguments, xla=False), chains, steps)

@@ -67,7 +67,7 @@ class Stream(ABC):
         if draws.weights is not None:
             weights = draws.weights.astype(dtype.as_numpy_dtype)
             self.columns[WEIGHTS] = ArrayColumn(weights)
-        self._own = from_outside(draws)
+        self._is_user_defined = from_outside(draws)
         self.with_rows = with_rows
         self.rows_wanted = with_rows or bool(self._sparse)
 
@@ -75,13 +75,13 @@ class Stream(ABC):
     def fixed(self) -> Tensors:
         """Tensors that every block needs."""
         sparse = {
-            f"{name}/{part}": tensor
+            f"{name}/{field}": tensor
             for name, column in self._sparse.items()
-            for part, tensor in column.stored._asdict().items()
+            for field, tensor in column.stored._asdict().items()
         }
-        return {**self._held(), **sparse}
+        return {**self._fixed_columns(), **sparse}
 
-    def _held(self) -> Tensors:
+    def _fixed_columns(self) -> Tensors:
         """Return the dense columns that every block needs."""
         return {}
 
@@ -100,7 +100,7 @@ class Stream(ABC):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        place: Place | None = None,
+        block_start: Place | None = None,
     ) -> None:
         """Fill a block's arrays: here with the rows of each step.
 
@@ -110,21 +110,23 @@ class Stream(ABC):
             steps: Number of steps that will be run; the arrays may hold anything for others. Rows
                 are drawn for all, since they depend on how many there are.
             edges: Sources of the first and the last minibatch, if not ``rng``.
-            place: Place of the block in the chain's sequence, for minibatches in order.
+            block_start: Place of the block in the chain's sequence, for minibatches in order.
         """
-        out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges, place)
+        out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges, block_start)
 
     def drawn(
         self,
         rng: np.random.Generator,
         count: int,
         edges: Edges | None = None,
-        place: Place | None = None,
+        block_start: Place | None = None,
     ) -> np.ndarray:
         """Return the rows of a block's minibatches, (count, n)."""
-        if place is not None and isinstance(self.draws, OrderedDraws):
-            return self.draws.in_order(place, count)
-        draw = partial(drawn, self.draws, self.data.size) if self._own else self.draws.draw
+        if block_start is not None and isinstance(self.draws, OrderedDraws):
+            return self.draws.in_order(block_start, count)
+        draw = self.draws.draw
+        if self._is_user_defined:
+            draw = partial(drawn, self.draws, self.data.size)
         if edges is None:
             return draw(rng, count)
         before, after = (draw(edge, 1) for edge in edges)
@@ -145,9 +147,9 @@ class Stream(ABC):
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's rows of dense columns, inside the compiled chain."""
 
-    def first(self, rng: np.random.Generator, place: Place | None = None) -> Minibatch:
+    def first(self, rng: np.random.Generator, block_start: Place | None = None) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
-        rows = self.drawn(rng, 1, None, place)[0]
+        rows = self.drawn(rng, 1, None, block_start)[0]
         columns = {**self.columns, **self._sparse}
         arrays = {name: column.tensor_at(rows) for name, column in columns.items()}
         return self._assembled(arrays, tf.constant(rows))
@@ -160,7 +162,7 @@ class Stream(ABC):
 
 def stored(fixed: Tensors, name: str) -> Stored:
     """Return a sparse column among the tensors that every block needs."""
-    return Stored(*(fixed[f"{name}/{part}"] for part in Stored._fields))
+    return Stored(*(fixed[f"{name}/{field}"] for field in Stored._fields))
 
 
 class RowNumbers(Stream):
@@ -171,19 +173,19 @@ class RowNumbers(Stream):
         return {ROWS: ((steps, self.size), row_dtype(self.data.size))}
 
 
+# Bytes of the smallest minibatch for which native copying pays: XLA fuses smaller ones with their
+# use.
 _WORTH_A_CALL = 16 * 2**10
-"""Bytes of the smallest minibatch for which native copying pays: XLA fuses smaller ones with their
-use."""
 
+# Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier
+# ones would wait for memory twice.
 _WORTH_AHEAD = 2**20
-"""Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier
-ones would wait for memory twice."""
 
+# Bytes of the smallest column of a minibatch that is gathered by two cores, if one is to spare.
 _WORTH_SHARING = 2**19
-"""Bytes of the smallest column of a minibatch that is gathered by two cores, if one is to spare."""
 
+# Bytes of the shortest row that two cores fetch sooner: one core asks for short ones ahead.
 _LONG_ROW = 512
-"""Bytes of the shortest row that two cores fetch sooner: one core asks for short ones ahead."""
 
 
 class GatheredAhead(Stream):
@@ -200,7 +202,7 @@ class GatheredAhead(Stream):
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block."""
         shapes = {
-            name: ((steps, self.size, *column.row_shape), column.held)
+            name: ((steps, self.size, *column.row_shape), column.stored_dtype)
             for name, column in self.columns.items()
         }
         if self.rows_wanted:
@@ -213,10 +215,10 @@ class GatheredAhead(Stream):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        place: Place | None = None,
+        block_start: Place | None = None,
     ) -> None:
         """Draw the rows of each step and copy those of the steps that will be run."""
-        rows = self.drawn(rng, next(iter(out.values())).shape[0], edges, place)
+        rows = self.drawn(rng, next(iter(out.values())).shape[0], edges, block_start)
         for name, column in self.columns.items():
             column.take(rows[:steps], out[name][:steps])
         if self.rows_wanted:
@@ -242,10 +244,10 @@ class OnDevice(RowNumbers):
 
     path = "on the device"
 
-    def _held(self) -> Tensors:
+    def _fixed_columns(self) -> Tensors:
         """Return the data."""
         size = self.data.size
-        return {name: column.held_tensor(0, size) for name, column in self.columns.items()}
+        return {name: column.stored_tensor(0, size) for name, column in self.columns.items()}
 
     @property
     def bytes_per_step(self) -> int:
@@ -276,7 +278,7 @@ class InPlace(RowNumbers):
         super().__init__(data, draws, dtype, with_rows)
         self._threads = threads
 
-    def _held(self) -> Tensors:
+    def _fixed_columns(self) -> Tensors:
         """Return the addresses of the columns."""
         return {
             name: tf.constant(column.address, tf.int64) for name, column in self.columns.items()
@@ -287,7 +289,7 @@ class InPlace(RowNumbers):
         return {
             name: column.seen(
                 native.gather_rows(
-                    fixed[name], block[ROWS], step, column.row_shape, column.held,
+                    fixed[name], block[ROWS], step, column.row_shape, column.stored_dtype,
                     self.copying(column),
                 )
             )
@@ -296,7 +298,7 @@ class InPlace(RowNumbers):
 
     def copying(self, column: DenseColumn) -> int:
         """Return the number of threads that copy the rows of a column."""
-        row = column.held.itemsize * int(np.prod(column.row_shape))
+        row = column.stored_dtype.itemsize * int(np.prod(column.row_shape))
         worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
         return self._threads if worth else 1
 
@@ -306,7 +308,7 @@ class Whole(Stream):
 
     path = "whole dataset"
 
-    def _held(self) -> Tensors:
+    def _fixed_columns(self) -> Tensors:
         """Return the data."""
         return {name: column.tensor(0, self.data.size) for name, column in self.columns.items()}
 
@@ -320,7 +322,7 @@ class Whole(Stream):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        place: Place | None = None,
+        block_start: Place | None = None,
     ) -> None:
         """Do nothing: there is nothing to draw."""
 
@@ -337,7 +339,7 @@ class Whole(Stream):
         """Return the data."""
         return fixed
 
-    def first(self, rng: np.random.Generator, place: Place | None = None) -> Minibatch:
+    def first(self, rng: np.random.Generator, block_start: Place | None = None) -> Minibatch:
         """Return the dataset."""
         return self.minibatch(self.fixed, {}, tf.constant(0))
 

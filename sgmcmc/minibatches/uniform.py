@@ -12,15 +12,13 @@ from sgmcmc.data.dataset import digest
 from sgmcmc.data.numbers import below
 from sgmcmc.minibatches.base import Minibatches
 
+# Row numbers that are drawn, sorted and corrected together: they stay in the cache.
 _AT_A_TIME = 1 << 15
-"""Row numbers that are drawn, sorted and corrected together: they stay in the cache."""
 
+# Up to how many comparisons each repeat is compared with all of its minibatch; more are looked up.
 _COMPARED = 1 << 17
-"""Up to how many comparisons each repeat is compared with all of its minibatch; more are looked
-up."""
 
-_STEPS = 8
-"""Rows that are compared one by one before a bisection."""
+_STEPS = 8  # rows that are compared one by one before a bisection
 
 
 def row_dtype(rows: int) -> np.dtype:
@@ -44,8 +42,8 @@ def draw_rows(
     if replace or size == 1:
         drawn = _below(rng, rows, (count, size))
         flat = drawn.reshape(-1)
-        while (again := np.flatnonzero(flat < 0)).size:
-            flat[again] = _below(rng, rows, again.shape)
+        while (rejected := np.flatnonzero(flat < 0)).size:
+            flat[rejected] = _below(rng, rows, rejected.shape)
         drawn.sort(axis=1)
         return drawn
     if 2 * size > rows:
@@ -57,22 +55,22 @@ def draw_rows(
             row[:] = rng.choice(rows, size, replace=False, shuffle=False)
         drawn.sort(axis=1)
         return drawn
-    return _mended(rng, rows, size, count)
+    return _draw_distinct(rng, rows, size, count)
 
 
-def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
+def _draw_distinct(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
     """Draw with replacement, then draw each repeat again until its minibatch lacks it.
 
     What is drawn again depends only on which entries are equal, so renaming the rows renames
     the result: all subsets are equally likely.
     """
     drawn = np.empty((count, size), row_dtype(rows))
-    some = max(1, _AT_A_TIME // size)
-    for first in range(0, count, some):
-        part = drawn[first : first + some]
-        part[...] = _below(rng, rows, part.shape)
-        part.sort(axis=1)
-        _mend(rng, rows, part)
+    chunk_size = max(1, _AT_A_TIME // size)
+    for first in range(0, count, chunk_size):
+        chunk = drawn[first : first + chunk_size]
+        chunk[...] = _below(rng, rows, chunk.shape)
+        chunk.sort(axis=1)
+        _redraw_repeats(rng, rows, chunk)
     return drawn
 
 
@@ -83,40 +81,41 @@ def _below(rng: np.random.Generator, rows: int, shape: tuple[int, ...]) -> np.nd
     return rng.integers(0, rows, shape, dtype=row_dtype(rows))
 
 
-def _mend(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
+def _redraw_repeats(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
     """Draw repeats of sorted minibatches again, and missing rows."""
     size, flat = drawn.shape[1], drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
     repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
     missing = np.flatnonzero(drawn[:, 0] < 0) * size  # of several, all but one are repeats
-    again = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
-    apart = np.int64(rows + 1)  # one more: there may be a -1
-    looked_up = again.size * size > _COMPARED
+    pending = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
+    stride = np.int64(rows + 1)  # one more: there may be a -1
+    looked_up = pending.size * size > _COMPARED
     if looked_up:
         # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
         # known for good, and what is drawn again is known once it has taken its place.
-        first = (drawn + apart * np.arange(len(drawn))[:, np.newaxis]).reshape(-1)
-        placed = np.empty(0, np.int64)
-    while again.size:
-        fresh = _below(rng, rows, again.shape)
-        minibatch = again // size
-        keys = minibatch * apart + fresh
+        first_keys = (drawn + stride * np.arange(len(drawn))[:, np.newaxis]).reshape(-1)
+        accepted_keys = np.empty(0, np.int64)
+    while pending.size:
+        fresh = _below(rng, rows, pending.shape)
+        minibatch = pending // size
+        keys = minibatch * stride + fresh
         if looked_up:
-            known = _one_of(first, keys) | _one_of(placed, keys)
+            repeated = _one_of(first_keys, keys) | _one_of(accepted_keys, keys)
         else:
-            known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
-        known |= (fresh < 0) | _seen_before(keys)
-        flat[again[~known]] = fresh[~known]
+            repeated = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
+        repeated |= (fresh < 0) | _seen_before(keys)
+        flat[pending[~repeated]] = fresh[~repeated]
         if looked_up:
-            placed = np.sort(np.concatenate([placed, keys[~known]]))
-        again = again[known]
+            accepted_keys = np.sort(np.concatenate([accepted_keys, keys[~repeated]]))
+        pending = pending[repeated]
 
 
-def _one_of(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each value whether it is one of those known, which are in rising order."""
-    if not known.size:
+def _one_of(sorted_values: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each value whether it is one of the others, which are in rising order."""
+    if not sorted_values.size:
         return np.zeros(values.size, bool)
-    return known[np.minimum(np.searchsorted(known, values), known.size - 1)] == values
+    indices = np.minimum(np.searchsorted(sorted_values, values), sorted_values.size - 1)
+    return sorted_values[indices] == values
 
 
 def _seen_before(values: np.ndarray) -> np.ndarray:
@@ -131,9 +130,9 @@ def _complement(rng: np.random.Generator, rows: int, size: int, count: int) -> n
     if size == rows:
         return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
     left_out = draw_rows(rng, rows, rows - size, count, replace=False)
-    kept = np.ones((count, rows), bool)
-    np.put_along_axis(kept, left_out.astype(np.intp), False, axis=1)
-    return np.nonzero(kept)[1].reshape(count, size).astype(row_dtype(rows))
+    included = np.ones((count, rows), bool)
+    np.put_along_axis(included, left_out.astype(np.intp), False, axis=1)
+    return np.nonzero(included)[1].reshape(count, size).astype(row_dtype(rows))
 
 
 @dataclass(frozen=True)
@@ -241,11 +240,12 @@ class Weighted(Minibatches):
         array /= array.max()  # the sum of huge numbers would be infinite
         self.p = array / array.sum()
         lower = np.append(0.0, np.cumsum(self.p)[:-1])
-        lost = np.flatnonzero((lower + self.p <= lower) | (lower >= 1.0))
-        if lost.size:
+        unreachable = np.flatnonzero((lower + self.p <= lower) | (lower >= 1.0))
+        if unreachable.size:
             raise ValueError(
-                f"`p`: p[{lost[0]}] is {self.p[lost[0]]:g} of the sum, so small that its row "
-                "would never be drawn, which would bias the gradient. Raise the smallest entries."
+                f"`p`: p[{unreachable[0]}] is {self.p[unreachable[0]]:g} of the sum, so small that "
+                "its row would never be drawn, which would bias the gradient. Raise the smallest "
+                "entries."
             )
         self.p.flags.writeable = False
 
@@ -296,26 +296,26 @@ class WeightedDraws:
         self.weights: np.ndarray | None = 1.0 / (size * p)
         self._upper = np.cumsum(p)
         self._upper[-1] = np.inf  # whatever rounding did to the sum
-        parts = np.arange(len(p)) / len(p)
-        self._first = np.searchsorted(self._upper, parts, "right").astype(row_dtype(len(p)))
+        grid = np.arange(len(p)) / len(p)
+        self._first = np.searchsorted(self._upper, grid, "right").astype(row_dtype(len(p)))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return the rows of ``count`` independent minibatches, (count, n)."""
-        at = rng.random((count, self.size))
-        at += np.arange(self.size)
-        at *= 1.0 / self.size
-        return self._invert(at.reshape(-1)).reshape(count, self.size)
+        uniforms = rng.random((count, self.size))
+        uniforms += np.arange(self.size)
+        uniforms *= 1.0 / self.size
+        return self._invert(uniforms.reshape(-1)).reshape(count, self.size)
 
-    def _invert(self, at: np.ndarray) -> np.ndarray:
+    def _invert(self, uniforms: np.ndarray) -> np.ndarray:
         """Return the first row whose distribution function exceeds each value."""
         # Never begin too far, however products are rounded.
-        parts = len(self._first) * (1.0 - 2.0**-50)
-        rows = self._first[(at * parts).astype(self._first.dtype)]
-        late = np.flatnonzero(self._upper[rows] <= at)
+        scale = len(self._first) * (1.0 - 2.0**-50)
+        rows = self._first[(uniforms * scale).astype(self._first.dtype)]
+        behind = np.flatnonzero(self._upper[rows] <= uniforms)
         for _ in range(_STEPS):
-            if not late.size:
+            if not behind.size:
                 return rows
-            rows[late] += 1
-            late = late[self._upper[rows[late]] <= at[late]]
-        rows[late] = np.searchsorted(self._upper, at[late], "right")
+            rows[behind] += 1
+            behind = behind[self._upper[rows[behind]] <= uniforms[behind]]
+        rows[behind] = np.searchsorted(self._upper, uniforms[behind], "right")
         return rows

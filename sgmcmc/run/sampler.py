@@ -15,7 +15,7 @@ from sgmcmc.data.dataset import Data, shares_memory
 from sgmcmc.data.numbers import RunPhase
 from sgmcmc.dynamics import SGD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
-from sgmcmc.engine.iteration import Turns
+from sgmcmc.engine.iteration import UpdateOrder
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import Latents
@@ -68,7 +68,7 @@ class Phase:
     stepsizes: Stepsizes
     n_iters: int = 0
     recorder: Recorder | None = None
-    turns: Turns | None = None
+    turns: UpdateOrder | None = None
 
     def for_rows(self, rows: int, draws: RowDraws) -> Phase:
         """Return the phase with dynamics for the rows and the way they are drawn."""

@@ -57,7 +57,7 @@ class Products:
         self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
-        shard_rows = min(data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].piece)
+        shard_rows = min(data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].chunk)
         vectors_in_memory = _SETTINGS.max_numbers // (shard_rows * target.row_terms)
         self.together = int(np.clip(vectors_in_memory, 1, _SETTINGS.max_vectors))
         self._compiles = not data.sparse
@@ -89,7 +89,7 @@ class Products:
             padded = np.zeros((self.together, len(u)), dtype)
             padded[: len(chunk)] = chunk
             (of_prior,) = self._pass.run("prior", point, padded)
-            (of_rows,) = self._pass.sums("rows", point, padded, most=_SETTINGS.max_terms)
+            (of_rows,) = self._pass.sums("rows", point, padded, max_terms=_SETTINGS.max_terms)
             total = of_prior.numpy() + self._weight * of_rows
             products[first : first + len(chunk)] = -total[: len(chunk)]
         return products

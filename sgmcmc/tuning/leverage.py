@@ -59,7 +59,7 @@ def leverage(
     graphs = kept_graphs(target, data)
     passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
     points = points.astype(target.dtype.as_numpy_dtype)
-    (second_differences,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
+    (second_differences,) = passes.joined("bends", points, max_terms=_PIECE_NUMBERS // len(points))
     bad = np.flatnonzero(~np.isfinite(second_differences))
     if bad.size:
         params = target.space.params(whitening.origin, target.dtype)

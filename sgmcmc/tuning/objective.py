@@ -117,7 +117,7 @@ class Objective:
         self.evaluations += 1
         values = [v.astype(self.target.dtype.as_numpy_dtype) for v in (u, *more)]
         if self._strata is None:
-            return self._pass.sums(name, *values, most=self._rows_of(name))
+            return self._pass.sums(name, *values, max_terms=self._rows_of(name))
         if not self._chunks:
             self._chunks = [self._pass.data.rows(rows) for rows, _ in self._strata]
         return added(
@@ -270,7 +270,7 @@ class Objective:
         square = (predictor_moves @ predictor_moves.T).astype(dtype)
         chunk_rows = self._rows_of("curvature")
         (leverages,) = self._pass.joined(
-            "curvature", u.astype(dtype), square, bend.astype(dtype), most=chunk_rows
+            "curvature", u.astype(dtype), square, bend.astype(dtype), max_terms=chunk_rows
         )
         return leverages.astype(np.float64)
 

@@ -40,8 +40,8 @@ except ImportError:  # a TensorFlow that keeps it elsewhere
     gen_xla_ops = None
 
 _GATHER_ROWS, _COPY_MINIBATCH = "sgmcmc_gather_rows", "sgmcmc_copy_minibatch"
+# XLA's interface for the functions that we register, by the documentation of TensorFlow's op.
 _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
-"""XLA's interface for the functions that we register, by the documentation of TensorFlow's op."""
 
 
 def available() -> bool:
@@ -59,7 +59,7 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
     if not (rows.flags.c_contiguous and out.flags.c_contiguous):
         return False
     row_bytes = array.itemsize * int(np.prod(array.shape[1:]))
-    source, numbers, target = (each.ctypes.data for each in (array, rows, out))
+    source, numbers, target = (buffer.ctypes.data for buffer in (array, rows, out))
     assert _rows is not None
     _rows.take(source, numbers, rows.itemsize, target, rows.size, row_bytes)
     return True
@@ -78,7 +78,7 @@ def below(rng: np.random.Generator, bound: int, out: np.ndarray) -> bool:
     return _from_stream(rng, out, "below", bound)
 
 
-def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *others: int) -> bool:
+def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *parameters: int) -> bool:
     """Fill a vector by the function of this name, and move the stream on."""
     generator = rng.bit_generator
     usable = isinstance(generator, np.random.SFC64) and out.flags.c_contiguous
@@ -87,7 +87,7 @@ def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *others: 
     with generator.lock:
         state = generator.state
         words = state["state"]["state"]
-        getattr(_numbers, name)(words.ctypes.data, out.ctypes.data, out.size, *others)
+        getattr(_numbers, name)(words.ctypes.data, out.ctypes.data, out.size, *parameters)
         generator.state = state
     return True
 
@@ -119,12 +119,12 @@ def _copies_are_right() -> bool:
     with tf.init_scope():  # the answer may be wanted while another function is being traced
         arguments = (array.ctypes.data, rows, array[rows], 1)
         dtypes = (tf.int64, tf.int32, tf.int32, tf.int32)
-        tensors = [tf.constant(*each) for each in zip(arguments, dtypes, strict=True)]
+        tensors = [tf.constant(*pair) for pair in zip(arguments, dtypes, strict=True)]
         try:
-            found = trace(tried, *tensors, jit_compile=True)(*tensors).numpy()
+            copied = trace(tried, *tensors, jit_compile=True)(*tensors).numpy()
         except tf.errors.OpError:
             return False
-    return bool((found == array[rows[1]]).all())
+    return bool((copied == array[rows[1]]).all())
 
 
 def gather_rows(

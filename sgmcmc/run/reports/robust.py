@@ -123,7 +123,7 @@ def score_covariance(
     position = u.astype(target.dtype.as_numpy_dtype)
     if rows is None:
         rows_per_chunk = max(1, _CHUNK_NUMBERS // target.size)
-        sums, products = over.sums("scores", position, most=rows_per_chunk)
+        sums, products = over.sums("scores", position, max_terms=rows_per_chunk)
     else:
         sums, products = (p.numpy() for p in over.run("scores", position, data.rows(rows)))
     size = data.size if rows is None else len(rows)

@@ -17,7 +17,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import BlockInputs, Carry
-from sgmcmc.engine.iteration import Iteration, Turns
+from sgmcmc.engine.iteration import Iteration, UpdateOrder
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.graphs.tracing import trace
@@ -107,7 +107,7 @@ def _iterated(
         )
         iteration = Iteration(
             target, dynamics, gradient, stream, recorder,
-            turns=blockwise, unseen=max(0.0, 1.0 - 1.0 / weight),
+            order=blockwise, unseen=max(0.0, 1.0 - 1.0 / weight),
         )  # fmt: skip
         started = iteration.begin(carry, carry.state.position, minibatch, seeds)
         inputs = BlockInputs({}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds)
@@ -133,12 +133,12 @@ class _SingleMinibatch(NamedTuple):
         return self.only
 
 
-def _blockwise_updates(sampler: Sampler, carry: Carry, parameter: str | None) -> Turns | None:
+def _blockwise_updates(sampler: Sampler, carry: Carry, parameter: str | None) -> UpdateOrder | None:
     """Return who moves; ``None`` if all move together."""
     if parameter is None:
         return sampler.chain.turns
     layout = sampler.target.space.layout
-    blockwise = Turns(layout, [list(layout.names).index(parameter)])
+    blockwise = UpdateOrder(layout, [list(layout.names).index(parameter)])
     if len(blockwise) == 1:
         return None
     if not blockwise.divides(carry.state):
