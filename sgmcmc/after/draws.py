@@ -1,4 +1,4 @@
-"""Draws and their control variates, piece by piece, from memory or from a store."""
+"""Draws and their control variates, in chunks, from memory or from a store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DrawSegment(NamedTuple):
 
 
 class DrawSource:
-    """Draws and their control variates, piece by piece."""
+    """Draws and their control variates, in chunks."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class DrawSource:
     ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Yield chain, first draw, quantities and control variates, in float64.
 
-        All pieces but the last of a part hold a multiple of ``multiple`` draws.
+        All chunks but the last of a segment hold a multiple of ``multiple`` draws.
         """
         largest = PIECE_BYTES // (8 * (self.features + self.layout.size))
         length = max(1, largest // multiple) * multiple

@@ -23,7 +23,7 @@ _LARGEST = 2000  # largest number of control variates of a form that is tried
 
 
 class RunningMoments:
-    """Mean and variance of rows, in pieces."""
+    """Mean and variance of rows that come in chunks."""
 
     def __init__(self, size: int) -> None:
         self._count = 0
@@ -273,7 +273,7 @@ def _regression(source: DrawSource, segment: DrawSegment, length: int) -> Contro
 
 
 def _segments(source: DrawSource, fit: str) -> list[DrawSegment]:
-    """Return the parts of the draws that have separate coefficients, or are fitted apart."""
+    """Return the segments of the draws that have separate coefficients."""
     segments = [DrawSegment(chain, 0, source.draws) for chain in range(source.chains)]
     if fit == "others" and len(segments) == 1:
         middle = source.draws // 2
@@ -282,7 +282,7 @@ def _segments(source: DrawSource, fit: str) -> list[DrawSegment]:
 
 
 def _fewest(segments: list[DrawSegment], length: int) -> int:
-    """Return the least number of batches of this length in all parts but one."""
+    """Return the least number of batches of this length in all segments but one."""
     sizes = sorted((segment.stop - segment.start) // length for segment in segments)
     return sum(sizes[:-1])
 

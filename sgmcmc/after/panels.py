@@ -134,7 +134,7 @@ def _interval(draws: np.ndarray, prob: float) -> tuple[float, float]:
 
 
 def _density(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return places and kernel density estimate; a spike for draws that are all the same."""
+    """Return positions and kernel density estimate; a spike for draws that are all the same."""
     from scipy.stats import gaussian_kde
 
     low, high = float(draws.min()), float(draws.max())

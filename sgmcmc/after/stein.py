@@ -285,9 +285,8 @@ def unconstrained(
     for name in by_name:
         if name in positions:
             value = tf.constant(positions[name])
-            positions[name] = (
-                fitting(by_name[name], positions[name][0], value.dtype).inverse(value).numpy()
-            )
+            bijector = fitting(by_name[name], positions[name][0], value.dtype)
+            positions[name] = bijector.inverse(value).numpy()
     return positions
 
 

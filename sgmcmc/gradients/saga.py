@@ -115,7 +115,7 @@ class SAGA(Gradient):
         rows, weights = tf.convert_to_tensor(minibatch.rows), minibatch.weights
         new = self.held.gradients(target, position, minibatch.columns)
         change = new - tf.gather(state.table, rows)
-        # A row that is in twice, its places neighbours, changes the table once.
+        # A row that is in twice, next to itself, changes the table once.
         first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
         once = tf.cast(first, change.dtype)
         row_weights = tf.fill(once.shape, weights) if isinstance(weights, float) else weights

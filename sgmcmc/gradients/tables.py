@@ -53,7 +53,7 @@ class AtCoordinates:
     """The coordinates on which the log-likelihood depends.
 
     Args:
-        places: Numbers of the coordinates, (k,).
+        coordinates: Indices of the coordinates, (k,).
     """
 
     coordinates: np.ndarray
@@ -97,7 +97,7 @@ class AtRows:
     Args:
         lookups: Column of the dataset that holds the row's number, for each parameter.
         numbers: These columns, int32 (N,) each.
-        layout: Places of the parameters.
+        layout: Layout of the parameters.
     """
 
     lookups: Mapping[str, str]

@@ -244,7 +244,7 @@ def _draws(definition: tf.compat.v1.GraphDef) -> bool:
 
 
 def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
-    """Return a graph whose functions are named by their places, without accidental attributes."""
+    """Return a graph whose functions are named by their order, without accidental attributes."""
     library = {function.signature.name: function for function in definition.library.function}
     labels: dict[str, str] = {}
     ordered: list[Any] = []
@@ -282,7 +282,7 @@ def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
 
 
 def _rename_arguments(functions: list[Any]) -> None:
-    """Rename arguments and results of functions by their places.
+    """Rename arguments and results of functions by their order.
 
     Those of loops are named after functions, and captured ones by a number that counts upwards.
     """

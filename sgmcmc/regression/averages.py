@@ -102,7 +102,7 @@ class Cells:
         return Cells(frame.iloc[first], weights, self.cell[first], self.size)
 
     def blocks(self, largest: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield some cells and the places of their rows, cell by cell.
+        """Yield some cells and the indices of their rows, cell by cell.
 
         Args:
             largest: Largest number of cells.
@@ -141,7 +141,7 @@ def numbered(
 
 
 def _codes(values: pd.Series) -> tuple[np.ndarray, int]:
-    """Return the place of each value among the sorted ones, missing values last, and their number.
+    """Return the rank of each value among the sorted ones, missing values last, and their number.
 
     Raises:
         TypeError: Values cannot be compared with each other.
@@ -226,7 +226,7 @@ class _ContrastValues:
         self.levels = len(linear.model.outcomes) if family.by_level else 1
 
     def of(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
-        """Yield places of rows, in the order of their cells, and values and weights by contrast."""
+        """Yield indices of rows, ordered by cell, and values and weights by contrast."""
         linear = self._linear
         block_length = max(64, _MADE // (linear.draws * self.levels))
         numbers_of_row = len(self._settings) * max(1, len(linear.model.terms))

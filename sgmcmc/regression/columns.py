@@ -35,7 +35,7 @@ class Block:
 
     Attributes:
         dense: Dense columns, (rows, dense columns).
-        coded: Place of each row's column, and its number or ``None`` for 1, for each coded term.
+        coded: Index of each row's column, and its number or ``None`` for 1, for each coded term.
     """
 
     dense: np.ndarray
@@ -120,7 +120,9 @@ def moments(
         response: Response of each row, for ``Moments.response``.
     """
     d = len(design.terms)
-    all_pairs, with_intercept = d <= _COMPARED, design.terms[:1] == (INTERCEPT,)
+    all_pairs = d <= _COMPARED
+    with_intercept = design.terms[:1] == (INTERCEPT,)
+    products_of = _products if all_pairs else _squares
     reference, sums, response_sums = np.zeros(d), np.zeros(d), np.zeros(d)
     products = np.zeros((d, d) if all_pairs else d)
     start, rows, total_weight = 0, 0, 0.0
@@ -129,15 +131,10 @@ def moments(
         start = rows_of_chunk.stop
         w = np.ones(len(chunk.dense)) if weights is None else weights[rows_of_chunk]
         if total_weight == 0.0 and w.any():
-            reference[design.dense] = (
-                w @ chunk.dense / w.sum()
-            )  # sums of numbers near zero are exact
+            # Sums of numbers near zero are exact.
+            reference[design.dense] = w @ chunk.dense / w.sum()
         sums += _sums(design, chunk, reference, w)
-        products += (
-            _products(design, chunk, reference, w)
-            if all_pairs
-            else _squares(design, chunk, reference, w)
-        )
+        products += products_of(design, chunk, reference, w)
         if response is not None:
             response_sums += _sums(design, chunk, reference, w * response[rows_of_chunk])
             if not with_intercept:
@@ -276,11 +273,11 @@ def _triangle(
     columns: tuple[np.ndarray, np.ndarray, np.ndarray],
     weights: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the size of each column's residual given those before it, piece by piece by QR.
+    """Return the size of each column's residual given those before it, by QR chunk by chunk.
 
     Args:
         design, frame: Terms and rows.
-        columns: Places, centers and sizes of the columns.
+        columns: Indices, centers and sizes of the columns.
         weights: Weight of each row; ``None`` for 1.
     """
     compared, center, size = columns

@@ -114,7 +114,7 @@ def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) 
     """Return Matplotlib axes with the distribution of the response and of draws of it.
 
     Args:
-        y: Response, (rows,); places of levels if there are any.
+        y: Response, (rows,); indices of levels if there are any.
         drawn: Draws of the response, (draws, rows), in the same form.
         levels: Levels of the response, if it is not a number.
     """

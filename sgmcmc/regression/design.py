@@ -1,8 +1,8 @@
-"""The design of a regression: from terms of a formula and rows to numbers, piece by piece.
+"""The design of a regression: from terms of a formula and rows to numbers, in chunks.
 
 What a term learns from all rows, the levels of a factor, the knots of a spline or a mean, is found
 first, of whole columns, one expression at a time. Then the matrix of any rows can be made alone.
-Terms with many levels are not columns of zeros and ones but integers: the place of the one
+Terms with many levels are not columns of zeros and ones but integers: the index of the one
 coefficient that a row has.
 """
 
@@ -39,7 +39,7 @@ class Coded:
     """Columns of which each row has one that is not zero: levels of a factor, or of several.
 
     Attributes:
-        first, size: Place of the first column among all, and number of columns.
+        first, size: Index of the first column among all, and number of columns.
         factors: Column of the data, its levels, and whether the first of them has no column.
         weight: Specification of the number that a row has in its column; ``None`` for 1.
     """
@@ -86,7 +86,7 @@ class Design:
 
     Attributes:
         terms: Names of all columns.
-        dense: Places of the columns of the dense matrix among all.
+        dense: Indices of the columns of the dense matrix among all.
         spec: Specification of the dense columns, for formulaic.
         coded: Other columns.
         variables: Columns of the data that are needed.

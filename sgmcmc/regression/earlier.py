@@ -46,15 +46,16 @@ def in_units_of(
     for factor_effects in model.effects:
         _convert_scales(factor_effects, converted)
         name = f"r_{factor_effects.name}"
-        if name in converted:
-            column_moments = [moments(design, frame) for design in factor_effects.designs]
-            size = np.concatenate([np.hypot(column.mean, column.sd) for column in column_moments])
-            effects = converted[name] / np.where(size > 0, size, 1.0)
-            for index in np.flatnonzero(factor_effects.center).tolist():
-                effects[..., factor_effects.intercept_of(index)] += (
-                    factor_effects.center[index] * effects[..., index]
-                )
-            converted[name] = effects * (factor_effects.scale / factor_effects.unit)
+        if name not in converted:
+            continue
+        column_moments = [moments(design, frame) for design in factor_effects.designs]
+        size = np.concatenate([np.hypot(column.mean, column.sd) for column in column_moments])
+        center = factor_effects.center
+        effects = converted[name] / np.where(size > 0, size, 1.0)
+        for index in np.flatnonzero(center).tolist():
+            intercept = factor_effects.intercept_of(index)
+            effects[..., intercept] += center[index] * effects[..., index]
+        converted[name] = effects * (factor_effects.scale / factor_effects.unit)
     return {name: converted[name].astype(draws[name].dtype) for name in draws}
 
 

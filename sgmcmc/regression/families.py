@@ -70,7 +70,7 @@ class Family:
         aux: Auxiliary parameters, each with its kind: "positive", "unit" (between 0 and 1) or
             "ordered" (cutpoints, one fewer than levels).
         scaled: Whether the response's standard deviation scales the default priors.
-        by_level: Whether responses are places of levels, and their mean has an entry, the
+        by_level: Whether responses are indices of levels, and their mean has an entry, the
             probability, for each level.
         several: Whether η has an entry for each level except the first.
     """

@@ -190,7 +190,7 @@ def _without_bars(text: str) -> tuple[str, list[Bar]]:
 
 
 def _without_marks(text: str) -> str:
-    """Return terms without the places of those that were removed.
+    """Return terms without the marks of those that were removed.
 
     Raises:
         ValueError: One of those was not added to the others.

@@ -162,7 +162,7 @@ def _values(name: Any, values: Any) -> Any:
 def need_one_order(label: str, index: pd.Index, other_label: str, other_index: pd.Index) -> None:
     """Refuse a series whose index has the labels of another in another order.
 
-    Rows are read by their places: those of one label would be apart.
+    Rows are matched by position: rows of one label would not meet.
     """
     if len(index) != len(other_index) or index.equals(other_index) or not index.is_unique:
         return
@@ -265,7 +265,7 @@ def chunks(
     Args:
         frame: Rows.
         columns: Number of columns.
-        rows: Places of the rows to yield; ``None`` for all, in order.
+        rows: Indices of the rows to yield; ``None`` for all, in order.
     """
     length = max(1024, _PIECE // max(1, columns))
     for start in range(0, len(frame), length):

@@ -62,9 +62,9 @@ class Change:
     """Differences of the numbers of some rows, by which linear predictors change.
 
     Attributes:
-        columns: Places of the dense columns that change, among the terms.
+        columns: Indices of the dense columns that change, among the terms.
         dense: Their differences, (rows, columns).
-        coded: Number of a coded term, place of each row's column, and what its coefficient is
+        coded: Number of a coded term, index of each row's column, and what its coefficient is
             multiplied by.
         offset: Difference of the offset of each row, if any.
         factors: Differences of the factors of effects, (rows, effects), if any, for each factor.
@@ -83,7 +83,7 @@ class Change:
         Args:
             before: Numbers.
             after: Other numbers of these rows.
-            dense: Places of the dense columns among the terms.
+            dense: Indices of the dense columns among the terms.
         """
         with np.errstate(invalid="ignore"):  # infinite numbers
             fixed = after.fixed.dense - before.fixed.dense
@@ -228,10 +228,9 @@ class LinearPredictor:
     @cached_property
     def variables(self) -> list[str]:
         """Columns of the data that linear predictors depend on, without factors of groups."""
-        designs = [
-            self.model.design,
-            *(d for effects in self.model.effects for d in effects.designs),
-        ]
+        designs = [self.model.design]
+        for effects in self.model.effects:
+            designs += effects.designs
         names = [name for design in designs for name in design.variables]
         offset = self.model.formula.offset
         if offset is not None:
@@ -263,10 +262,9 @@ class LinearPredictor:
         """Return draws of the effects of groups of a factor, (effects, draws, groups)."""
         effects = self.model.effects[number]
         arrays = by_chain(self._samples.settings, self._samples)
-        draws = self.origin.effects_of_labels(arrays, effects.entry, labels, seed)[
-            f"r_{effects.name}"
-        ]
-        draws = effects.unit * np.asarray(draws, np.float64).reshape(self.draws, len(labels), -1)
+        by_name = self.origin.effects_of_labels(arrays, effects.entry, labels, seed)
+        draws = np.asarray(by_name[f"r_{effects.name}"], np.float64)
+        draws = effects.unit * draws.reshape(self.draws, len(labels), -1)
         return np.ascontiguousarray(np.moveaxis(draws, 2, 0))
 
     def values(

@@ -146,9 +146,9 @@ def _averaged(
     """Return the values of ``by``, the sum of the weights of each, and statistics by contrast."""
     keys, cells = _cells(predictor, rows)
     members = Members(predictor.linear, cells.frame, 0)
-    by_contrast = (
-        averages(cells, contrasts, members, statistics(predictor, prob)) if contrasts else []
-    )
+    if not contrasts:
+        return keys, cells.totals, []
+    by_contrast = averages(cells, contrasts, members, statistics(predictor, prob))
     return keys, cells.totals, by_contrast
 
 
@@ -383,9 +383,9 @@ def _usual(predictor: Predictor, name: str) -> list[Any]:
     levels, column = _levels(predictor, name), predictor.frame[name]
     if levels is not None:
         return list(levels)
-    distinct = (
-        np.unique(column.to_numpy()) if _is_numeric(column) else column.drop_duplicates().to_numpy()
-    )
-    if len(distinct) <= _GRID or not _is_numeric(column):
+    if not _is_numeric(column):
+        return list(column.drop_duplicates().to_numpy())
+    distinct = np.unique(column.to_numpy())
+    if len(distinct) <= _GRID:
         return list(distinct)
     return list(np.linspace(distinct[0], distinct[-1], _GRID))

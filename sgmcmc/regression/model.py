@@ -48,7 +48,7 @@ class Effects:
         bars: Bars of the formula with this factor.
         terms: Names of the effects of a group.
         designs: Terms of each bar, to make them from data.
-        correlated: Places of the effects that are correlated with each other, for each bar.
+        correlated: Indices of the effects that are correlated with each other, for each bar.
         center: Mean of the factor of each effect that is correlated with an intercept, else 0.
             Effects of the chain are those of factors less their center, so that the intercept is
             the effect at the means, wherever zero is.
@@ -69,7 +69,7 @@ class Effects:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Pairs of places of correlated effects, in the order of their partial correlations."""
+        """Pairs of indices of correlated effects, in the order of their partial correlations."""
         return [(i, j) for indices in self.correlated for i in indices for j in indices if j < i]
 
     @property
@@ -136,7 +136,7 @@ class Effects:
         return (np.concatenate(columns, 1) - self.center) / self.scale
 
     def intercept_of(self, effect: int) -> int:
-        """Return the place of the intercept from which an effect's center is subtracted."""
+        """Return the index of the intercept from which an effect's center is subtracted."""
         return next(indices[0] for indices in self.correlated if effect in indices)
 
     def of_columns(self, effects: np.ndarray) -> np.ndarray:

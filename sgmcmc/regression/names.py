@@ -74,7 +74,7 @@ def parameter_names(factors: Sequence[str]) -> dict[str, str]:
 
 
 def place_name(number: int) -> str:
-    """Return the entry of the dataset with the places of a term that is held as integers."""
+    """Return the entry of the dataset with the indices of a term that is held as integers."""
     return f"place_{number}"
 
 

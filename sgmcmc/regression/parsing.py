@@ -49,7 +49,7 @@ class Token:
         kind: "quoted" for names of columns in backticks or with dots, "string", "number", "name",
             "op", or "end".
         text: Token; of a column its name.
-        start, end: Places in the text.
+        start, end: Positions in the text.
     """
 
     kind: str
@@ -86,7 +86,7 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
 
 
 def _dotted_column(text: str, start: int, dotted: Collection[str]) -> str | None:
-    """Return the longest name with dots that starts at a place, and is no function's."""
+    """Return the longest name with dots that starts at a position, and is no function's."""
     match = None if start and re.match(r"[\w.]", text[start - 1]) else _DOTTED.match(text, start)
     longest = match[0] if match else ""
     for end in range(len(longest), 0, -1):
@@ -245,7 +245,7 @@ class Parser:
         self._next()
 
     def _expression(self, weakest: int) -> ast.expr:
-        """Return an expression of operators that bind at least so tightly."""
+        """Return an expression of operators with at least this precedence."""
         left = self._prefixed()
         while True:
             text = self._now.text if self._now.kind in ("op", "name") else ""
@@ -363,16 +363,14 @@ class Parser:
         return ast.Name(name, ast.Load())
 
     def _column(self, name: str, plain: bool = False) -> str:
-        identifier = next((key for key, column in self.named.items() if column == name), None)
-        if identifier is None:
-            usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
-            usable &= plain or name in self.columns
-            identifier = (
-                name
-                if usable and name not in ("np", "contr")
-                else f"{self._prefix}{len(self.named)}_"
-            )
-            self.named[identifier] = name
+        for identifier, column in self.named.items():
+            if column == name:
+                return identifier
+        usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+        usable &= plain or name in self.columns
+        usable &= name not in ("np", "contr")
+        identifier = name if usable else f"{self._prefix}{len(self.named)}_"
+        self.named[identifier] = name
         return identifier
 
     def _in_parentheses(self, opening: str) -> ast.expr:

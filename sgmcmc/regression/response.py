@@ -128,7 +128,7 @@ def read_response(
     levels: tuple[Any, ...],
     constants: Constants,
 ) -> np.ndarray:
-    """Return the response in numbers: places in ``levels``, if there are any.
+    """Return the response in numbers: indices of ``levels``, if there are any.
 
     Args:
         formula, family: Formula and family.

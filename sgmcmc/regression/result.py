@@ -229,7 +229,9 @@ class Regression:
         for term, draws in self._draws.items():
             interval_draws = self._robust[term] if robust else draws
             lower, upper = np.quantile(interval_draws, [(1 - prob) / 2, (1 + prob) / 2])
-            several = draws.shape[0] > 1
+            r_hat = float("nan")
+            if draws.shape[0] > 1:
+                r_hat = float(libraries.arviz().rhat(np.asarray(draws)))
             rows[term] = {
                 "estimate": draws.mean(),
                 "error": draws.std(),
@@ -237,9 +239,7 @@ class Regression:
                 "lower": lower,
                 "upper": upper,
                 "ess_bulk": float(libraries.arviz().ess(np.asarray(draws), method="bulk")),
-                "r_hat": float(libraries.arviz().rhat(np.asarray(draws)))
-                if several
-                else float("nan"),
+                "r_hat": r_hat,
             }
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -251,9 +251,8 @@ class Regression:
     @property
     def group_sds(self) -> pd.DataFrame:
         """The rows of the summary of standard deviations and correlations of effects of groups."""
-        return self.summary().loc[
-            [name for effects in self._model.effects for name in effects.rows]
-        ]
+        names = [name for effects in self._model.effects for name in effects.rows]
+        return self.summary().loc[names]
 
     @property
     def priors(self) -> dict[str, str]:

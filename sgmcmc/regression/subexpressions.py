@@ -129,9 +129,8 @@ class Subexpressions:
 
         def display(match: re.Match[str]) -> str:
             subexpression = self.by_name[match[0]]
-            ambiguous = (
-                unique and subexpression.column and not PLAIN.fullmatch(subexpression.column)
-            )
+            column = subexpression.column
+            ambiguous = unique and column and not PLAIN.fullmatch(column)
             return quoted(subexpression.written) if ambiguous else subexpression.written
 
         text = _TOKEN.sub(display, text)

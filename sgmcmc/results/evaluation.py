@@ -98,9 +98,9 @@ class Span(NamedTuple):
     """One of several spans of equal length, of which the last may begin among those before.
 
     Attributes:
-        start: First place.
-        stop: Place after the last.
-        new: First place that no earlier span has covered.
+        start: First index.
+        stop: Index after the last.
+        new: First index that no earlier span has covered.
     """
 
     start: int
@@ -109,7 +109,7 @@ class Span(NamedTuple):
 
 
 def spans(total: int, length: int) -> Iterator[Span]:
-    """Yield spans that cover ``total`` places: of one length, so that one graph serves all."""
+    """Yield spans that cover ``total`` indices: of one length, so that one graph serves all."""
     for new in range(0, total, length):
         stop = min(new + length, total)
         yield Span(max(0, stop - length), stop, new)
