@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import dynamics, gradients, minibatches
@@ -53,6 +54,24 @@ def normal_prior(params: Any) -> tf.Tensor:
     return -0.125 * (tf.reduce_sum(params["beta"] ** 2) + params["bias"] ** 2)
 
 
+def normal(params: Any, dataset: Any) -> tf.Tensor:
+    """Return the log-likelihood of a mean and an SD, by row."""
+    return -0.5 * ((dataset["x"] - params["mu"]) / params["sigma"]) ** 2 - tf.math.log(
+        params["sigma"]
+    )
+
+
+def student(params: Any, dataset: Any) -> tf.Tensor:
+    """Return the log-likelihood of a location with three degrees of freedom, by row."""
+    return -2.0 * tf.math.log1p((dataset["x"] - params["mu"]) ** 2 / 3.0)
+
+
+def mixture(params: Any, dataset: Any) -> tf.Tensor:
+    """Return the log-likelihood of two normal components, whose means may be exchanged, by row."""
+    away = dataset["x"][:, tf.newaxis] - params["means"]
+    return tf.reduce_logsumexp(-0.5 * away**2, 1)
+
+
 def counts(params: Any, dataset: Any) -> tf.Tensor:
     """Return the log-likelihood of counts, by row."""
     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]), 1)
@@ -64,6 +83,10 @@ def on_sphere(params: Any, dataset: Any) -> tf.Tensor:
 
 
 MODEL = (logistic, {"X": X, "y": Y}, {"beta": np.zeros(2), "bias": 0.0})
+MEASURED = np.random.default_rng(12).normal(size=200).astype(np.float32)
+BIMODAL = MEASURED[:N] + np.where(np.arange(N) % 2, 3.0, -3.0).astype(np.float32)
+MANY = np.random.default_rng(13).normal(size=(20_000, 2)).astype(np.float32)
+TOSSES = np.random.default_rng(14).integers(0, 2, 20_000).astype(np.float32)
 SIMPLEX = (counts, {"z": WORDS}, {"omega": np.ones(3) / 3})
 BOUND = sgmcmc.predictor_bound({"beta": "X", "bias": None})
 
@@ -135,6 +158,19 @@ CASES: dict[str, Callable[[], Any]] = {
         dynamics.SGLD(), gradients.MinibatchGradient(), minibatches.Weighted(1.0 + np.arange(N) % 3)
     ),
     "sample, linear": lambda: sgmcmc.sample(linear, *MODEL[1:], normal_prior, ess=50, **QUIET),
+    "sample, mean and SD": lambda: sgmcmc.sample(
+        normal, {"x": MEASURED}, {"mu": 0.0, "sigma": 1.0}, ess=50,
+        bijectors={"sigma": tfp.bijectors.Exp()}, **QUIET,
+    ),
+    "sample, few rows": lambda: sgmcmc.sample(
+        student, {"x": MEASURED[:5]}, {"mu": 0.0}, ess=50, **QUIET
+    ),
+    "sample, two modes": lambda: sgmcmc.sample(
+        mixture, {"x": BIMODAL}, {"means": np.array([-1.0, 1.0])}, ess=50, **QUIET
+    ),
+    "sample, minibatches": lambda: sgmcmc.sample(
+        logistic, {"X": MANY, "y": TOSSES}, MODEL[2], normal_prior, ess=50, **QUIET
+    ),
     "sample, logistic": lambda: sgmcmc.sample(*MODEL, normal_prior, ess=50, **QUIET),
 }  # fmt: skip
 """Calls by name."""
