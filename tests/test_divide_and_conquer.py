@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.divide_and_conquer import combination
+from tests import seams
 from tests.machines.dying import DyingSampler, exact, normal_log_lik
 
 tfb = tfp.bijectors
@@ -108,7 +109,7 @@ def kernel_draws(pools: np.ndarray, h: float) -> np.ndarray:
     """Return draws with this bandwidth, (chains, draws)."""
     rng = np.random.default_rng(5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(combination, "_last_bandwidth", lambda draws, size: h)
+        patch.setattr(seams.LAST_BANDWIDTH, lambda draws, size: h)
         return combination._kernel_density(pools, rng)[0][..., 0]
 
 

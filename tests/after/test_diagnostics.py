@@ -16,6 +16,7 @@ import sgmcmc
 from sgmcmc import Samples, libraries
 from sgmcmc.after import panels
 from sgmcmc.results.samples import LogPost
+from tests import seams
 from tests.conftest import short_call
 
 
@@ -139,7 +140,7 @@ def test_plots_with_matplotlib_alone(monkeypatch: pytest.MonkeyPatch, arviz_is_n
     """With ArviZ 1 all plots are ours; their panels are drawn here with any ArviZ."""
     if not arviz_is_new and libraries.arviz_is_new():
         pytest.skip("ArviZ 0 is not installed")
-    monkeypatch.setattr("sgmcmc.libraries.arviz_is_new", lambda: arviz_is_new)
+    monkeypatch.setattr(seams.ARVIZ_IS_NEW, lambda: arviz_is_new)
     draws = np.random.default_rng(1).normal([0.0, 1e5, 7.0], [1.0, 1e-2, 0.0], (2, 100, 3))
     samples = Samples({"beta": draws}, settings={"n_chains": 2})
     traces = sgmcmc.plot_trace(samples)

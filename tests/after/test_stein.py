@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import Samples, ksd
+from tests import seams
 from tests.conftest import short_call
 
 
@@ -40,7 +41,7 @@ def test_ksd_is_the_sum_over_pairs(c: float, beta: float, monkeypatch: pytest.Mo
     chain = Samples({"a": theta[:, :2], "b": theta[:, 2]})
     gradients = {"a": g[:, :2], "b": g[:, 2]}
     for block in (7, 2048):
-        monkeypatch.setattr("sgmcmc.after.stein._BLOCK", block)
+        monkeypatch.setattr(seams.STEIN_BLOCK, block)
         found = ksd(chain, gradients=gradients, c=c, beta=beta, covariance=np.ones(3))
         np.testing.assert_allclose(found, direct_ksd(theta, g, c, beta), rtol=1e-10)
 

@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import Samples, zero_variance
+from tests import seams
 
 N = 50
 rng = np.random.default_rng(3)
@@ -126,7 +127,7 @@ def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(by_batches.coefficients["theta"], -1.86, rtol=0.05)
     assert before / variance_of_the_mean(by_draws["theta"]) < 1.5
     assert before / variance_of_the_mean(by_batches["theta"]) > 10
-    monkeypatch.setattr("sgmcmc.after.draws.PIECE_BYTES", 8 * 2 * 333)
+    monkeypatch.setattr(seams.DRAWS_PIECE_BYTES, 8 * 2 * 333)
     again = zero_variance(samples, fit="others", batches=100).coefficients["theta"]
     np.testing.assert_allclose(again, by_batches.coefficients["theta"], rtol=1e-9)
 
@@ -222,7 +223,7 @@ def test_saved_loaded_and_stored_chains(tmp_path: Path, monkeypatch: pytest.Monk
     chain.save(tmp_path / "chain.npz")
     gaussian(log_prior=lambda params: -tf.abs(params["a"]), store=tmp_path / "store")
     # In pieces of a few draws.
-    monkeypatch.setattr("sgmcmc.after.draws.PIECE_BYTES", 500)
+    monkeypatch.setattr(seams.DRAWS_PIECE_BYTES, 500)
     for again in (Samples.load(tmp_path / "chain.npz"), Samples.open(tmp_path / "store")):
         found = zero_variance(again, 2)
         np.testing.assert_allclose(found["a"], expected["a"], rtol=1e-9)

@@ -20,6 +20,7 @@ from sgmcmc.data.dataset import MappedColumn
 from sgmcmc.data.passes import pieces, shards
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import StoredColumn
+from tests import seams
 from tests.conftest import short_call
 
 RNG = np.random.default_rng(2)
@@ -376,7 +377,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, error, says = REFUSED[what]
-    monkeypatch.setattr(stored, "SLAB_BYTES", 160)
+    monkeypatch.setattr(seams.SLAB_BYTES, 160)
     with pytest.raises(error) as caught:
         read_dataset(make(tmp_path), tf.float32)
     assert caught.type is error
@@ -391,7 +392,7 @@ def test_hdf5_as_in_memory_is_mapped_and_the_rest_unpacked(
     assert isinstance(column, MappedColumn) and isinstance(column._array.base, np.memmap)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(stored, "PIECE_BYTES", 100)
+    monkeypatch.setattr(seams.STORED_PIECE_BYTES, 100)
     column = read_dataset({"x": zarr_array(tmp_path)}, tf.float32).columns["x"]
     assert isinstance(column, MappedColumn) and column.address is not None
     np.testing.assert_array_equal(column.slice(0, 101), X)
@@ -404,7 +405,7 @@ def test_a_full_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(stored.tempfile, "TemporaryFile", lambda **_: Full())
-    monkeypatch.setattr(stored, "PIECE_BYTES", 10)
+    monkeypatch.setattr(seams.STORED_PIECE_BYTES, 10)
     with pytest.raises(OSError, match="`dataset`.*TMPDIR"):
         stored.Spool(np.dtype(np.float32)).add(X)
 
@@ -414,8 +415,8 @@ def test_without_room_whole_chunks_are_read(
     chunks: tuple[int, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many rows are asked for, each chunk is read once."""
-    monkeypatch.setattr(stored, "_has_room", lambda *_: False)
-    monkeypatch.setattr(stored, "SLAB_BYTES", 16 * 12)
+    monkeypatch.setattr(seams.HAS_ROOM, lambda *_: False)
+    monkeypatch.setattr(seams.SLAB_BYTES, 16 * 12)
     array = X[:, 0] if chunks is None else X
     source = Rows(array) if chunks is None else hdf5(tmp_path, X, chunks=(chunks[0] // 2, 3))
     column = read_dataset({"x": source}, tf.float32).columns["x"]
@@ -428,7 +429,7 @@ def test_without_room_whole_chunks_are_read(
         read.append(number)
         return really(self, number)
 
-    monkeypatch.setattr(StoredColumn, "_read", counted)
+    monkeypatch.setattr(seams.STORED_COLUMN_READ, counted)
     column.take(rows, out)
     np.testing.assert_array_equal(out, array[rows])
     assert sorted(read) == sorted(set(read))
@@ -447,7 +448,7 @@ def of_the_array() -> sgmcmc.Samples:
 def test_the_chain_is_that_of_the_array(
     form: str, room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "_has_room", lambda *_: room)
+    monkeypatch.setattr(seams.HAS_ROOM, lambda *_: room)
     samples = short_call(dataset={"x": VECTORS[form](tmp_path)})
     np.testing.assert_array_equal(samples["theta"], of_the_array()["theta"])
 

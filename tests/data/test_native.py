@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.data import native
+from tests import seams
 
 DTYPES = ("float32", "float64", "int8", "int64", "bool")
 ROW_SHAPES = ((), (1,), (3,), (54,), (7, 5), (1000,), (0,))
@@ -158,7 +159,7 @@ def test_what_copies_wrongly_is_not_called(monkeypatch: pytest.MonkeyPatch) -> N
     native._registered.cache_clear()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(native, "copy_minibatch", lambda block, step: tf.zeros_like(block[0]))
+            patch.setattr(seams.COPY_MINIBATCH, lambda block, step: tf.zeros_like(block[0]))
             assert not native.callable_by_xla()
         native._registered.cache_clear()
         assert native.callable_by_xla()

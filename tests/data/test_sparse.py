@@ -21,6 +21,7 @@ from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.run.stepwise.by_hand import step_on
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
+from tests import seams
 
 N, P = 300, 5
 RNG = np.random.default_rng(4)
@@ -207,7 +208,7 @@ def test_draws_are_those_of_the_dense_matrix(name: str) -> None:
 def test_steps_are_those_of_the_dense_matrix(
     gradient: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.target.posterior.MOST_ROWS", 128)
+    monkeypatch.setattr(seams.MOST_ROWS, 128)
     exact = gradient == "HMC"
     dynamics = sgmcmc.dynamics.HMC(3) if exact else "sgld"
     gradient = "full" if exact else gradient

@@ -14,6 +14,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import streams
 from sgmcmc.data.reading import read_dataset
+from tests import seams
 from tests.conftest import short_call
 
 RNG = np.random.default_rng(4)
@@ -82,7 +83,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("form", STREAMS)
 def test_streams_are_the_arrays(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_ROWS", 300)
+    monkeypatch.setattr(seams.STREAMS_ROWS, 300)
     data = read_dataset(STREAMS[form](), tf.float32, ["y"])
     assert data.size == 1003 and list(data.columns) == ["x", "y"]
     np.testing.assert_array_equal(data.whole["x"], X)
@@ -177,7 +178,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] =
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, error, says = REFUSED[what]
-    monkeypatch.setattr(streams, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(seams.STREAMS_PIECE_BYTES, 1000)
     if what == "without end":
         usage = type("Usage", (), {"free": 10_000})
         monkeypatch.setattr(streams.shutil, "disk_usage", lambda _: usage)

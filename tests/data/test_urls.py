@@ -18,6 +18,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import courier
 from sgmcmc.machines.worker import Unpickler, pack
 from sgmcmc.regression import frames
+from tests import seams
 from tests.conftest import short_call
 
 X = np.random.default_rng(5).normal(size=(500, 3)).astype(np.float32)
@@ -78,7 +79,7 @@ def test_columns_of_a_regression_at_a_url(
     remote: str, mapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if mapped:
-        monkeypatch.setattr(frames, "_MAPPED", 100)
+        monkeypatch.setattr(seams.FRAMES_MAPPED, 100)
     found = frames.as_frame(f"{remote}/parts", lambda head: ["c", "a"])
     np.testing.assert_array_equal(found, np.concatenate([X, X])[:, [2, 0]])
     assert list(found) == ["c", "a"]
@@ -127,7 +128,7 @@ def test_what_has_not_changed_is_unpacked_once(
 ) -> None:
     opened = []
     real = reading.open_named
-    monkeypatch.setattr(reading, "open_named", lambda *given: opened.append(1) or real(*given))
+    monkeypatch.setattr(seams.OPEN_NAMED, lambda *given: opened.append(1) or real(*given))
     url = form.endswith("URL")
     where = f"{'memory://' if url else ''}{tmp_path}/x.{'zarr' if 'Zarr' in form else 'parquet'}"
 
@@ -156,7 +157,7 @@ def test_what_has_not_changed_is_unpacked_once(
     assert len(opened) == 3
     if url:
         monkeypatch.undo()
-        monkeypatch.setattr(named, "_VERSIONS", ("ETag",))
+        monkeypatch.setattr(seams.NAMED_VERSIONS, ("ETag",))
         assert named._state_of(where) is None  # a file system that does not tell versions
 
 

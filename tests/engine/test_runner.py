@@ -12,6 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.runner import Runner
+from tests import seams
 from tests.conftest import EACH_ESTIMATOR, METHODS, short_setup
 from tests.ladder import BY_NAME
 
@@ -19,7 +20,7 @@ from tests.ladder import BY_NAME
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks ten iterations long."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 10)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 10)
 
 
 def walk(method: str, stepsize: Any, change: Callable[[Runner], None], **given: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.gradients import SAGA, SVRG
+from tests import seams
 from tests.ladder import Array, bound, flat, logistic
 from tests.ladder.test_in_turn import ROWS, SEED, SMALL, minibatches
 
@@ -72,7 +73,7 @@ class SAGAByHand:
 @pytest.mark.parametrize("method", ["svrg", "saga"])
 def test_step_by_step(method: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over blocks of five and refreshes every seven iterations."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", LENGTH)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, LENGTH)
     hand: Any = SVRGByHand() if method == "svrg" else SAGAByHand()
     rows, theta, found = minibatches(ITERATIONS, 1, LENGTH), PROBLEM.start.copy(), []
     for i, eta in enumerate(normals(ITERATIONS, 3, LENGTH)):

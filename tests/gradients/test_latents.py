@@ -15,6 +15,7 @@ from sgmcmc.gradients import WholeData
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
+from tests import seams
 from tests.ladder import DISTINCT, Array, Case, bound, every
 
 Tensors = dict[str, tf.Tensor]
@@ -261,7 +262,7 @@ def test_the_log_posterior_shown_is_that_of_its_iteration(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several blocks of 70 iterations, the last cut short; n = N and a latent that is known."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 70)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 70)
     x = observations()
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:

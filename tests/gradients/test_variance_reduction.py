@@ -29,6 +29,7 @@ from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
+from tests import seams
 from tests.linear_chains import (
     DRAWS,
     GRADIENT,
@@ -229,7 +230,7 @@ def test_step_by_step(
     """Forty iterations are those of a transcription in NumPy, over three blocks and refreshes
     that do not fall on their ends."""
     length, n = 16, 2
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", length)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, length)
     model = logistic(3, 6)
     hand = SVRGByHand(model, draws, 7) if method == "svrg" else SAGAByHand(model, draws)
     expected, gradients = by_hand(dynamics, hand, model, draws, n, length)
@@ -489,8 +490,8 @@ MODEL = logistic(3, 24)
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks 16 iterations long, and save after each."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
+    monkeypatch.setattr(seams.SAVE_EVERY, 0.0)
 
 
 def run(gradient: Gradient, **given: Any) -> sgmcmc.Samples:
@@ -582,8 +583,8 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
 ) -> None:
     """A run with a store that fails after some blocks and is called again ends as one that never
     failed, with the table in the checkpoint or in files of its own."""
-    monkeypatch.setattr("sgmcmc.run.checkpoints.LARGE_BYTES", large)
-    monkeypatch.setattr("sgmcmc.run.checkpoints._LARGE_SHARE", 1e9)
+    monkeypatch.setattr(seams.LARGE_BYTES, large)
+    monkeypatch.setattr(seams.LARGE_SHARE, 1e9)
     given: dict[str, Any] = {"n_chains": 2, "burn_in": 10, "thin": 3}
     expected = run(gradient, **given)
     keep, count = Runner._keep, 0
@@ -595,11 +596,11 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
         if count > blocks:
             raise StopError
 
-    monkeypatch.setattr(Runner, "_keep", failing)
+    monkeypatch.setattr(seams.RUNNER_KEEP, failing)
     store = tmp_path / "chain"
     with pytest.raises(StopError):
         run(gradient, **given, store=store)
-    monkeypatch.setattr(Runner, "_keep", keep)
+    monkeypatch.setattr(seams.RUNNER_KEEP, keep)
     tables = {path.name for path in store.iterdir() if "large" in path.name}
     assert bool(tables) == (large == 128 and isinstance(gradient, SAGA))
     same(run(gradient, **given, store=store), expected)
@@ -628,7 +629,7 @@ def test_a_killed_run_goes_on_with_the_same_bits(
 ) -> None:
     """A process killed in the middle of a run with a store leaves what the same call ends as if
     nothing had happened."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
     store, root = tmp_path / "chain", str(Path(__file__).parents[2])
     script = CHILD.format(root=root, gradient=gradient, store=str(store))
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -770,10 +771,10 @@ def test_the_table_is_not_copied_at_every_step() -> None:
 def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """SAGA refuses a table that is too large for the memory there is, and says how large it is."""
     needed = 2 * 24 * 3 * 8
-    monkeypatch.setattr("sgmcmc.gradients.saga.available_bytes", lambda: 3 * needed - 1)
+    monkeypatch.setattr(seams.AVAILABLE_BYTES, lambda: 3 * needed - 1)
     with pytest.raises(MemoryError, match=rf"`gradient`.* {needed:,} bytes .*2 chains.*SVRG"):
         run(SAGA(), n_chains=2)
-    monkeypatch.setattr("sgmcmc.gradients.saga.available_bytes", lambda: 3 * needed)
+    monkeypatch.setattr(seams.AVAILABLE_BYTES, lambda: 3 * needed)
     run(SAGA(), n_chains=2, n_iters=3)
 
 

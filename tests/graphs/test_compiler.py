@@ -16,6 +16,7 @@ from tensorflow.python.eager import context
 import sgmcmc
 from sgmcmc.graphs.compiler import Compiler, FlatGraph, side_by_side
 from sgmcmc.graphs.tracing import trace
+from tests import seams
 from tests.conftest import CENTERED, METHODS, PLAIN, log_lik
 
 Run = Callable[..., sgmcmc.Samples]
@@ -97,7 +98,7 @@ def test_no_memory_is_not_taken_for_what_xla_cannot_compile(
     jit_compile: bool | None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And there is no warning of a fallback, nor a second try."""
-    monkeypatch.setattr(FlatGraph, "__call__", no_memory)
+    monkeypatch.setattr(seams.FLAT_GRAPH_CALL, no_memory)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(MemoryError, match="`minibatch_size`.*allocating 8 bytes") as caught:
@@ -108,7 +109,7 @@ def test_no_memory_is_not_taken_for_what_xla_cannot_compile(
 def test_a_compiler_that_lacked_memory_still_uses_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = Compiler(None)
     with monkeypatch.context() as patch:
-        patch.setattr(FlatGraph, "__call__", no_memory)
+        patch.setattr(seams.FLAT_GRAPH_CALL, no_memory)
         with pytest.raises(MemoryError):
             compiler.compile(lambda x: x + 1.0, tf.constant(1.0))
     assert compiler.uses_xla
@@ -129,8 +130,8 @@ def test_no_memory_on_the_way(
         calls += 1
         return no_memory() if calls > 3 else call(self, leaves)
 
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 5)
-    monkeypatch.setattr(FlatGraph, "__call__", after_three)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 5)
+    monkeypatch.setattr(seams.FLAT_GRAPH_CALL, after_three)
     with pytest.raises(MemoryError, match="allocating 8 bytes"):
         run(jit_compile=jit_compile, n_iters=50, n_chains=n_chains)
 

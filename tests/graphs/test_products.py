@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.graphs import products
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
+from tests import seams
 
 N, D, CHAINS = 40, 3, 2
 Model = Callable[[Any, Any], tf.Tensor]
@@ -33,7 +33,7 @@ TURNED = {"matvec", "matmul", "tensordot", "two", "own data"}
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_LARGE", 1)
+    monkeypatch.setattr(seams.PRODUCTS_LARGE, 1)
 
 
 def posterior_of(model: Model, rows: int | None) -> tuple[WholePosterior, Target]:
@@ -71,8 +71,8 @@ def test_gradients_of_several_chains(
     name: str, rows: int, pieces: int | None, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if pieces is not None:  # of 6 rows, the last of 4
-        monkeypatch.setattr(products, "_WIDE", 1)
-        monkeypatch.setattr(products, "_PIECE", pieces)
+        monkeypatch.setattr(seams.PRODUCTS_WIDE, 1)
+        monkeypatch.setattr(seams.PRODUCTS_PIECE, pieces)
     posterior, target = posterior_of(MODELS[name], rows)
     points = tf.constant(np.random.default_rng(2).normal(size=(CHAINS, 2 * D)))
 

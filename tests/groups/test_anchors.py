@@ -20,12 +20,12 @@ from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.results.report import Report
 from sgmcmc.run import anchored
-from sgmcmc.run.automatic import far_from_normal
 from sgmcmc.run.automatic import posterior as automatic
 from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.exact.adaptation import LeftModeError
 from sgmcmc.run.origin import origin_of
 from sgmcmc.tuning import modes
+from tests import seams
 
 LEVELS = 40
 SIZES = np.random.default_rng(1).integers(1, 9, LEVELS)
@@ -165,10 +165,10 @@ def troubled():
         return climb(self, zeta, known)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_posterior.WarmUp, "run", lost_once)
-        patch.setattr(exact_posterior, "quadrature_error", coarse_once)
-        patch.setattr(exact_posterior, "report_on_moves", diverged_once)
-        patch.setattr(modes.Climber, "climb", from_where)
+        patch.setattr(seams.WARM_UP_RUN, lost_once)
+        patch.setattr(seams.QUADRATURE_ERROR, coarse_once)
+        patch.setattr(seams.REPORT_ON_MOVES, diverged_once)
+        patch.setattr(seams.CLIMBER_CLIMB, from_where)
         found.samples = sgmcmc.sample(
             log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4}, ess=200,
             groups=sgmcmc.Groups("g", {"z": 0.0}, _law_of_scale), seed=1, verbose=False,
@@ -250,9 +250,9 @@ def test_what_follows_chains_that_were_lost_or_diverged(monkeypatch, runs, steps
         }  # fmt: skip
         return SimpleNamespace(report=Report(report), settings={"stepsize": 0.1})
 
-    monkeypatch.setattr(automatic, "run_exact", run_exact)
-    monkeypatch.setattr(automatic, "with_more_nodes", lambda _: asked.pop(0) if asked else None)
-    monkeypatch.setattr(automatic, "run_by_nuts", lambda *arguments: arguments[5])
+    monkeypatch.setattr(seams.RUN_EXACT, run_exact)
+    monkeypatch.setattr(seams.WITH_MORE_NODES, lambda _: asked.pop(0) if asked else None)
+    monkeypatch.setattr(seams.RUN_BY_NUTS, lambda *arguments: arguments[5])
     plan = SimpleNamespace(mode=None, surveyed=None)
     chosen = SimpleNamespace(plan=plan, request="3 nodes")
     required = SimpleNamespace(max_seconds=None)
@@ -280,7 +280,7 @@ def _lost(monkeypatch, times: int):
         held = MODE in self._sampler.data.columns
         return replace(whole(self, verbose), lost=held and len(seen) <= times)
 
-    monkeypatch.setattr(exact_posterior.WarmUp, "run", lost)
+    monkeypatch.setattr(seams.WARM_UP_RUN, lost)
     return _chain(), seen
 
 
@@ -307,7 +307,7 @@ def test_chains_that_diverge_again_go_on_by_nuts(monkeypatch):
             report["warnings"] = ["diverged"]
         return Report(report)
 
-    monkeypatch.setattr(exact_posterior, "report_on_moves", diverged)
+    monkeypatch.setattr(seams.REPORT_ON_MOVES, diverged)
     samples = _chain()
     assert stepsizes[1] == stepsizes[0] / 2
     assert samples.settings["method"] == "nuts"
@@ -474,9 +474,9 @@ def _chain(**given):
 
 @pytest.mark.slow
 def test_nodes_are_searched_for_where_held_ones_are_not_precise(monkeypatch):
-    monkeypatch.setattr(far_from_normal, "_SURELY", 0)  # so that NUTS, too, is timed
+    monkeypatch.setattr(seams.FAR_FROM_NORMAL_SURELY, 0)  # so that NUTS, too, is timed
     columns = origin_of(_chain()).sampler.data.columns
     assert MODE in columns
     assert DRIFT in columns
-    monkeypatch.setattr(anchored, "_ERROR", 1e-12)
+    monkeypatch.setattr(seams.ANCHORED_ERROR, 1e-12)
     assert MODE not in origin_of(_chain(max_seconds=20)).sampler.data.columns

@@ -13,13 +13,12 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups import model as model_of_groups
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_normal
 from sgmcmc.groups.model import read_groups
-from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.uncentered import Search
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
+from tests import seams
 
 J, EACH, SIGMA = 6, 4, 0.7
 GLOBALS = {"m": 0.3, "tau": 0.6, "s": np.array([0.5, 2.0])}
@@ -151,7 +150,7 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
 def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_of_groups, "_MANY", 5)
+    monkeypatch.setattr(seams.MODEL_MANY, 5)
     given = crossed(0.5, 400, (15, 8))
     model = read_groups(
         given["groups"], given["log_lik"], given["dataset"], given["params"], given["log_prior"],
@@ -259,7 +258,7 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
     function: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where two factors are coordinates nodes are held at first; then they follow the draws."""
-    monkeypatch.setattr(exact_posterior, "quadrature_error", lambda *given: 1e9)
+    monkeypatch.setattr(seams.QUADRATURE_ERROR, lambda *given: 1e9)
     rng, rows = np.random.default_rng(4), 240
     places = {
         name: rng.integers(0, levels, rows) for name, levels in zip("abc", (30, 6, 5), strict=True)

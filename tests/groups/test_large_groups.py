@@ -10,6 +10,7 @@ import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, MappedColumn
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import large_groups, pack, packed, without_large
+from tests import seams
 
 LOG_2PI = np.log(2 * np.pi)
 SIZES = np.array([3, 4000, 1, 5, 2, *[3] * 60, 2500, 4, *[2] * 60])
@@ -135,7 +136,7 @@ def test_rows_of_files_are_sorted_into_packs_in_pieces(tmp_path, monkeypatch):
     packs = pack(np.arange(60), codes)
     values = rng.normal(size=(len(codes), 3)).astype(np.float32)
     np.save(tmp_path / "values.npy", values)
-    monkeypatch.setattr("sgmcmc.groups.packs.PIECE_BYTES", 500)
+    monkeypatch.setattr(seams.PACKS_PIECE_BYTES, 500)
     column = MappedColumn(np.load(tmp_path / "values.npy", mmap_mode="r"), np.dtype(np.float32))
     found = packed(column, packs.rows)
     assert isinstance(found, np.memmap)

@@ -16,8 +16,8 @@ from sgmcmc.groups.packs import SLOT
 from sgmcmc.run.anchored import Searching
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning import objective as objectives
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 
 RNG = np.random.default_rng(1)
 SIZES = {
@@ -31,8 +31,8 @@ D = 3
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectives, "_FACTORED_FROM", 1)
-    monkeypatch.setattr(predictors, "_LEAST", 1)
+    monkeypatch.setattr(seams.FACTORED_FROM, 1)
+    monkeypatch.setattr(seams.PREDICTORS_LEAST, 1)
 
 
 def standard(effects: Any, params: Any) -> tf.Tensor:
@@ -150,5 +150,5 @@ def test_other_likelihoods_have_the_general_way(monkeypatch: pytest.MonkeyPatch)
     target = objective.target
     laplace = Target(target.log_lik.with_nodes(1), None, target.space, target.dtype)
     assert not Objective(laplace, objective._pass.data).has_factors(u)
-    monkeypatch.setattr(predictors, "_LEAST", len(u) + 1)
+    monkeypatch.setattr(seams.PREDICTORS_LEAST, len(u) + 1)
     assert predictors.find_predictors(target.log_lik, target, objective._one) is None

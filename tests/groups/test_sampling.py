@@ -12,6 +12,7 @@ import sgmcmc
 from sgmcmc.graphs import tracing
 from sgmcmc.groups.effects import _nothing
 from sgmcmc.groups.packs import SLOPE, pack
+from tests import seams
 
 LEVELS, TAU, SIGMA = 50, 0.8, 1.0
 SIZES = np.random.default_rng(1).integers(1, 8, LEVELS)
@@ -341,7 +342,7 @@ def test_crossed_factors_are_integrated_and_coordinates():
 
 @pytest.mark.slow
 def test_the_report_says_where_functions_are_not_quadratic_after_all(monkeypatch):
-    monkeypatch.setattr("sgmcmc.groups.model.is_quadratic", lambda *arguments: True)
+    monkeypatch.setattr(seams.IS_QUADRATIC, lambda *arguments: True)
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(40), 4)
     y = (rng.random(160) < 1 / (1 + np.exp(-2 * rng.normal(size=40)[group]))).astype(float)

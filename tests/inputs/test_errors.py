@@ -14,6 +14,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.inputs.options import read_options
 from sgmcmc.run.sampler import Sampler
+from tests import seams
 from tests.inputs.bad import INF, NAN, TWO, Bad, X, log_lik
 from tests.inputs.bad_functions import MODEL, OPTIONS, RUN, UNKNOWN, root, theta_only
 from tests.inputs.bad_values import DATASET, MINIBATCH, PARAMS, STEPSIZES, TUNING
@@ -55,7 +56,7 @@ def no_chain_runs(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
         def finish(self, verbose: bool) -> None:
             """Do nothing."""
 
-    monkeypatch.setattr("sgmcmc.run.driver._Run", NoRun)
+    monkeypatch.setattr(seams.DRIVER_RUN, NoRun)
     return ran
 
 
@@ -85,7 +86,7 @@ def test_nan_on_disk_is_found(tmp_path: Path, run: Callable[..., Any]) -> None:
 def test_nan_on_disk_is_found_in_a_later_piece(
     tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.data.stored.SLAB_BYTES", 160)
+    monkeypatch.setattr(seams.SLAB_BYTES, 160)
     column = np.memmap(tmp_path / "x", np.float64, "w+", shape=(100, 2))
     column[70, 1] = NAN
     with pytest.raises(ValueError, match=r"NaN.*\(70, 1\)"):

@@ -20,6 +20,7 @@ from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.gradients import SVRG, Gradient, MinibatchGradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
 from sgmcmc.minibatches.own import _need_right_weights
+from tests import seams
 
 N, SIZE = 60, 6
 Array = np.ndarray
@@ -127,7 +128,7 @@ class Late(Minibatches):
 
 @pytest.mark.parametrize("chains", [1, 2, 80])
 def test_rows_are_checked_in_each_block(chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
     with pytest.raises(ValueError, match="LateDraws.draw returned row 67; the rows .* 0 to 59"):
         sgmcmc.sgld(
             log_lik, DATA, {"theta": 0.1}, 1e-3, minibatch_size=SIZE, minibatches=Late(),

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.inputs import silent_mistakes
+from tests import seams
 from tests.conftest import short_call
 
 Tensors = dict[str, tf.Tensor]
@@ -190,7 +190,7 @@ def test_an_unexpected_error_of_the_trial_is_raised(monkeypatch: pytest.MonkeyPa
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("no such thing")
 
-    monkeypatch.setattr(silent_mistakes, "Trial", fails)
+    monkeypatch.setattr(seams.SILENT_MISTAKES_TRIAL, fails)
     with pytest.raises(RuntimeError, match="no such thing"):
         short_call(**GIVEN, log_lik=lambda p, d: 1.25 * total(p, d))
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.inputs import silent_mistakes
 from sgmcmc.inputs.dry_run import Tried
 from sgmcmc.inputs.silent_mistakes import Trial
+from tests import seams
 
 Tensors = dict[str, tf.Tensor]
 
@@ -31,7 +31,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(1)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(silent_mistakes, "Trial", Counted)
+    monkeypatch.setattr(seams.SILENT_MISTAKES_TRIAL, Counted)
     return found
 
 

@@ -11,10 +11,11 @@ import pytest
 import scipy.special
 
 import sgmcmc
-from sgmcmc.regression import averages, linear
+from sgmcmc.regression import linear
 from sgmcmc.regression.building import make_model, read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import REFERENCE
+from tests import seams
 
 SHORT: dict[str, Any] = {
     "dynamics": "hmc", "gradient": "full", "preconditioner": "none", "stepsize": 0.02,
@@ -105,14 +106,14 @@ def test_pieces_and_order_of_rows_change_nothing(
         for each, wanted in zip(questions[:2], before, strict=False):
             found = fit.predictions(frame, weights="w", **each)
             pd.testing.assert_frame_equal(found, wanted, rtol=1e-9)
-    monkeypatch.setattr(averages, "_NUMBERS", 1)
-    monkeypatch.setattr(averages, "_MADE", 1)
-    monkeypatch.setattr(averages, "_HELD", 1)
-    monkeypatch.setattr(averages, "_ROWS", 100)
+    monkeypatch.setattr(seams.AVERAGES_NUMBERS, 1)
+    monkeypatch.setattr(seams.AVERAGES_MADE, 1)
+    monkeypatch.setattr(seams.AVERAGES_HELD, 1)
+    monkeypatch.setattr(seams.AVERAGES_ROWS, 100)
     for each, wanted in zip(questions[:2], before, strict=False):
         pd.testing.assert_frame_equal(fit.predictions(some, **each), wanted, rtol=1e-9)
     pd.testing.assert_frame_equal(fit.comparisons("x", some, by="rows"), changes, rtol=1e-8)
-    monkeypatch.setattr(averages, "_HELD", 2**16)
+    monkeypatch.setattr(seams.AVERAGES_HELD, 2**16)
     pd.testing.assert_frame_equal(fit.predictions(some), before[2], rtol=1e-9)
 
 
@@ -209,10 +210,10 @@ def test_new_groups_are_drawn_once_and_alone(
     # Sums of numbers of size one in float32, which may be near zero.
     np.testing.assert_allclose(drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6)
     # Pieces of rows, and fewer effects at a time than there are groups.
-    monkeypatch.setattr("sgmcmc.regression.predictions._NUMBERS", 1)
-    monkeypatch.setattr(averages, "_NUMBERS", 1)
-    monkeypatch.setattr(averages, "_MADE", 1)
-    monkeypatch.setattr(linear, "_EFFECTS", 2 * len(eta))
+    monkeypatch.setattr(seams.PREDICTIONS_NUMBERS, 1)
+    monkeypatch.setattr(seams.AVERAGES_NUMBERS, 1)
+    monkeypatch.setattr(seams.AVERAGES_MADE, 1)
+    monkeypatch.setattr(seams.LINEAR_EFFECTS, 2 * len(eta))
     order = np.random.default_rng(1).permutation(15)
     np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
     errors = eta[:, 3:12].reshape(-1, 3, 3).mean(2).std(0)
@@ -278,8 +279,8 @@ def test_changes_of_a_few_numbers_are_those_of_all(
     formula: str, family: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of terms with and without a column for each level, offsets and effects of groups."""
-    monkeypatch.setattr(linear, "_ALONE", 2000)
-    monkeypatch.setattr(linear, "_FEW", few)
+    monkeypatch.setattr(seams.LINEAR_ALONE, 2000)
+    monkeypatch.setattr(seams.LINEAR_FEW, few)
     known = Known(formula, family)
     assert ("h" in formula) == bool(known.model.design.coded)
     part = RNG.permutation(400)[:90]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests import seams
 from tests.invariances.regressions import DOORS, ROWS, Change, densities
 
 CLOSE: dict[str, Any] = {"rtol": 2e-6, "atol": 2e-6}
@@ -154,6 +155,6 @@ def test_files_have_the_same_posterior(
 ) -> None:
     pytest.importorskip("pyarrow.parquet")
     if mapped:
-        monkeypatch.setattr("sgmcmc.regression.frames._MAPPED", 10)
+        monkeypatch.setattr(seams.FRAMES_MAPPED, 10)
     change = Change(lambda frame: write(frame, tmp_path))
     np.testing.assert_allclose(densities(DOORS[door], change, monkeypatch), _before(door), **CLOSE)

@@ -23,6 +23,7 @@ from sgmcmc.groups.model import GroupedModel, read_groups
 from sgmcmc.run.anchored import Searching
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
+from tests import seams
 from tests.ladder import BY_NAME, Array, Law, LinearProblem, check, compare, flat
 from tests.run.stopping import same
 
@@ -157,7 +158,7 @@ def test_passes_over_groups_on_executors_give_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At one position after the other, each with modes that are searched for from the last."""
-    monkeypatch.setattr("sgmcmc.data.passes.PIECE_BYTES", 2000)
+    monkeypatch.setattr(seams.PASSES_PIECE_BYTES, 2000)
     problem, model = mixed(np.full(40, 3))
     target = Target(model.log_lik, log_prior, Space(problem.shapes), tf.float64)
     data = read_dataset(model.dataset, tf.float64, model.integers)
@@ -172,8 +173,8 @@ def test_passes_over_groups_on_executors_give_the_same_bits(
 @pytest.mark.slow
 def test_executors_give_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes over groups, for modes of groups, the mode, leverage, are spread in pieces."""
-    monkeypatch.setattr("sgmcmc.data.passes.PIECE_BYTES", 2000)
-    monkeypatch.setattr("sgmcmc.run.anchored._PART", 10)
+    monkeypatch.setattr(seams.PASSES_PIECE_BYTES, 2000)
+    monkeypatch.setattr(seams.ANCHORED_PART, 10)
     given = call(stepsize="auto", opt_stepsize="auto", n_iters=50, verbose=False, n_chains=2)
     with ThreadPoolExecutor(2) as threads:
         same(sgmcmc.sgldcv(**given, executor=threads), sgmcmc.sgldcv(**given))

@@ -15,6 +15,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.minibatches import Uniform
+from tests import seams
 from tests.ladder import (
     BY_NAME,
     IN_TURN,
@@ -102,7 +103,7 @@ def transcribed(
 def test_a_public_call(case: Case, d: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of three iterations: a pass begins with the minibatch the one before ended with."""
     length, iterations = 3, 8
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", length)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, length)
     problem = logistic(d, ROWS)
     stepsize, passes = stepsizes(problem, 0.05), case.tuning.get("L", 1)
     samples = NAMES[case.name].run(

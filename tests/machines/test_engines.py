@@ -18,7 +18,7 @@ import pytest
 import sgmcmc
 from sgmcmc.engine.runner import Runner
 from sgmcmc.machines import executors
-from sgmcmc.run import crews
+from tests import seams
 from tests.machines.work import CALL, ROWS
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_a_kill: bool
     distributed = pytest.importorskip("distributed")
     np.save(tmp_path / "x.npy", ROWS)
     given = {**CALL, "dataset": {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}}
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     take, killed = Runner.take_over, []
     with (
         distributed.LocalCluster(
@@ -57,7 +57,7 @@ def test_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_a_kill: bool
                 killed.append(next(iter(client.run(os.getpid).values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        monkeypatch.setattr(Runner, "take_over", killing)
+        monkeypatch.setattr(seams.TAKE_OVER, killing)
         found = sgmcmc.sgldcv(**given, executor=client.get_executor())
     np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
     assert bool(killed) == with_a_kill
@@ -92,7 +92,7 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
     joblib = pytest.importorskip("joblib")
     loky = pytest.importorskip("joblib.externals.loky")
     monkeypatch.setattr(loky, "ProcessPoolExecutor", lambda n, timeout: ThreadPoolExecutor(n))
-    monkeypatch.setattr(executors, "_pools", {})
+    monkeypatch.setattr(seams.EXECUTORS_POOLS, {})
     with joblib.parallel_config(backend="loky", n_jobs=2):
         found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
     assert list(executors._pools) == [2]
@@ -107,7 +107,7 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_joblib_with_two_workers(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
     """Of which one may be killed; joblib's own workers serve as before."""
     joblib = pytest.importorskip("joblib")
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     take, killed = Runner.take_over, []
 
     def killing(self: Runner, *arguments: Any) -> None:
@@ -116,7 +116,7 @@ def test_joblib_with_two_workers(monkeypatch: pytest.MonkeyPatch, with_a_kill: b
             killed.append(next(iter(executors._pools[2]._processes)))
             os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(Runner, "take_over", killing)
+    monkeypatch.setattr(seams.TAKE_OVER, killing)
     with joblib.parallel_config(backend="loky", n_jobs=2):
         found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
     np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
@@ -144,7 +144,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"call ray.init\(\) before"):
         sgmcmc.sgldcv(**CALL, executor=ray)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     take, killed = Runner.take_over, []
 
@@ -154,7 +154,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
             killed.append(ray.get(ray.remote(lambda: os.getpid()).remote()))
             os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(Runner, "take_over", killing)
+    monkeypatch.setattr(seams.TAKE_OVER, killing)
     try:
         found = sgmcmc.sgldcv(**CALL, executor=ray)
     finally:

@@ -19,10 +19,10 @@ import sgmcmc
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import WholeData
-from sgmcmc.run import crews
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.leverage import leverage
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 from tests.machines.work import CALL, ROWS, log_lik
 from tests.run.stopping import same
 from tests.tuning.models import make
@@ -44,8 +44,8 @@ def alone() -> sgmcmc.Samples:
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have stretches, and blocks, be short."""
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 100)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 100)
 
 
 @pytest.mark.usefixtures("short_stretches")
@@ -79,7 +79,7 @@ def test_a_store_goes_on(tmp_path: Path, threads: Executor, monkeypatch: Any) ->
 
     given = {**CALL, "store": tmp_path / "chain", "executor": threads}
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(Runner, "take_over", failing)
+        patch.setattr(seams.TAKE_OVER, failing)
         sgmcmc.sgldcv(**given)
     same(sgmcmc.sgldcv(**given), sgmcmc.sgldcv(**CALL))
 
@@ -97,7 +97,7 @@ def test_ctrl_c_returns_the_draws_so_far(threads: Executor, monkeypatch: Any) ->
                 raise KeyboardInterrupt
 
     whole = sgmcmc.sgld(**_of_sgld())
-    monkeypatch.setattr(Runner, "save", interrupted)
+    monkeypatch.setattr(seams.RUNNER_SAVE, interrupted)
     with pytest.warns(UserWarning, match="Interrupted"):
         found = sgmcmc.sgld(**_of_sgld(), executor=threads)
     draws = found["theta"].shape[1]
@@ -140,8 +140,8 @@ def test_step_by_step_is_refused(threads: Executor) -> None:
 
 
 def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sgmcmc.data.passes.PIECE_BYTES", 60 * 8)
-    monkeypatch.setattr("sgmcmc.data.passes._MOST", 3)
+    monkeypatch.setattr(seams.PASSES_PIECE_BYTES, 60 * 8)
+    monkeypatch.setattr(seams.PASSES_MOST, 3)
     target, here = make(log_lik, {"x": ROWS}, {"theta": (2,)})
     there = here.on(read_machines(threads))
     u, whitening = np.array([0.5, 1.5]), Preconditioner(np.ones(2) / 20, np.ones(2))
@@ -165,7 +165,7 @@ def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_predictions(alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any) -> None:
-    monkeypatch.setattr("sgmcmc.results.evaluation._NUMBERS", 2**14)
+    monkeypatch.setattr(seams.EVALUATION_NUMBERS, 2**14)
 
     def f(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(dataset["x"] * params["theta"], 1)
@@ -185,7 +185,7 @@ def test_processes(alone: sgmcmc.Samples, tmp_path: Path, monkeypatch: pytest.Mo
     """
     np.save(tmp_path / "x.npy", ROWS)
     mapped = {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     take, seen = Runner.take_over, []
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
 
@@ -196,7 +196,7 @@ def test_processes(alone: sgmcmc.Samples, tmp_path: Path, monkeypatch: pytest.Mo
                 for process in seen:
                     os.kill(process, signal.SIGKILL)
 
-        monkeypatch.setattr(Runner, "take_over", killing)
+        monkeypatch.setattr(seams.TAKE_OVER, killing)
         given = {**CALL, "dataset": mapped, "store": tmp_path / "chain", "executor": pool}
         same(sgmcmc.sgldcv(**given), alone)
         assert len(seen) == 1

@@ -27,6 +27,7 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.travel import courier, read_machines
 from sgmcmc.machines import HERE, Spread, worker
 from sgmcmc.machines.worker import Unpickler, pack
+from tests import seams
 from tests.machines.work import Adder
 
 
@@ -70,7 +71,7 @@ def in_turn(monkeypatch: pytest.MonkeyPatch) -> InTurn:
     """Return three workers, made of ordered dicts as theirs are."""
     found = InTurn(3)
     found.kept = [(OrderedDict(), OrderedDict()) for _ in range(3)]
-    monkeypatch.setattr(worker, "at_hand", {})
+    monkeypatch.setattr(seams.AT_HAND, {})
     return found
 
 

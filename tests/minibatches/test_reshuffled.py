@@ -14,6 +14,7 @@ from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.minibatches.reshuffled import Place, Reshuffled
 from sgmcmc.tuning.laws import LinearRecursion
+from tests import seams
 
 KINDS = [
     Reshuffled(), Reshuffled(symmetric=True), Reshuffled(block=4), Reshuffled(4, symmetric=True),
@@ -113,7 +114,7 @@ def test_groups_of_chains_take_them_in_order(monkeypatch: pytest.MonkeyPatch) ->
         blocks.append(self)
         return advance(self, most)
 
-    monkeypatch.setattr(Group, "advance", counted)
+    monkeypatch.setattr(seams.GROUP_ADVANCE, counted)
     grouped = _run(minibatches="reshuffled", n_chains=8, jit_compile=None)["theta"]
     assert len(set(map(id, blocks))) == 4
     np.testing.assert_allclose(grouped, alone, rtol=1e-4, atol=1e-5)

@@ -13,6 +13,7 @@ from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Stream, Whole, make_stream
+from tests import seams
 from tests.conftest import EACH_ESTIMATOR, short_call
 
 
@@ -50,14 +51,14 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the chain gather every minibatch itself, as it does where no core is to spare."""
     if not native.callable_by_xla():
         pytest.skip("the native code is not built, or this TensorFlow cannot call it")
-    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
-    monkeypatch.setattr("sgmcmc.minibatches.streams._WORTH_A_CALL", 0)
+    monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 1)
+    monkeypatch.setattr(seams.WORTH_A_CALL, 0)
 
 
 @pytest.fixture
 def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the package as it is where no C++ compiler was."""
-    monkeypatch.setattr(native, "_rows", None)
+    monkeypatch.setattr(seams.NATIVE_ROWS, None)
     assert not native.callable_by_xla()
 
 
@@ -80,7 +81,7 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
 ) -> None:
     on_host = draw(dataset)
     monkeypatch.setattr(
-        "sgmcmc.run.builder.make_stream",
+        seams.MAKE_STREAM,
         lambda data, draws, dtype, *, with_rows, ahead, xla: OnDevice(
             data, draws, dtype, with_rows
         ),
@@ -154,9 +155,9 @@ def test_a_memmap_is_read_in_place(dataset: dict, tmp_path: Path) -> None:
 def test_the_number_of_cores_changes_only_the_rounding(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 8)
+    monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 8)
     on_many = draw(dataset)
-    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
+    monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 1)
     np.testing.assert_allclose(draw(dataset), on_many, rtol=1e-5, atol=1e-6)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc.minibatches import uniform as rows_of
+from tests import seams
 
 Run = Callable[..., sgmcmc.Samples]
 
@@ -48,7 +49,7 @@ def test_repeats_are_told_by_either_way(
     """Few repeats are compared one by one, many looked up: the same rows come of it."""
     drawn = []
     for compared in (0, 1 << 40):
-        monkeypatch.setattr(rows_of, "_COMPARED", compared)
+        monkeypatch.setattr(seams.UNIFORM_COMPARED, compared)
         drawn.append(rows_of.draw_rows(np.random.default_rng(1), rows, size, 50, False))
     np.testing.assert_array_equal(*drawn)
     assert all(len(set(minibatch)) == size for minibatch in drawn[0].tolist())

@@ -23,6 +23,7 @@ from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
 from sgmcmc.minibatches import Weighted
 from sgmcmc.run.builder import chosen_stream
+from tests import seams
 from tests.linear_chains import (
     FALSE_ALARM,
     GRADIENT,
@@ -445,7 +446,7 @@ def test_in_place_as_gathered_ahead(gradient: str, monkeypatch: pytest.MonkeyPat
 
     assert path() == "in place"
     found = sampler(sgmcmc.sample, n_iters=40, burn_in=0)["beta"]
-    monkeypatch.setattr("sgmcmc.minibatches.streams._WORTH_A_CALL", 2**40)
+    monkeypatch.setattr(seams.WORTH_A_CALL, 2**40)
     assert path() == "gathered ahead"
     expected = sampler(sgmcmc.sample, n_iters=40, burn_in=0)["beta"]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

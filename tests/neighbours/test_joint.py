@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from tests import seams
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 rng = np.random.default_rng(3)
@@ -534,7 +535,7 @@ def test_what_are_no_groups(
     joint: Any, groups: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the checks of rows, which take longest, and which groups have nothing to do with."""
-    monkeypatch.setattr(sgmcmc.JointModel, "_check", lambda self: None)
+    monkeypatch.setattr(seams.JOINT_MODEL_CHECK, lambda self: None)
     with pytest.raises((ValueError, TypeError), match=message):
         sgmcmc.from_joint(joint, {"y": YS}, data=DATA, groups=groups)
 

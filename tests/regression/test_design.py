@@ -17,6 +17,7 @@ from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.columns import block, blocks, dependent, moments, need_independent
 from sgmcmc.regression.design import Design, make_design
 from sgmcmc.regression.formula import parse
+from tests import seams
 
 N = 3000
 RNG = np.random.default_rng(1)
@@ -62,14 +63,14 @@ def test_integers_and_pieces_give_the_matrix_of_formulaic(
     # Rows alone are the same: levels and knots are those of all rows.
     some = FRAME.iloc[[5, 900]].reset_index(drop=True)
     np.testing.assert_allclose(_dense(design, some), values[[5, 900]], atol=1e-12)
-    monkeypatch.setattr("sgmcmc.regression.frames._PIECE", 5000)
+    monkeypatch.setattr(seams.FRAMES_PIECE, 5000)
     assert len(list(blocks(design, FRAME))) > 1
     found = moments(design, FRAME)
     np.testing.assert_allclose(found.mean, values.mean(0), atol=1e-12)
     centered = values - values.mean(0)
     np.testing.assert_allclose(found.products, centered.T @ centered, atol=1e-8)
     np.testing.assert_allclose(found.sd, values.std(0), rtol=1e-9, atol=1e-7)
-    monkeypatch.setattr("sgmcmc.regression.columns._COMPARED", 1)
+    monkeypatch.setattr(seams.COLUMNS_COMPARED, 1)
     np.testing.assert_allclose(moments(design, FRAME).sd, found.sd, rtol=1e-9, atol=1e-7)
 
 
@@ -130,9 +131,7 @@ def test_what_formulas_may_not_hold(terms: str, message: str) -> None:
 
 
 def test_parts_that_depend_on_other_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sgmcmc.regression.expressions._OF_COLUMNS", {"rank", "abs"}
-    )  # none of those that are allowed does
+    monkeypatch.setattr(seams.OF_COLUMNS, {"rank", "abs"})  # none of those that are allowed does
     with pytest.raises(ValueError, match=r"'x.rank\(\)' of a row depends on other rows"):
         make_design("x.rank()", FRAME)
     assert make_design("x.abs()", FRAME).terms[1] == "x.abs()"
@@ -157,7 +156,7 @@ def test_posteriors_do_not_depend_on_how_terms_are_held(monkeypatch: pytest.Monk
     formula, family = parse("y ~ x * f + (1 | g)"), read_family("poisson", None)
     made = []
     for large in (10, 1000):
-        monkeypatch.setattr("sgmcmc.regression.design._LARGE", large)
+        monkeypatch.setattr(seams.DESIGN_LARGE, large)
         model, y = make_model(formula, frame, family, None)
         found = posterior(model, y, frame, None)
         assert bool(found["integers"]) == (large == 10)
@@ -197,7 +196,7 @@ def test_a_factor_of_many_levels_by_sampling(monkeypatch: pytest.MonkeyPatch) ->
     assert (np.abs(table["estimate"] - beta) < (4 / 20 + 0.05) * sds).all()
     np.testing.assert_allclose(table["error"], sds, rtol=0.05 + 4 / np.sqrt(800))
     np.testing.assert_allclose(fit.predict(frame.iloc[:3]), X[:3] @ table["estimate"], atol=0.03)
-    monkeypatch.setattr("sgmcmc.regression.result._SHOWN", 5)
+    monkeypatch.setattr(seams.RESULT_SHOWN, 5)
     assert "36 more terms" in repr(fit) and "L05" not in repr(fit) and "sigma" in repr(fit)
     with pytest.raises(ValueError, match="'f'.* has the level 'new'"):
         fit.predict(frame.iloc[:2].assign(f="new"))
@@ -207,7 +206,7 @@ def test_several_predictors_with_a_factor_of_many_levels(monkeypatch: pytest.Mon
     frame = FRAME.assign(y=RNG.choice(["u", "v", "w"], N))
     family, found = read_family("categorical", None), []
     for large in (10, 1000):
-        monkeypatch.setattr("sgmcmc.regression.design._LARGE", large)
+        monkeypatch.setattr(seams.DESIGN_LARGE, large)
         model, _ = make_model(parse("y ~ x + f"), frame, family, None)
         rows = {k: tf.convert_to_tensor(v) for k, v in model.rows(frame.iloc[:50]).items()}
         b = tf.constant(np.random.default_rng(1).normal(size=(2, 41)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.regression import model
 from sgmcmc.regression.model import Effects
+from tests import seams
 
 
 def effects(correlated: tuple[tuple[int, ...], ...]) -> Effects:
@@ -48,6 +48,6 @@ def test_both_forms_have_the_same_derivatives(monkeypatch: pytest.MonkeyPatch) -
         return [flat.numpy(), *(part.numpy() for part in outer.jacobian(flat, params).values())]
 
     both = derivatives()
-    monkeypatch.setattr(model, "_MANY_EFFECTS", 9)
+    monkeypatch.setattr(seams.MANY_EFFECTS, 9)
     for one, other in zip(both, derivatives(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)

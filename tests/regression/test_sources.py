@@ -11,6 +11,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc.regression.frames import as_frame
+from tests import seams
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -67,8 +68,8 @@ def test_a_folder_gives_the_same_draws(folder: Path, of_frame: sgmcmc.Regression
 def test_large_files_are_mapped(
     folder: Path, of_frame: sgmcmc.Regression, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("sgmcmc.regression.frames._MAPPED", 100)
-    monkeypatch.setattr("sgmcmc.data.stored.PIECE_BYTES", 100)
+    monkeypatch.setattr(seams.FRAMES_MAPPED, 100)
+    monkeypatch.setattr(seams.STORED_PIECE_BYTES, 100)
     frame = as_frame(folder)
     assert frame.attrs == {"text": ["s"]} and isinstance(frame["s"].dtype, pd.CategoricalDtype)
     assert list(frame["f"].cat.categories) == ["c", "a", "b"]
@@ -82,7 +83,7 @@ def test_large_files_are_mapped(
 
 
 def test_missing_values_of_large_files(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("sgmcmc.regression.frames._MAPPED", 10)
+    monkeypatch.setattr(seams.FRAMES_MAPPED, 10)
     gone = np.arange(300) % 50 == 0
     columns = {
         "y": pa.array(FRAME["y"]),

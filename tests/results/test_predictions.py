@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples, libraries
-from sgmcmc.results import evaluation, inference_data
+from tests import seams
 from tests.conftest import observations, short_call
 
 RNG = np.random.default_rng(1)
@@ -59,8 +59,8 @@ TERMS = -0.5 * (DATA["y"] - FITTED) ** 2
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut rows and draws into pieces that do not come out even."""
     if request.param is not None:
-        monkeypatch.setattr(evaluation, "_NUMBERS", request.param)
-        monkeypatch.setattr(evaluation, "_DRAWS", 7)
+        monkeypatch.setattr(seams.EVALUATION_NUMBERS, request.param)
+        monkeypatch.setattr(seams.EVALUATION_DRAWS, 7)
 
 
 @pytest.mark.some(2)
@@ -97,7 +97,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sgmcmc.results.evaluation._FileValues.write", full)
+    monkeypatch.setattr(seams.FILE_VALUES_WRITE, full)
     with pytest.raises(OSError, match="`store`: cannot write .* No space left"):
         SAMPLES.log_lik(DATA, log_lik=densities, store=tmp_path / "terms")
     assert [entry.name for entry in tmp_path.iterdir()] == ["terms"]
@@ -242,7 +242,7 @@ def test_arviz_gets_the_terms_of_the_chain_thinned_alike(monkeypatch: pytest.Mon
     few = chain.to_arviz(log_likelihood={"x": observations()[:5]}, log_likelihood_draws=20)
     assert few.log_likelihood["log_lik"].shape == (2, 10, 5)
     np.testing.assert_array_equal(few.posterior["theta"], chain["theta"][:, 1::2])
-    monkeypatch.setattr(inference_data, "_MOST_BYTES", 4 * 20 * 2 * 7)
+    monkeypatch.setattr(seams.INFERENCE_DATA_MOST_BYTES, 4 * 20 * 2 * 7)
     with pytest.warns(UserWarning, match="one draw in 3"):
         fewer = chain.to_arviz(log_likelihood=True)
     assert fewer.posterior["theta"].shape == (2, 6)

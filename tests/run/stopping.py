@@ -18,6 +18,7 @@ import pytest
 from sgmcmc import Samples
 from sgmcmc.engine import block
 from sgmcmc.engine.runner import Runner
+from tests import seams
 from tests.ladder import Case
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 def short_blocks_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have blocks weigh so many bytes, and save after each."""
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", size)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+    monkeypatch.setattr(seams.BLOCK_BYTES, size)
+    monkeypatch.setattr(seams.SAVE_EVERY, 0.0)
 
 
 def short_blocks() -> None:
@@ -76,8 +77,8 @@ def stop_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Non
         if count > blocks:
             raise StopError
 
-    monkeypatch.setattr(Runner, "_keep", failing)
-    return lambda: monkeypatch.setattr(Runner, "_keep", keep)
+    monkeypatch.setattr(seams.RUNNER_KEEP, failing)
+    return lambda: monkeypatch.setattr(seams.RUNNER_KEEP, keep)
 
 
 SERVER = """

@@ -12,6 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.atomic_files import read_arrays
+from tests import seams
 from tests.conftest import EACH_ESTIMATOR, short_call, short_setup
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
@@ -44,8 +45,8 @@ KEPT: dict[str, Any] = {
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Save after each block of a few iterations; arrays of a kilobyte are large."""
     short_blocks_of(2**10, monkeypatch)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.LARGE_BYTES", 2**10)
-    monkeypatch.setattr("sgmcmc.run.checkpoints._LARGE_SHARE", np.inf)
+    monkeypatch.setattr(seams.LARGE_BYTES, 2**10)
+    monkeypatch.setattr(seams.LARGE_SHARE, np.inf)
 
 
 @pytest.mark.some(1)

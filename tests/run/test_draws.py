@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from tests import seams
 from tests.conftest import (
     ANY_SHAPE,
     CENTERED,
@@ -231,7 +232,7 @@ def test_what_was_not_asked_for_is_none() -> None:
 def test_the_full_gradient_is_taken_in_pieces(
     piece_bytes: int, run: Run, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.data.dataset.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(seams.DATASET_PIECE_BYTES, piece_bytes)
     samples = run("sgldcv", log_prior=quadratic_prior, params={"theta": 0.5}, n_iters_opt=0)
     expected = x.sum() - 20 * 0.5 - 10 * 0.5
     np.testing.assert_allclose(samples.mode_gradient["theta"], expected, rtol=1e-5)

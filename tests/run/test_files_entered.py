@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.engine.runner import Runner
+from tests import seams
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(5000, 4))
@@ -47,7 +47,7 @@ def entered(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> dict[st
     def stop(*_: Any, **__: Any) -> None:
         raise FirstBlockError
 
-    monkeypatch.setattr(Runner, "advance", stop)
+    monkeypatch.setattr(seams.RUNNER_ADVANCE, stop)
     threading.setprofile(look)
     sys.setprofile(look)
     try:

@@ -24,6 +24,7 @@ import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.datasets import fetch
 from sgmcmc.datasets.covertype import load_or_parse
+from tests import seams
 from tests.conftest import short_call, short_setup
 from tests.run.stopping import same, short_blocks_of
 
@@ -87,7 +88,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have checkpoints at every block, and large arrays in files of their own."""
     short_blocks_of(2**11, monkeypatch)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.LARGE_BYTES", 9)
+    monkeypatch.setattr(seams.LARGE_BYTES, 9)
 
 
 def each_write_fails(disk: Disk, prepare: Callable[[], None], attempt: Callable[[], bool]) -> int:

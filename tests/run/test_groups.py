@@ -13,12 +13,12 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.engine import vectorized
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.results.arrays import LogPost
-from sgmcmc.run import chain_groups, crews
+from sgmcmc.run import chain_groups
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import make_sampler
+from tests import seams
 from tests.conftest import BY_NAME, METHODS, any_shape, short_call
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
@@ -37,16 +37,16 @@ KEEPS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make groups of two chains, and count the blocks of groups."""
-    monkeypatch.setattr(chain_groups, "FEWEST", 2)
-    monkeypatch.setattr(chain_groups, "SMALLEST", 2)
-    monkeypatch.setattr(chain_groups, "LARGEST", 2)
+    monkeypatch.setattr(seams.CHAIN_GROUPS_FEWEST, 2)
+    monkeypatch.setattr(seams.CHAIN_GROUPS_SMALLEST, 2)
+    monkeypatch.setattr(seams.CHAIN_GROUPS_LARGEST, 2)
     advance, counts = Group.advance, [0]
 
     def counting(self: Group, most: int | None = None) -> int:
         counts[0] += 1
         return advance(self, most)
 
-    monkeypatch.setattr(Group, "advance", counting)
+    monkeypatch.setattr(seams.GROUP_ADVANCE, counting)
     return counts
 
 
@@ -185,8 +185,8 @@ def exact(method: str, **given: Any) -> Samples:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every dataset be one that chains of exact dynamics read together."""
-    monkeypatch.setattr(chain_groups, "_WIDE", 1)
-    monkeypatch.setattr(chain_groups, "_LARGE", 1)
+    monkeypatch.setattr(seams.CHAIN_GROUPS_WIDE, 1)
+    monkeypatch.setattr(seams.CHAIN_GROUPS_LARGE, 1)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_store_of_exact_dynamics_goes_on(
     tmp_path: Path, few: list[int], large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"stepsize": 0.05, "preconditioner": "none", "burn_in": 3}
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_EXACT", 16)
+    monkeypatch.setattr(seams.LONGEST_EXACT, 16)
     never_stopped = exact("hmc", **given)
     go_on = stop_after(4, monkeypatch)
     with pytest.raises(StopError):
@@ -273,7 +273,7 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
     def cannot(*given: Any) -> Any:
         raise ValueError("No pfor vectorization defined")
 
-    monkeypatch.setattr(vectorized, "_for_each", cannot)
+    monkeypatch.setattr(seams.FOR_EACH, cannot)
     assert chains()["theta"].shape == (CHAINS, 20)
     assert few[0] == 0
 
@@ -282,7 +282,7 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
 def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[int]) -> None:
     """To the bit, a stretch of a block at a time; the last group is of one chain."""
     short_blocks_of(2**9, monkeypatch)
-    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     here, counted = chains("sgldcv", **KEEPS), few[0]
     with ThreadPoolExecutor(2) as pool:
         there = chains("sgldcv", **KEEPS, executor=pool)
@@ -294,7 +294,7 @@ def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[
 def test_workers_too_run_each_chain_where_groups_are_impossible(
     monkeypatch: pytest.MonkeyPatch, few: list[int]
 ) -> None:
-    monkeypatch.setattr(vectorized.GroupKernel, "compile", lambda *_: False)
+    monkeypatch.setattr(seams.GROUP_KERNEL_COMPILE, lambda *_: False)
     here = chains(n_iters=5)
     with ThreadPoolExecutor(2) as pool:
         same(chains(n_iters=5, executor=pool), here)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import seams
 from tests.ladder import BY_NAME, DISTINCT, EXACT, GEODESIC, Case, every
 from tests.run.stopping import kill_again_and_again, same
 
@@ -33,7 +34,7 @@ def check_after_kills(
         case, caller, store, kills, n_iters, given, longest, executor, SEED
     )
     print(f"{case.name}: killed at work {killed} times of {kills}")
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
+    monkeypatch.setattr(seams.BLOCK_BYTES, 2**8)
     if kills:
         assert killed
     call = importlib.import_module(caller).short_call

@@ -18,6 +18,7 @@ import sgmcmc
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.run import builder, driver
 from sgmcmc.run.origin import SamplerOrigin
+from tests import seams
 from tests.ladder.table import BY_NAME, DISTINCT, EXACT, GEODESIC
 from tests.run.stopping import same
 
@@ -125,7 +126,7 @@ def check(call: tuple[str, dict[str, Any]], compile_again: bool) -> None:
 
     make_kernel = builder.make_kernel
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builder, "make_kernel", keep)
+        patch.setattr(seams.MAKE_KERNEL, keep)
         samples = function(log_lik, **keywords)
     draws, chains = given["n_iters"] // given["thin"], given["n_chains"]
     for name, start in given["params"].items():
@@ -143,8 +144,8 @@ def check(call: tuple[str, dict[str, Any]], compile_again: bool) -> None:
     origin, kernels = samples.origin, iter(made)
     assert isinstance(origin, SamplerOrigin)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builder, "make_kernel", lambda *_: next(kernels))
-        patch.setattr(Kernel, "compile", lambda *_: True)
+        patch.setattr(seams.MAKE_KERNEL, lambda *_: next(kernels))
+        patch.setattr(seams.KERNEL_COMPILE, lambda *_: True)
         again = driver._Run(origin.sampler, given["n_iters"], None).finish(verbose=False)
     assert next(kernels, None) is None
     same(again, samples)

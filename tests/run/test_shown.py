@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.inputs.options import DEFAULTS
+from tests import seams
 from tests.conftest import ANY_SHAPE, METHODS, any_shape, once
 from tests.ladder import BY_NAME
 
@@ -94,12 +95,12 @@ def test_blocks_that_are_short_enough_are_not_interrupted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long ones every few iterations; short ones, whose iterations are heavy, at most every 16."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 40)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 40)
     for n_iters, each in ((299, 16), (1600, 16), (4001, 40)):
         assert run(n_iters=n_iters).log_post.iterations.tolist() == sorted(
             {*range(each, n_iters, each), *range(40, n_iters, 40), n_iters}
         )
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 65)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 65)
     assert run(n_iters=299).log_post.iterations.tolist() == sorted(
         {*range(2, 299, 2), *range(65, 299, 65), 299}
     )
@@ -110,7 +111,7 @@ def test_log_post_of_a_chain_that_is_made_longer(
     longest_block: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In memory and on disk it is that of a chain which was that long from the beginning."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", longest_block)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, longest_block)
     expected = run(n_iters=450, n_chains=2, seed=1).log_post
     store = tmp_path / "chain"
     run(n_iters=150, n_chains=2, seed=1, store=store)

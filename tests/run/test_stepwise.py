@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc import DivergenceError, get_params, init_sess, sgmcmc_step
 from sgmcmc.engine.block import BLOCK_BYTES
+from tests import seams
 from tests.conftest import METHODS, log_lik, observations, short_call, short_setup
 from tests.ladder import BY_NAME
 
@@ -34,7 +35,7 @@ def walk(sampler: sgmcmc.StepwiseSampler, steps: list[int]) -> list[np.ndarray]:
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks a few iterations long, so that steps cross them."""
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", BLOCK_BYTES // 2**15)
+    monkeypatch.setattr(seams.BLOCK_BYTES, BLOCK_BYTES // 2**15)
 
 
 @pytest.mark.some(2)
@@ -143,7 +144,7 @@ def test_chains_are_seen_side_by_side_and_constrained() -> None:
 
 def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = walk(short_setup("sgld"), [1, 10])
-    monkeypatch.setattr("sgmcmc.graphs.compiler._KNOWN", [])
+    monkeypatch.setattr(seams.COMPILER_KNOWN, [])
     assert walk(short_setup("sgld"), [1, 10]) == expected
 
 

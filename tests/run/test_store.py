@@ -16,6 +16,7 @@ import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.results.store import Store
 from sgmcmc.results.store.files import FileRows
+from tests import seams
 from tests.conftest import METHODS, observations, short_call
 from tests.run.stopping import StopError, said_of, same, short_blocks_of, stop_after
 
@@ -190,10 +191,10 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks
             self._file = open("/dev/full", "wb", buffering=0)
         write(self, rows, values)
 
-    monkeypatch.setattr(FileRows, "__setitem__", full)
+    monkeypatch.setattr(seams.FILE_ROWS_SETITEM, full)
     with pytest.raises(OSError, match="`store`.*No space left"):
         short_call(store=tmp_path / "chain", n_iters=50)
-    monkeypatch.setattr(FileRows, "__setitem__", write)
+    monkeypatch.setattr(seams.FILE_ROWS_SETITEM, write)
     assert 0 < len(Samples.open(tmp_path / "chain")["theta"]) < 50
     same(short_call(store=tmp_path / "chain", n_iters=50), short_call(n_iters=50))
 

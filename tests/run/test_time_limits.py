@@ -11,13 +11,11 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.divide_and_conquer import shards
-from sgmcmc.engine import scheduler
 from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
-from sgmcmc.run.automatic import large, methods, warm_up, watched
+from sgmcmc.run.automatic import large, watched
 from sgmcmc.run.automatic import posterior as automatic
 from sgmcmc.run.exact import posterior as exact
-from sgmcmc.run.exact import subsampled
+from tests import seams
 
 X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)
 
@@ -66,7 +64,7 @@ def up_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if next(left, None) is None:
             raise TimeUpError
 
-    monkeypatch.setattr(scheduler, "need_time", need_time)
+    monkeypatch.setattr(seams.NEED_TIME, need_time)
 
 
 def test_draws_until_then_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +82,8 @@ def test_no_draws_by_then_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_of_small_data_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit: a wish that cannot be granted ends, by a count, and is said to be open."""
-    monkeypatch.setattr(exact, "_MOST_GRADIENTS", 4000)
-    monkeypatch.setattr("sgmcmc.run.lengths._FIRST", 0.5)  # too few for this number, so far
+    monkeypatch.setattr(seams.MOST_GRADIENTS, 4000)
+    monkeypatch.setattr(seams.LENGTHS_FIRST, 0.5)  # too few for this number, so far
     samples = nuts(n_iters=None, ess=4000)
     assert samples["m"].shape[1] == 1000
     assert "effective sample size" in str(samples.report.warnings)
@@ -109,7 +107,7 @@ def test_chains_begin_without_a_mode(room: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_constants_of_another_sampler_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automatic, "choose", over)
+    monkeypatch.setattr(seams.POSTERIOR_CHOOSE, over)
     with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the constants"):
         sgmcmc.sample(
             log_lik, {"x": X}, {"m": 0.0}, dynamics="sghmc", max_seconds=1e6, verbose=False
@@ -119,7 +117,7 @@ def test_constants_of_another_sampler_need_the_time(monkeypatch: pytest.MonkeyPa
 def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock of which each shard takes ten seconds; none has less than one."""
     clock, given = SimpleNamespace(now=100.0), []
-    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(seams.SHARDS_TIME, SimpleNamespace(monotonic=lambda: clock.now))
 
     def sampler(
         log_lik: Any, dataset: Any, params: Any, log_prior: Any, seed: int, verbose: bool,
@@ -141,7 +139,7 @@ def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bounds_of_all_rows_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subsampled, "_bounds", over)
+    monkeypatch.setattr(seams.SUBSAMPLED_BOUNDS, over)
     with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the mode and the b"):
         sgmcmc.zigzag(
             log_lik, {"x": X}, {"m": 3.0}, curvature_bound=lambda params, rows: {"m": np.ones(40)},
@@ -152,15 +150,15 @@ def test_bounds_of_all_rows_need_the_time(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a call for a model that counts as one of very many coordinates."""
-    monkeypatch.setattr(automatic, "DENSE_UP_TO", 5)
-    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
-    monkeypatch.setattr(methods, "_OF_THE_TIME", 0.0)
-    monkeypatch.setattr(large, "needs_mode", lambda *given: False)
+    monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 5)
+    monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
+    monkeypatch.setattr(seams.OF_THE_TIME, 0.0)
+    monkeypatch.setattr(seams.LARGE_NEEDS_MODE, lambda *given: False)
     for name, value in (("_SHORTEST", 300), ("_LONGEST", 300), ("_LEAST_BURN_IN", 50)):
         monkeypatch.setattr(watched, name, value)
-    monkeypatch.setattr(automatic, "needs_mode", lambda *given: False)
-    monkeypatch.setattr(warm_up, "_SHORTEST", 50)
-    monkeypatch.setattr(warm_up, "_LONGEST", 50)
+    monkeypatch.setattr(seams.POSTERIOR_NEEDS_MODE, lambda *given: False)
+    monkeypatch.setattr(seams.WARM_UP_SHORTEST, 50)
+    monkeypatch.setattr(seams.WARM_UP_LONGEST, 50)
     rows = np.random.default_rng(2).normal(size=(3000, 8))
 
     def call() -> sgmcmc.Samples:
@@ -189,8 +187,8 @@ def test_setting_up_of_very_many_coordinates_looks_at_the_clock(
         assert time_left() <= 250.0
         return ascend(*given)
 
-    monkeypatch.setattr(large, "_look", first)
-    monkeypatch.setattr(large, "ascend", limited_ascent)
+    monkeypatch.setattr(seams.LARGE_LOOK, first)
+    monkeypatch.setattr(seams.LARGE_ASCEND, limited_ascent)
     samples = of_many_coordinates()
     assert samples["m"].shape[1] > 4
     assert max(left[:3]) <= 500.0 and left[3] <= 1000.0
@@ -201,6 +199,6 @@ def test_setting_up_of_very_many_coordinates_looks_at_the_clock(
 def test_no_look_around_by_then_is_an_error(
     of_many_coordinates: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large, "_look", over)
+    monkeypatch.setattr(seams.LARGE_LOOK, over)
     with pytest.raises(TimeoutError, match="`max_seconds`: time was up before scales"):
         of_many_coordinates()

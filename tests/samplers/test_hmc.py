@@ -26,6 +26,7 @@ from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.ascent import DualAveraging
+from tests import seams
 from tests.ladder import EXACT, Array, Case, check, compare, every, flat, gaussian, logistic
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
@@ -455,11 +456,11 @@ def test_a_store_with_chosen_constants_goes_on(
             save(self, found)
             stop_after(2, patch)
 
-        patch.setattr(Store, "save_warm_up", saved)
+        patch.setattr(seams.SAVE_WARM_UP, saved)
         with pytest.raises(StopError):
             posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=seed)
     assert (tmp_path / "chain" / "warm-up.npz").exists()
-    monkeypatch.setattr("sgmcmc.run.exact.posterior.find_start", None)
+    monkeypatch.setattr(seams.FIND_START, None)
     resumed = posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None)
     same(resumed, expected)
     opened = sgmcmc.Samples.open(tmp_path / "chain")
@@ -552,7 +553,7 @@ def test_a_hierarchical_model_from_its_funnel(
 
     By quadrature over t, with m and a integrated out: E t = 0.58, sd 0.13.
     """
-    monkeypatch.setattr("sgmcmc.run.exact.start._NARROW", narrow)
+    monkeypatch.setattr(seams.START_NARROW, narrow)
     log_lik, data, params, log_prior = groups()
     samples = sgmcmc.nuts(
         log_lik, data, params, log_prior, bijectors={"t": tfb.Exp()}, seed=1, verbose=False

@@ -26,6 +26,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.minibatches import Minibatches
+from tests import seams
 from tests.linear_chains import (
     DRAWS,
     GRADIENT,
@@ -71,8 +72,8 @@ def run(**given: Any) -> sgmcmc.Samples:
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks 16 iterations long, and save after each."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
+    monkeypatch.setattr(seams.SAVE_EVERY, 0.0)
 
 
 def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
@@ -108,7 +109,7 @@ def test_the_parts_are_short() -> None:
 def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both parts together are a transcription in NumPy, over blocks and moves of the center."""
     length, n, every, stepsize = 16, 2, 7, 0.02
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", length)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, length)
     model = logistic(3, 6)
     numbers = remade(model, draws, n, starts=1, iterations=40, length=length)
     center = theta = model.origin
@@ -275,7 +276,7 @@ def test_a_killed_run_goes_on_with_the_same_bits(
 ) -> None:
     """A process killed in the middle of a run of four preconditioned chains leaves what the same
     call ends as if nothing had happened, and zero variance takes it from there."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
     store = tmp_path / "chain"
     script = CHILD.format(root=str(ROOT), store=str(store))
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -378,7 +379,7 @@ class HalfDraws:
 def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain sees the rows that the user's minibatches draw, in each block again, with the user's
     weights."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
     model, n, stepsize = logistic(3, 12), 3, 0.02
     monkeypatch.setitem(DRAWS, "own", minibatches)
     numbers = remade(model, "own", n, iterations=40, length=16)

@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import DivergenceError, Samples, get_params, init_sess, sgmcmc_step
+from tests import seams
 from tests.ladder import BY_NAME, POINTS
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
@@ -156,7 +157,7 @@ def test_what_comes_back() -> None:
 @pytest.mark.slow
 def test_same_seed_same_bits_and_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     once = short_call("scir", n_chains=2)
-    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
+    monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 1)
     np.testing.assert_array_equal(short_call("scir", n_chains=2)["omega"], once["omega"])
 
 

@@ -16,6 +16,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.geometries import read_geometries
+from tests import seams
 from tests.conftest import CENTERED, METHODS, PLAIN, short_call
 
 tfb = tfp.bijectors
@@ -121,7 +122,7 @@ def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
 def test_full_gradient_in_pieces_counts_the_jacobian_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.data.dataset.PIECE_BYTES", 8)
+    monkeypatch.setattr(seams.DATASET_PIECE_BYTES, 8)
     call = precision_call(tfb.Exp(), stepsize=1e-3, opt_stepsize=0.2, n_iters_opt=0)
     gradient = run("sgldcv", **call).mode_gradient["precision"]
     np.testing.assert_allclose(gradient, SHAPE - RATE, rtol=1e-5)

@@ -14,8 +14,8 @@ import tensorflow_probability as tfp
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning import objective as objectives
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 
 RNG = np.random.default_rng(1)
 N, D = 40, 3
@@ -29,7 +29,7 @@ COLUMNS = {
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectives, "_FACTORED_FROM", 1)
+    monkeypatch.setattr(seams.FACTORED_FROM, 1)
 
 
 LogLik = Callable[[Any, Any], tf.Tensor]

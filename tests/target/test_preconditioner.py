@@ -20,6 +20,7 @@ from scipy import linalg
 import sgmcmc
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate
+from tests import seams
 from tests.linear_chains import Array, Model, compare, flat, vector
 
 SHAPES = {"W": (2, 2), "b": (), "v": (2,)}
@@ -378,8 +379,8 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
 ) -> None:
     """A preconditioned run with a store that fails and is called again ends as one that never
     failed, and is refused with another M."""
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+    monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
+    monkeypatch.setattr(seams.SAVE_EVERY, 0.0)
     given: dict[str, Any] = {
         **{"preconditioner": covariance(P), "gradient": GRADIENTS[gradient]},
         **{"n_chains": 2, "n_iters": 90},
@@ -393,10 +394,10 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
         if count > 9:
             raise StopError
 
-    monkeypatch.setattr(Runner, "_keep", failing)
+    monkeypatch.setattr(seams.RUNNER_KEEP, failing)
     with pytest.raises(StopError):
         run(**given, store=tmp_path / "chain")
-    monkeypatch.setattr(Runner, "_keep", keep)
+    monkeypatch.setattr(seams.RUNNER_KEEP, keep)
     for found in (run(**given, store=tmp_path / "chain"), sgmcmc.Samples.open(tmp_path / "chain")):
         for name in expected:
             np.testing.assert_array_equal(found[name], expected[name])

@@ -12,9 +12,9 @@ import tensorflow as tf
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning import arrows
 from sgmcmc.tuning.arrows import Products, arrow_at, dense_at, find_structure
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 
 G, N = 25, 200
 SHAPES = {"beta": (3,), "tau": (), "slopes": (G, 2), "own": (G,), "other": (8,)}
@@ -58,7 +58,7 @@ def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
 ) -> None:
     """Two parameters of the same groups belong together; a factor of few levels is of the core,
     before the parameters of few coordinates or after them."""
-    monkeypatch.setattr(arrows, "_FEW", most)
+    monkeypatch.setattr(seams.ARROWS_FEW, most)
     found, data = objective(names)
     layout, d = found.target.space.layout, found.size
     u = 0.3 * np.random.default_rng(2).normal(size=d)
@@ -67,7 +67,7 @@ def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
     assert structure.leaves.shape == (G, 3) and len(structure.core) == d - 3 * G
     information = -found.likelihood_hessian(u) - found.prior_hessian(u)
     for few in (100, 0):  # one by one; and compiled, in blocks
-        monkeypatch.setattr(arrows, "_ONE_BY_ONE", few)
+        monkeypatch.setattr(seams.ONE_BY_ONE, few)
         times = Products(found, found.target, data)
         np.testing.assert_allclose(times(u, np.eye(d)), information, atol=1e-10)
         for whitening in (arrow_at(times, structure, [u], seed=3), dense_at(times, [u])):

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-import sgmcmc.tuning.objective
 from sgmcmc.data.passes import Pass
 from sgmcmc.tuning import information
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 from tests.tuning.models import (
     Tensors,
     gaussian_prior,
@@ -78,7 +78,7 @@ def test_without_a_prior() -> None:
 @pytest.mark.some(1)
 @pytest.mark.parametrize("rows_a_piece", [1, 7, 299, 300])
 def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece: int) -> None:
-    monkeypatch.setattr(sgmcmc.tuning.objective, "_PIECE_NUMBERS", 5 * rows_a_piece)
+    monkeypatch.setattr(seams.OBJECTIVE_PIECE_NUMBERS, 5 * rows_a_piece)
     target, data = make(logistic_terms, DATA, SHAPES, gaussian_prior(2.0))
     split, run, sizes = Objective(target, data), Pass.run, []
 
@@ -87,7 +87,7 @@ def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece
             sizes.append(len(arguments[-1]["y"]))
         return run(self, name, *arguments)
 
-    monkeypatch.setattr(Pass, "run", counted)
+    monkeypatch.setattr(seams.PASS_RUN, counted)
     np.testing.assert_allclose(-split.likelihood_hessian(BETA), HESSIAN, rtol=1e-9, atol=1e-6)
     assert sum(sizes) == 300 and len(sizes) == -(-300 // rows_a_piece)
     value, gradient = split.value_and_gradient(BETA)
@@ -220,7 +220,7 @@ def test_a_plain_inverse_is_that_by_eigenvalues(monkeypatch: pytest.MonkeyPatch)
     matrix = root @ root.T
     plain = information._plain_inverse(matrix)
     assert plain is not None
-    monkeypatch.setattr(information, "_plain_inverse", lambda matrix: None)
+    monkeypatch.setattr(seams.PLAIN_INVERSE, lambda matrix: None)
     scale = np.sqrt(np.diag(plain))
     other = information._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(
         scale, scale

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.data import passes
 from sgmcmc.graphs import tracing
 from sgmcmc.tuning.objective import Objective
+from tests import seams
 from tests.tuning.models import Array, Tensors, make
 
 RNG = np.random.default_rng(1)
@@ -42,7 +42,7 @@ def own_slope(factor: float) -> Callable[..., tf.Tensor]:
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "_models", type(tracing._models)())
+    monkeypatch.setattr(seams.TRACING_MODELS, type(tracing._models)())
 
 
 def of(log_lik: Callable[..., tf.Tensor], data: dict[str, Array]) -> Objective:
@@ -57,8 +57,8 @@ def slope(data: dict[str, Array], scale: float = 1.0) -> Array:
 def test_same_model_other_data(monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
     """Nothing is traced a second time but the model; of a large dataset for any length."""
     if large:
-        monkeypatch.setattr(passes, "LARGE", 1)
-        monkeypatch.setattr("sgmcmc.tuning.objective.LARGE", 1)
+        monkeypatch.setattr(seams.PASSES_LARGE, 1)
+        monkeypatch.setattr(seams.OBJECTIVE_LARGE, 1)
     first, second = columns(30), columns(40 if large else 30)
     for number, data in enumerate((first, second)):
         found = of(normal(1.0), data)

@@ -22,6 +22,7 @@ from sgmcmc.tuning.leverage import (
     strata_by_leverage,
 )
 from sgmcmc.tuning.noise import NoiseMeter
+from tests import seams
 from tests.tuning.models import (
     Array,
     gaussian_prior,
@@ -76,7 +77,7 @@ def test_on_disk_and_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, array in DATA.items():
         np.save(tmp_path / f"{name}.npy", array.astype(np.float32))
     mapped = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
-    monkeypatch.setattr("sgmcmc.tuning.leverage._PIECE_NUMBERS", 700 * (2 * PROBES + 1))
+    monkeypatch.setattr(seams.LEVERAGE_PIECE_NUMBERS, 700 * (2 * PROBES + 1))
     # Second differences of terms near one have the rounding of float32 in them.
     np.testing.assert_allclose(found(logistic_terms, mapped), whole, rtol=1e-3, atol=1e-6)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgmcmc.models import topic_sweeps as sweeps
+from tests import seams
 
 
 @pytest.fixture
@@ -13,4 +13,4 @@ def undivided(monkeypatch: pytest.MonkeyPatch) -> None:
 
     That they go on with half as many changes nothing: see the transcription.
     """
-    monkeypatch.setattr(sweeps, "_LEAST_WIDTH", 10**6)
+    monkeypatch.setattr(seams.LEAST_WIDTH, 10**6)

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.run.automatic import far_from_normal, posterior
 from sgmcmc.run.automatic.methods import Cost
 from sgmcmc.run.lengths import Requirements
+from tests import seams
 
 SD, WIDTH = 1.5, 4
 Y = np.random.default_rng(1).normal(2.0, 1.0, 30)
@@ -80,9 +80,9 @@ def _started_again(monkeypatch: pytest.MonkeyPatch, seconds: float) -> sgmcmc.Sa
 
     They do not get their effective draws: a few are soon reached.
     """
-    monkeypatch.setattr(far_from_normal.UntilFar, "reached", property(lambda _: False))
-    monkeypatch.setattr(posterior, "may_be_exact", lambda *_: False)
-    monkeypatch.setattr(posterior, "_predicted", lambda *_: seconds)
+    monkeypatch.setattr(seams.UNTIL_FAR_REACHED, property(lambda _: False))
+    monkeypatch.setattr(seams.MAY_BE_EXACT, lambda *_: False)
+    monkeypatch.setattr(seams.POSTERIOR_PREDICTED, lambda *_: seconds)
     return draw(ess=50)
 
 
@@ -96,7 +96,7 @@ def test_chains_that_would_take_long_go_on_by_nuts(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def slow_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Cost(1e3, 1e6, Requirements(0.05, 50, 4, None, None, None))
-    monkeypatch.setattr(posterior, "cost_of_nuts", lambda *_: slow)
+    monkeypatch.setattr(seams.COST_OF_NUTS, lambda *_: slow)
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ def test_hmc_where_minibatches_would_need_very_many_gradients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By counts; where all rows are affordable it is NUTS that follows, else HMC is the last."""
-    monkeypatch.setattr(posterior, "_FAR_GRADIENTS", 0.0)
-    monkeypatch.setattr(posterior, "may_be_exact", lambda *given: False)
+    monkeypatch.setattr(seams.FAR_GRADIENTS, 0.0)
+    monkeypatch.setattr(seams.MAY_BE_EXACT, lambda *given: False)
     y = np.random.default_rng(3).normal(2.0, 1.0, 5000)
     samples = sgmcmc.sample(log_lik, {"y": y}, {"w": 0.0}, seed=1, verbose=False)
     assert "very many iterations" in samples.report["Dynamics"]["reason for HMC"]

@@ -15,9 +15,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.run import choices
-from sgmcmc.run.automatic import large, methods, posterior, watched
+from sgmcmc.run.automatic import large, methods
 from sgmcmc.run.lengths import Requirements
+from tests import seams
 from tests.tuning.models import Array, Tensors
 
 GROUPS, ROWS = 2500, 10_000
@@ -125,9 +125,9 @@ def test_coordinates_that_are_all_independent() -> None:
 @pytest.mark.slow
 def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """The information of linear predictors is quick: beyond the limit too, where HMC is not."""
-    monkeypatch.setattr(choices, "DENSE_UP_TO", 30)
-    monkeypatch.setattr(posterior, "DENSE_UP_TO", 30)
-    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
+    monkeypatch.setattr(seams.CHOICES_DENSE_UP_TO, 30)
+    monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 30)
+    monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
     rng, rows, levels = np.random.default_rng(1), 12_000, 20
     places = rng.integers(0, levels, (2, rows))
     y = rng.normal(size=(2, levels))[np.arange(2)[:, np.newaxis], places].sum(0)
@@ -157,15 +157,15 @@ def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_error_is_measured_and_the_stepsize_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tolerance far below the noise's own error: found out, halved, and said."""
-    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
-    monkeypatch.setattr(watched, "_LONGEST", 6000)
+    monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
+    monkeypatch.setattr(seams.WATCHED_LONGEST, 6000)
     chosen = large.choose_locally
 
     def too_large(*arguments: Any) -> Any:
         plan = chosen(*arguments)
         return large.at_stepsize(plan, 4.0 * plan.stepsize)
 
-    monkeypatch.setattr(large, "choose_locally", too_large)
+    monkeypatch.setattr(seams.CHOOSE_LOCALLY, too_large)
     dataset, _, sd = groups()
     samples = sgmcmc.sample(
         group_terms, dataset, {"theta": np.zeros(GROUPS)}, standard_normal, seed=1, verbose=False
@@ -279,7 +279,7 @@ def test_same_seed_same_bits_and_starts_of_the_users() -> None:
 @pytest.mark.slow
 def test_draws_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     d = INPUTS * HIDDEN + 2 * HIDDEN
-    monkeypatch.setattr(watched, "_MOST_BYTES", 4 * 4 * d * 50)
+    monkeypatch.setattr(seams.WATCHED_MOST_BYTES, 4 * 4 * d * 50)
     samples = network(n_iters=200)
     assert samples["W"].shape[:2] == (4, 50)
     assert samples.report["Draws"]["kept"].startswith("every 4 iterations (at most")

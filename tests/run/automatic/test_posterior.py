@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.tuning import plan
+from tests import seams
 from tests.ladder.comparisons import bound
 
 Array = np.ndarray
@@ -169,7 +170,7 @@ def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
         chosen.append(4 * largest(*given))
         return chosen[-1]
 
-    monkeypatch.setattr(plan, "largest_stepsize", too_large)
+    monkeypatch.setattr(seams.LARGEST_STEPSIZE, too_large)
     posterior = POSTERIORS["normal mean, minibatches"]
     samples = posterior.sample(gradient="minibatch", minibatch_size=500)
     assert samples.report["Chain"]["stepsize"] < 0.5 * chosen[-1]
