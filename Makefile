@@ -50,6 +50,8 @@ demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 
 # pytest comes last, so that its closing line is the last one printed. The examples in the
 # docstrings, the types and the site are among its tests, so that both cores work to the end.
+# A process on each core: more threads of BLAS would wait for each other.
+test check test-slow: export OPENBLAS_NUM_THREADS ?= 1
 test: lint ## lint, then all tests, with types, the docstrings' examples and the site
 	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
