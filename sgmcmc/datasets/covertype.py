@@ -98,15 +98,15 @@ def _fits(file: IO[bytes], shape: tuple[int, ...], source_sum: bytes) -> bool:
     if file.read(len(header)) != header:
         return False
     file.seek(body, os.SEEK_CUR)
-    rest = file.read()
+    ending = file.read()
     file.seek(0)
-    return len(rest) == len(tail) + 4 and rest.startswith(tail)
+    return len(ending) == len(tail) + 4 and ending.startswith(tail)
 
 
 def _write(path: Path, array: Array, source_sum: bytes) -> None:
     """Write the cache; if that fails, there is none."""
     little = array.astype("<f4", order="C", copy=False)
-    with contextlib.suppress(OSError), replacement(path) as part, open(part, "wb") as file:
+    with contextlib.suppress(OSError), replacement(path) as partial, open(partial, "wb") as file:
         np.save(file, little, allow_pickle=False)
         file.write(_seal(little, source_sum))
 
@@ -173,19 +173,19 @@ def parse(path: Path, spec: Spec) -> Array:
 
 def _chunks(path: Path) -> Iterator[bytes]:
     """Split the content into pieces of whole lines."""
-    rest = b""
+    incomplete = b""
     with fetch.open_decompressed(path) as file:
         while block := file.read(_CHUNK):
             head, newline, tail = block.rpartition(b"\n")
             if newline:
-                yield rest + head + newline
-                rest = tail
+                yield incomplete + head + newline
+                incomplete = tail
             else:  # the last block, or no text at all
-                rest += tail
-                if len(rest) > 2 * _CHUNK:
+                incomplete += tail
+                if len(incomplete) > 2 * _CHUNK:
                     raise ValueError("the content is not text in lines")
-    if rest:
-        yield rest + b"\n"
+    if incomplete:
+        yield incomplete + b"\n"
 
 
 def _parse_chunk(text: bytes, out: Array, before: int) -> int:
@@ -224,8 +224,8 @@ def _tokens(text: bytes, code: Codes, before: int) -> tuple[Places, Mask, Mask]:
     What follows a token decides. One that is neither is the value of the index before it.
     """
     colon = code == ord(":")
-    gap = colon | (code <= ord(" "))
-    ends = np.flatnonzero(gap[1:] & ~gap[:-1])
+    separates = colon | (code <= ord(" "))
+    ends = np.flatnonzero(separates[1:] & ~separates[:-1])
     is_index = colon[ends + 1]
     is_value = np.append(False, is_index[:-1])
     is_label = ~(is_index | is_value)
@@ -243,7 +243,7 @@ def _take_indices(code: Codes, ends: Places) -> Places:
 
     An index that is not one or two digits is given as -1.
     """
-    low, high = (code[place].astype(np.intp) - ord("0") for place in (ends, ends - 1))
+    low, high = (code[digit].astype(np.intp) - ord("0") for digit in (ends, ends - 1))
     alone = code[ends - 1] <= ord(" ")
     high[alone] = 0
     wrong = (low < 0) | (low > 9) | (high < 0) | (high > 9)

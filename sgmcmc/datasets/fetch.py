@@ -113,10 +113,10 @@ def whole_numbers(fields: Any) -> NDArray[np.int64]:
         raise ValueError("the content is not integers") from error
 
 
-def need_range(name: str, values: NDArray[np.int64], most: int) -> None:
-    """Raise a ``ValueError`` unless all values are between 1 and ``most``."""
-    if values.size and not 1 <= values.min() <= values.max() <= most:
-        raise ValueError(f"{name}: not one of 1 to {most}")
+def need_range(name: str, values: NDArray[np.int64], upper: int) -> None:
+    """Raise a ``ValueError`` unless all values are between 1 and ``upper``."""
+    if values.size and not 1 <= values.min() <= values.max() <= upper:
+        raise ValueError(f"{name}: not one of 1 to {upper}")
 
 
 def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
@@ -178,32 +178,32 @@ def _download(
     source: Source, folder: Path, read: Callable[[Path], T], verbose: bool, failures: list[str]
 ) -> T:
     target = folder / source.filename
-    part = part_of(target)
+    partial = part_of(target)
     try:
         for url in source.urls:
             try:
-                part.parent.mkdir(exist_ok=True)  # a file's name may begin with a folder's
-                _transfer(url, part, source.filename, verbose)
+                partial.parent.mkdir(exist_ok=True)  # a file's name may begin with a folder's
+                _transfer(url, partial, source.filename, verbose)
             except (OSError, ValueError) as error:
                 failures.append(f"{url}: {type(error).__name__}: {error}")
                 continue
             try:
-                value = _read_checked(part, read)
+                value = _read_checked(partial, read)
             except ValueError as error:
                 failures.append(f"{url}: damaged content: {error}")
                 continue
             # The caller put a file there in the meantime keeps it.
             if folder != own_folder() or not os.path.lexists(target):
                 with contextlib.suppress(OSError):  # the data are there, cached or not
-                    os.replace(part, target)
+                    os.replace(partial, target)
             return value
     finally:
         with contextlib.suppress(OSError):
-            part.unlink()
+            partial.unlink()
     raise DownloadError(_advice(source, failures))
 
 
-def _transfer(url: str, part: Path, title: str, verbose: bool) -> None:
+def _transfer(url: str, partial: Path, title: str, verbose: bool) -> None:
     # Slow to import, and of no use once the files are there.
     from pooch import HTTPDownloader
 
@@ -213,7 +213,7 @@ def _transfer(url: str, part: Path, title: str, verbose: bool) -> None:
     # pooch asks for the bar's truth value, which is an error without a total; it then sets it.
     with (
         bars.make_bar(desc=title, total=1, unit="B", unit_scale=True, disable=hidden) as bar,
-        open(part, "wb") as file,
+        open(partial, "wb") as file,
     ):
         download = HTTPDownloader(
             progressbar=False if hidden else bar,

@@ -63,8 +63,8 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
     if len(numbers) != 3 + 3 * numbers[2]:
         raise ValueError(f"{(len(numbers) - 3) / 3:g} counts instead of {numbers[2]}")
     document, word, count = numbers[3:].reshape(-1, 3).T
-    for name, values, most in (("document", document, shape[0]), ("word", word, shape[1])):
-        fetch.need_range(name, values, most)
+    for name, values, upper in (("document", document, shape[0]), ("word", word, shape[1])):
+        fetch.need_range(name, values, upper)
     if np.any(np.diff(document * (shape[1] + 1) + word) <= 0):
         raise ValueError("the counts are not in the order of documents and words")
     if np.any(count < 1) or count.sum() != spec.total:

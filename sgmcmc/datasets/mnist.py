@@ -92,9 +92,9 @@ def parse(
     # Two zero bytes, the type (8 is unsigned byte), the number of dimensions, their sizes.
     if len(content) < start or content[:4] != bytes([0, 0, 8, 1 + len(sizes)]):
         raise ValueError(f"not an IDX file of bytes in {1 + len(sizes)} dimension(s)")
-    count, *rest = (int(size) for size in np.frombuffer(content[4:start], ">u4"))
-    if tuple(rest) != sizes:
-        raise ValueError(f"items are of size {tuple(rest)} instead of {sizes}")
+    count, *item_sizes = (int(size) for size in np.frombuffer(content[4:start], ">u4"))
+    if tuple(item_sizes) != sizes:
+        raise ValueError(f"items are of size {tuple(item_sizes)} instead of {sizes}")
     if len(content) != start + count * math.prod(sizes):
         expected = start + count * math.prod(sizes)
         raise ValueError(f"{len(content)} bytes decompressed instead of {expected}")

@@ -53,17 +53,17 @@ SPEC = Spec(
 
 def load(verbose: bool = True) -> dict[str, Ratings]:
     """Load ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`."""
-    parts = {}
-    for part, source in SPEC.sources.items():
-        read = partial(parse, rows=SPEC.rows[part], spec=SPEC, sha256=source.sha256)
-        parts[part] = fetch.load(source, read, verbose)
-    split = np.concatenate([parts["train"], parts["test"]])
-    if not np.array_equal(_sorted(split), _sorted(parts["all"])):
+    ratings = {}
+    for split_name, source in SPEC.sources.items():
+        read = partial(parse, rows=SPEC.rows[split_name], spec=SPEC, sha256=source.sha256)
+        ratings[split_name] = fetch.load(source, read, verbose)
+    split = np.concatenate([ratings["train"], ratings["test"]])
+    if not np.array_equal(_sorted(split), _sorted(ratings["all"])):
         names = ", ".join(source.filename for source in SPEC.sources.values())
         raise fetch.DamagedFileError(
             f"{names} do not belong together: the last two are not a split of the first"
         )
-    return {part: _columns(rows) for part, rows in parts.items()}
+    return {split_name: _columns(rows) for split_name, rows in ratings.items()}
 
 
 def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArray[np.int64]:
@@ -81,8 +81,8 @@ def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArr
     if any(len(line) != 4 for line in fields):
         raise ValueError("a line is not 'user item rating timestamp'")
     data = fetch.whole_numbers(fields)
-    for column, name, most in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
-        fetch.need_range(name, data[:, column], most)
+    for column, name, upper in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
+        fetch.need_range(name, data[:, column], upper)
     return data
 
 

@@ -65,8 +65,8 @@ class Visits(NamedTuple):
 def load(verbose: bool = True) -> dict[str, dict[str, NDArray[np.uint8]] | NDArray[np.str_]]:
     """Load ``train``, ``test``, ``titles`` and ``paths``; see `sgmcmc.datasets.get_dataset`."""
     train, test = (
-        fetch.load(SPECS[part].source, partial(parse, spec=SPECS[part]), verbose)
-        for part in ("train", "test")
+        fetch.load(SPECS[split].source, partial(parse, spec=SPECS[split]), verbose)
+        for split in ("train", "test")
     )
     if not np.array_equal(train.paths, test.paths):
         raise fetch.DamagedFileError(
@@ -98,20 +98,20 @@ def parse(path: Path, spec: Spec) -> Visits:
             if not 0 <= user < spec.users or _number(line) not in columns:
                 raise ValueError(f"a visit of a user or an area that is not there: {line}")
             visits[user, columns[_number(line)]] = 1
-    found = int(visits.sum(dtype=np.int64))
-    if (user + 1, found) != (spec.users, spec.visits):
+    n_visits = int(visits.sum(dtype=np.int64))
+    if (user + 1, n_visits) != (spec.users, spec.visits):
         raise ValueError(
-            f"{user + 1} users with {found} visits instead of {spec.users} with {spec.visits}"
+            f"{user + 1} users with {n_visits} visits instead of {spec.users} with {spec.visits}"
         )
     _, titles, paths = zip(*areas, strict=True)
     return Visits(visits, np.array(titles), np.array(paths))
 
 
 def _of_kind(lines: list[list[str]], kind: str, fields: int) -> list[list[str]]:
-    found = [line for line in lines if line[:1] == [kind]]
-    if any(len(line) != fields for line in found):
+    matching = [line for line in lines if line[:1] == [kind]]
+    if any(len(line) != fields for line in matching):
         raise ValueError(f"a line {kind} does not have {fields} fields")
-    return found
+    return matching
 
 
 def _number(line: list[str]) -> int:

@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
-_ANNEALED = 500
-"""Sweeps in which the bandwidth decreases from 1 to its last value."""
-
-_PROPOSALS = 64
-"""Draws that are proposed at once for one component."""
-
-_ACCEPTED = 0.1
-"""Share of pairs that the Weierstrass sampler accepts."""
-
-_PAIRS = 2**15
-"""Number of pairs of draws that are compared together."""
+_ANNEALED = 500  # sweeps in which the bandwidth decreases from 1 to its last value
+_PROPOSALS = 64  # draws that are proposed at once for one component
+_ACCEPTED = 0.1  # share of pairs that the Weierstrass sampler accepts
+_PAIRS = 2**15  # number of pairs of draws that are compared together
 
 
 def aligned(draws: list[np.ndarray]) -> np.ndarray:
@@ -24,8 +17,8 @@ def aligned(draws: list[np.ndarray]) -> np.ndarray:
     if len({len(one) for one in draws}) > 1:
         raise ValueError("`sampler` must return the same number of chains for each shard.")
     count = min(one.shape[1] for one in draws)
-    places = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
-    return np.stack([one[:, place] for one, place in zip(draws, places, strict=True)])
+    indices = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
+    return np.stack([one[:, index] for one, index in zip(draws, indices, strict=True)])
 
 
 def combined_draws(
@@ -102,21 +95,21 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
     shards, chains, count, size = x.shape
     pools = x.reshape(shards, -1, size)
     draws = pools.shape[1]
-    last, here = _last_bandwidth(draws, size), np.arange(chains)
+    last, chain = _last_bandwidth(draws, size), np.arange(chains)
     current = pools[np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))]
-    total, out, moved = current.sum(0), np.empty(x.shape[1:]), 0.0
+    total, out, changed = current.sum(0), np.empty(x.shape[1:]), 0.0
     for sweep in range(_ANNEALED + count):
         h = last ** min(1.0, sweep / _ANNEALED)
         for s in range(shards):
-            rest = total - current[s]
+            total_of_others = total - current[s]
             tried = pools[s][rng.integers(draws, size=(chains, 1 + _PROPOSALS))]
             tried[:, 0] = current[s]
-            sums = rest[:, np.newaxis] + tried
+            sums = total_of_others[:, np.newaxis] + tried
             energy = (tried**2).sum(-1) - (sums**2).sum(-1) / shards
-            place = np.argmax(rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1)
-            current[s] = tried[here, place]
-            total = sums[here, place]
-            moved += (place > 0).mean() * (sweep >= _ANNEALED)
+            pick = np.argmax(rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1)
+            current[s] = tried[chain, pick]
+            total = sums[chain, pick]
+            changed += (pick > 0).mean() * (sweep >= _ANNEALED)
         if sweep >= _ANNEALED:
             noise = rng.normal(size=(chains, size))
             out[:, sweep - _ANNEALED] = total / shards + h / np.sqrt(shards) * noise
@@ -127,7 +120,7 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
     ]
     facts = {
         "bandwidth, SDs of a shard": last,
-        "components changed in a sweep, share": moved / (shards * count),
+        "components changed in a sweep, share": changed / (shards * count),
         "covariances": products,
     }
     return out, facts
@@ -170,10 +163,12 @@ def _merged(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.
         done = 0
         while done < count:
             i, j, distance = pairs(c, _PAIRS)
-            kept = np.flatnonzero(rng.exponential(size=_PAIRS) > distance / (2 * h * h))
-            kept = kept[: count - done]
-            out[c, done : done + len(kept)] = weighted_a[c, i[kept]] + weighted_b[c, j[kept]]
-            done += len(kept)
+            accepted = np.flatnonzero(rng.exponential(size=_PAIRS) > distance / (2 * h * h))
+            accepted = accepted[: count - done]
+            out[c, done : done + len(accepted)] = (
+                weighted_a[c, i[accepted]] + weighted_b[c, j[accepted]]
+            )
+            done += len(accepted)
     return out, h
 
 
@@ -182,8 +177,8 @@ def _bandwidth(squares: np.ndarray) -> float:
     low, high = np.log(squares.max() + 1e-300) - 100.0, np.log(squares.max() + 1e-300) + 10.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED
-        low, high = (low, middle) if enough else (middle, high)
+        is_wide_enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED
+        low, high = (low, middle) if is_wide_enough else (middle, high)
     return float(np.exp(0.5 * high))
 
 

@@ -46,9 +46,10 @@ SAMPLERS = (
 )
 """Functions that sample a shard, by name."""
 
+# Samplers and dynamics of simplexes and manifolds
 _CONSTRAINED = ("scir", "sgrld", "sggmc", "gsgnht")
-"""Samplers and dynamics of simplexes and manifolds."""
 
+# Keywords of samplers that do not apply to shards, and why
 _REFUSED = {
     "groups": "rows of a group may be in different shards",
     "gibbs": "latent variables are kept in the shard of their rows",
@@ -61,25 +62,13 @@ _REFUSED = {
     "test_functions": "values in a shard are not combined. Evaluate them at the combined draws",
     "reductions": "values in a shard are not combined. Evaluate them at the combined draws",
 }
-"""Keywords of samplers that do not apply to shards, and why."""
 
-_LEAST_SECONDS = 1.0
-"""Seconds that each shard has at least, if they are limited."""
-
-_MOST_FOR_KERNELS = 20
-"""Largest number of coordinates for kernel densities."""
-
-_FEW = 4
-"""Smallest number of draws that have an effective sample size."""
-
-_WIDER = 0.05
-"""Inflation of SDs above which there is a warning."""
-
-_SPREAD = 3.0
-"""Spread of the shards' means, in their SDs, above which there is a warning."""
-
-_FEWEST = 100.0
-"""Effective sample size of a shard below which there is a warning."""
+_LEAST_SECONDS = 1.0  # seconds that each shard has at least, if they are limited
+_MOST_FOR_KERNELS = 20  # largest number of coordinates for kernel densities
+_FEW = 4  # smallest number of draws that have an effective sample size
+_WIDER = 0.05  # inflation of SDs above which there is a warning
+_SPREAD = 3.0  # spread of the shards' means, in their SDs, above which there is a warning
+_FEWEST = 100.0  # effective sample size of a shard below which there is a warning
 
 
 @brief
@@ -193,38 +182,42 @@ def divide(
             f"`shards` must be at most the number of rows, {data.size}, so that none is empty; it "
             f"is {count}."
         )
-    number, began = checks.seed_number("seed", seed), time.monotonic()
+    number, start = checks.seed_number("seed", seed), time.monotonic()
     shard.share = 1.0 / count
-    most = keywords.get("max_seconds")
-    until = math.inf if most is None else began + checks.positive_number("max_seconds", most)
-    found = []
+    max_seconds = keywords.get("max_seconds")
+    until = (
+        math.inf
+        if max_seconds is None
+        else start + checks.positive_number("max_seconds", max_seconds)
+    )
+    results = []
     with read_machines(executor) as machines, passed_on():
         calls = _calls(data, count, number, shard.dtype, _Shares(until, count, machines))
         with bars.make_bar(total=count, desc="shards", disable=not shown) as bar:
             for one in machines.map(shard, "run", calls):
-                found.append(one)
+                results.append(one)
                 bar.update(1)
     sampled = time.monotonic()
     settings = {
         "method": method,
         "sampler": name,
         "shards": count,
-        "shard_ess": [one.ess for one in found],
+        "shard_ess": [one.ess for one in results],
         "N": data.size,
         "n": None,
         "seed": number,
-        "n_chains": len(found[0].draws),
+        "n_chains": len(results[0].draws),
         "bijectors": {key: bijector.name for key, bijector in (bijectors or {}).items()},
         "dtype": shard.dtype.name,
-        "levels": {name: own.to_json() for name, own in data.levels.items()},
-        "versions": found[0].versions,
+        "levels": {name: levels.to_json() for name, levels in data.levels.items()},
+        "versions": results[0].versions,
     }
-    x = aligned([one.draws for one in found])
+    x = aligned([one.draws for one in results])
     rng = np.random.default_rng(np.random.SeedSequence(number, spawn_key=(1,)))
     combined, facts = combined_draws(method, x, rng)
     samples = Samples(shard.constrained(combined), settings=settings)
-    seconds = {"shards": sampled - began, "combination": time.monotonic() - sampled}
-    return samples.with_report(_report(samples, found, x, facts, seconds))
+    seconds = {"shards": sampled - start, "combination": time.monotonic() - sampled}
+    return samples.with_report(_report(samples, results, x, facts, seconds))
 
 
 def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
@@ -235,10 +228,10 @@ def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Calla
     elif name not in _CONSTRAINED:
         checks.choice("sampler", name, SAMPLERS)
     dynamics = keywords.get("dynamics")
-    for label, part in (("sampler", name), ("dynamics", getattr(dynamics, "name", dynamics))):
-        if isinstance(part, str) and part in _CONSTRAINED:
+    for label, value in (("sampler", name), ("dynamics", getattr(dynamics, "name", dynamics))):
+        if isinstance(value, str) and value in _CONSTRAINED:
             raise ValueError(
-                f"`{label}`: {part} moves parameters of a simplex, a half-line or a manifold, and "
+                f"`{label}`: {value} moves parameters of a simplex, a half-line or a manifold, and "
                 "combined draws would leave it. Use unconstrained parameters with `bijectors`."
             )
     for key, reason in _REFUSED.items():
@@ -267,9 +260,9 @@ def _read_shard(
 
     dtype = checks.floating_dtype("dtype", chosen("dtype"))
     starts = read_params(params, chosen("n_chains"), dtype)
-    given = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
-    checks.known_keys("bijectors", given, starts[0], "the parameters are")
-    geometries = read_geometries(given, {}, Underdamped(), starts, dtype)
+    given_bijectors = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
+    checks.known_keys("bijectors", given_bijectors, starts[0], "the parameters are")
+    geometries = read_geometries(given_bijectors, {}, Underdamped(), starts, dtype)
     spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
     return _Shard(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
 
@@ -287,15 +280,15 @@ class _Shares:
     """
 
     def __init__(self, until: float, count: int, machines: Machines) -> None:
-        self._until, self._count, self._here = until, count, machines.is_local
-        self._each = (until - time.monotonic()) / math.ceil(count / machines.width)
+        self._until, self._count, self._in_process = until, count, machines.is_local
+        self._seconds_each = (until - time.monotonic()) / math.ceil(count / machines.width)
 
     def of(self, number: int) -> float:
         """Return the seconds of a shard that begins now."""
-        each = self._each
-        if self._here:
-            each = (self._until - time.monotonic()) / (self._count - number)
-        return max(each, _LEAST_SECONDS)
+        seconds = self._seconds_each
+        if self._in_process:
+            seconds = (self._until - time.monotonic()) / (self._count - number)
+        return max(seconds, _LEAST_SECONDS)
 
 
 def _calls(
@@ -313,9 +306,9 @@ def _calls(
 def _rows(column: Any, rows: np.ndarray, dtype: tf.DType) -> Any:
     """Return rows of a column, in a form that a sampler reads as it reads the whole column."""
     if isinstance(column, SparseColumn):
-        part = column.tensor_at(rows)
-        places = np.asarray(part.indices).T
-        entries = np.asarray(part.values), (places[0], places[1])
+        entries_of_rows = column.tensor_at(rows)
+        coordinates = np.asarray(entries_of_rows.indices).T
+        entries = np.asarray(entries_of_rows.values), (coordinates[0], coordinates[1])
         return scipy.sparse.csr_array(entries, (len(rows), *column.row_shape))
     assert isinstance(column, DenseColumn)
     out = np.empty((len(rows), *column.row_shape), column.dtype)
@@ -324,7 +317,7 @@ def _rows(column: Any, rows: np.ndarray, dtype: tf.DType) -> Any:
     return out if out.dtype == dtype.as_numpy_dtype else tf.constant(out)
 
 
-class _Found(NamedTuple):
+class _ShardResult(NamedTuple):
     """Result of a shard: draws (chains, draws, p), smallest ESS, warnings, versions."""
 
     draws: np.ndarray
@@ -359,7 +352,9 @@ class _Shard:
         self.size = sum(value.size for value in self._starts[0].values())
         self.share = 1.0
 
-    def run(self, dataset: Mapping[str, Any], seed: int, label: str, seconds: float) -> _Found:
+    def run(
+        self, dataset: Mapping[str, Any], seed: int, label: str, seconds: float
+    ) -> _ShardResult:
         """Return the draws of a shard with these rows, within some seconds if they are limited."""
         limit = {} if math.isinf(seconds) else {"max_seconds": seconds}
         with warnings.catch_warnings(record=True) as heard:
@@ -377,9 +372,9 @@ class _Shard:
                 raise TypeError(
                     f"`sampler` must return sgmcmc.Samples; it returned {checks.describe(samples)}."
                 )
-            doubts = [text for text in samples.quick_warnings() if "Not checked" not in text]
-        said = [str(entry.message) for entry in heard if entry.category is UserWarning]
-        if any(text.startswith("Interrupted:") for text in said):
+            own_warnings = [text for text in samples.quick_warnings() if "Not checked" not in text]
+        messages = [str(entry.message) for entry in heard if entry.category is UserWarning]
+        if any(text.startswith("Interrupted:") for text in messages):
             raise KeyboardInterrupt
         arrays = by_chain(samples.settings, {name: samples[name] for name in self._shapes})
         flat = [np.reshape(a, (*a.shape[:2], -1)) for a in arrays.values()]
@@ -392,7 +387,9 @@ class _Shard:
         if not np.isfinite(draws).all():
             raise ValueError(f"`sampler` returned draws of shard {label} that are not finite.")
         ess = diagnose({"draws": draws}).smallest
-        return _Found(draws, ess, [*said, *doubts], samples.settings.get("versions"))
+        return _ShardResult(
+            draws, ess, [*messages, *own_warnings], samples.settings.get("versions")
+        )
 
     @property
     def _has_prior(self) -> bool:
@@ -418,48 +415,48 @@ class _Shard:
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Return θ of u, (chains, draws, p), by parameter."""
-        found, begin = {}, 0
+        theta_of, begin = {}, 0
         for name, shape in self._shapes.items():
             end = begin + int(np.prod(shape))
             u = draws[..., begin:end].reshape(-1, *shape).astype(self.dtype.as_numpy_dtype)
             theta = np.asarray(self._spaces[name].constrain(tf.constant(u)))
-            found[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
+            theta_of[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
             begin = end
-        return found
+        return theta_of
 
 
 def _report(
     samples: Samples,
-    found: list[_Found],
+    results: list[_ShardResult],
     x: np.ndarray,
     facts: Mapping[str, Any],
     seconds: Mapping[str, float],
 ) -> Report:
     """Return the report on shards, combination and draws."""
-    settings, count = samples.settings, len(found)
+    settings, count = samples.settings, len(results)
     means, variances = x.mean((1, 2)), x.var((1, 2))
     gaps = means - (means / variances).sum(0) / (1 / variances).sum(0)
     spread = float(np.sqrt((gaps**2 / variances).sum(0).max() / (count - 1)))
-    doubts = []
-    doubtful = [(k, one.warnings[0]) for k, one in enumerate(found, 1) if one.warnings]
+    remarks = []
+    doubtful = [(k, one.warnings[0]) for k, one in enumerate(results, 1) if one.warnings]
     if doubtful:
-        doubts.append(
+        remarks.append(
             f"{len(doubtful)} of {count} shards have warnings. Shard {doubtful[0][0]}: "
             f"{doubtful[0][1]}"
         )
     if spread > _SPREAD:
-        doubts.append(
+        remarks.append(
             f"The means of the shards are {spread:.1f} of their SDs apart: subposteriors hardly "
             "overlap, and no combination of their draws is reliable. Use fewer shards."
         )
     wider = facts.get("SDs too wide by kernels, normal shards", 0.0)
     if wider > _WIDER:
-        doubts.append(
+        remarks.append(
             f"SDs are about {wider:.0%} too wide because of the kernels' bandwidth. Use more "
             "draws, or another `method`."
         )
     diagnostics = diagnose(samples)
-    doubts += diagnostics.warnings(_FEWEST)
+    remarks += diagnostics.warnings(_FEWEST)
     return Report(
         {
             "method": f"divide and conquer, {settings['method']}",
@@ -479,6 +476,6 @@ def _report(
                 "R-hat": diagnostics.rhat,
             },
             "Seconds": dict(seconds),
-            "warnings": doubts,
+            "warnings": remarks,
         }
     )

@@ -126,8 +126,7 @@ class ScoringState(NamedTuple):
     count: tf.Tensor
 
 
-_LARGEST = 1000
-"""Largest number of coordinates whose information is kept as a matrix."""
+_LARGEST = 1000  # largest number of coordinates whose information is kept as a matrix
 
 INFORMATION = "information"
 """The user's value for B = F."""
@@ -221,16 +220,16 @@ class SGFS(Dynamics):
         ready = seen >= (1.0 if self.diagonal else gradient.shape[0] + 1.0)
         if not isinstance(self.B, str):
             ready = tf.constant(True)
-        move = self._diagonal_move if self.diagonal else self._move
-        moved = move(state.information, gradient, stepsize, normals[0], ready)
-        position = tf.where(ready, state.position + 2.0 * moved, state.position)
+        increment_of = self._diagonal_increment if self.diagonal else self._increment
+        increment = increment_of(state.information, gradient, stepsize, normals[0], ready)
+        position = tf.where(ready, state.position + 2.0 * increment, state.position)
         return state._replace(position=position)
 
     def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
         """Return the state with F moved toward the estimate from another minibatch."""
         count = state.count + 1.0
-        found = self.size / self.rows * covariance_of_sum(parts, self.diagonal)
-        learned = averaged(state.information, count, found)
+        estimate = self.size / self.rows * covariance_of_sum(parts, self.diagonal)
+        learned = averaged(state.information, count, estimate)
         if isinstance(self.until, int):
             learns = state.count < float(self.until)
             learned = tf.where(learns, learned, state.information)
@@ -242,7 +241,7 @@ class SGFS(Dynamics):
         """V as a multiple of F."""
         return self.rows / self.size * self.unseen
 
-    def _diagonal_move(
+    def _diagonal_increment(
         self,
         information: tf.Tensor,
         gradient: tf.Tensor,
@@ -257,7 +256,7 @@ class SGFS(Dynamics):
         whole = (1.0 + self._noise) * information + injected
         return (gradient + tf.sqrt(injected) * normals) / whole
 
-    def _move(
+    def _increment(
         self,
         information: tf.Tensor,
         gradient: tf.Tensor,
@@ -281,8 +280,8 @@ class SGFS(Dynamics):
 def _regular(information: tf.Tensor) -> tf.Tensor:
     """Return an information that rounding, or a coordinate without rows, has not made singular."""
     diagonal = tf.linalg.diag_part(information)
-    least = 8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
-    return tf.linalg.set_diag(information, diagonal + least)
+    jitter = 8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    return tf.linalg.set_diag(information, diagonal + jitter)
 
 
 def frozen_after(until: Any, burn_in: int, dynamics: Dynamics, learned: str) -> Any:

@@ -320,28 +320,30 @@ def read_variance(
             f"or {or_list(words)}; it is {value!r}."
         )
     if matrix and value == FISHER and layout.size > LARGEST_MATRIX:
-        other = f" Use {DIAGONAL!r}, or give a number." if DIAGONAL in words else " Give a number."
+        alternative = (
+            f" Use {DIAGONAL!r}, or give a number." if DIAGONAL in words else " Give a number."
+        )
         raise ValueError(
             f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {layout.size} "
-            f"coordinates, more than {LARGEST_MATRIX}.{other}"
+            f"coordinates, more than {LARGEST_MATRIX}.{alternative}"
         )
     return value
 
 
-def covariance_of_sum(parts: tf.Tensor, diagonal: bool) -> tf.Tensor:
+def covariance_of_sum(row_gradients: tf.Tensor, diagonal: bool) -> tf.Tensor:
     """Return the estimated covariance of the sum of rows that are drawn independently.
 
     Args:
-        parts: Rows, (n, d).
+        row_gradients: Rows, (n, d).
         diagonal: Whether to return its diagonal alone, (d,).
     """
-    n = parts.shape[0]
-    apart = parts - tf.reduce_mean(parts, 0)
+    n = row_gradients.shape[0]
+    centered = row_gradients - tf.reduce_mean(row_gradients, 0)
     if diagonal:
-        return n / (n - 1) * tf.reduce_sum(apart * apart, 0)
-    return n / (n - 1) * tf.matmul(apart, apart, transpose_a=True)
+        return n / (n - 1) * tf.reduce_sum(centered * centered, 0)
+    return n / (n - 1) * tf.matmul(centered, centered, transpose_a=True)
 
 
-def averaged(mean: tf.Tensor, count: tf.Tensor, found: tf.Tensor) -> tf.Tensor:
-    """Return the mean of ``count`` estimates, of which ``found`` is the last."""
-    return mean + (found - mean) / count
+def averaged(mean: tf.Tensor, count: tf.Tensor, estimate: tf.Tensor) -> tf.Tensor:
+    """Return the mean of ``count`` estimates, of which ``estimate`` is the last."""
+    return mean + (estimate - mean) / count

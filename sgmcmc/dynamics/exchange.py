@@ -171,8 +171,8 @@ class ReplicaExchange(Dynamics):
         """Return the state at the start of a chain: all replicas begin at one position."""
         pairs, dtype = len(self.temperatures) - 1, position.dtype
         inner = [
-            self.dynamics.init(position, gradient / T, T * stepsize, own)
-            for T, own in zip(self.temperatures, self._divided(normals), strict=True)
+            self.dynamics.init(position, gradient / T, T * stepsize, replica_normals)
+            for T, replica_normals in zip(self.temperatures, self._divided(normals), strict=True)
         ]
         return ExchangeState(
             tuple(inner),
@@ -188,7 +188,10 @@ class ReplicaExchange(Dynamics):
     ) -> ExchangeState:
         """Return the state at the start of an iteration."""
         every = zip(state.inner, self.temperatures, self._divided(normals), strict=True)
-        inner = [self.dynamics.refresh(each, T * stepsize, own) for each, T, own in every]
+        inner = [
+            self.dynamics.refresh(replica, T * stepsize, replica_normals)
+            for replica, T, replica_normals in every
+        ]
         return state._replace(inner=tuple(inner))
 
     def step(
@@ -196,25 +199,29 @@ class ReplicaExchange(Dynamics):
     ) -> ExchangeState:
         """Return the state at the next positions; the last normals draw the exchanges."""
         replicas = len(self.temperatures)
-        own, left = tf.split(normals, [replicas * self.dynamics.step_normals, -1])
+        step_normals, left = tf.split(normals, [replicas * self.dynamics.step_normals, -1])
         uniforms = 0.5 * tf.math.erfc(-tf.reshape(left, [-1])[: replicas - 1] / math.sqrt(2.0))
         state, gradients = self._exchanged(state, gradient, uniforms)
-        every = zip(state.inner, gradients, self.temperatures, self._divided(own), strict=True)
+        every = zip(
+            state.inner, gradients, self.temperatures, self._divided(step_normals), strict=True
+        )
         inner = [
-            self.dynamics.step(each, slope / T, T * stepsize, numbers)
-            for each, slope, T, numbers in every
+            self.dynamics.step(replica, slope / T, T * stepsize, numbers)
+            for replica, slope, T, numbers in every
         ]
         return state._replace(inner=tuple(inner), steps=state.steps + 1)
 
     def visit(self, state: ExchangeState, elsewhere: Elsewhere) -> ExchangeState:
         """Return the state with the gradients of the other replicas, and ratios for exchanges."""
-        others = [elsewhere.gradient(each.position) for each in state.inner[1:]]
+        gradients = [elsewhere.gradient(replica.position) for replica in state.inner[1:]]
 
         def ratios() -> tf.Tensor:
-            return self._log_ratios([elsewhere.log_post(each.position) for each in state.inner])
+            return self._log_ratios(
+                [elsewhere.log_post(replica.position) for replica in state.inner]
+            )
 
-        found = tf.cond(self._due(state), ratios, lambda: tf.zeros_like(state.log_ratios))
-        return state._replace(gradients=tf.stack(others), log_ratios=found)
+        log_ratios = tf.cond(self._due(state), ratios, lambda: tf.zeros_like(state.log_ratios))
+        return state._replace(gradients=tf.stack(gradients), log_ratios=log_ratios)
 
     def finish_step(
         self, state: ExchangeState, gradient: tf.Tensor, stepsize: tf.Tensor
@@ -222,7 +229,7 @@ class ReplicaExchange(Dynamics):
         """Return the state at the end of a step."""
         gradients = [gradient, *tf.unstack(state.gradients)]
         every = zip(state.inner, gradients, self.temperatures, strict=True)
-        inner = [self.dynamics.finish_step(each, g / T, T * stepsize) for each, g, T in every]
+        inner = [self.dynamics.finish_step(replica, g / T, T * stepsize) for replica, g, T in every]
         return state._replace(inner=tuple(inner))
 
     def facts(self, state: ExchangeState) -> dict[str, float]:
@@ -239,19 +246,19 @@ class ReplicaExchange(Dynamics):
         """Return whether the next step begins with proposals."""
         return tf.equal(state.steps % self.every, 0) & (state.steps > 0)
 
-    def _log_ratios(self, found: list[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor:
+    def _log_ratios(self, densities: list[tuple[tf.Tensor, tf.Tensor]]) -> tf.Tensor:
         """Return δΔ − Fδ²s²/2 of each pair of neighbors.
 
         Args:
-            found: Weighted terms of the rows, (n,), and log prior, of each replica.
+            densities: Weighted terms of the rows, (n,), and log prior, of each replica.
         """
         ratios = []
-        for k, (here, there) in enumerate(zip(found, found[1:], strict=False)):
+        for k, (colder, hotter) in enumerate(zip(densities, densities[1:], strict=False)):
             delta = 1.0 / self.temperatures[k] - 1.0 / self.temperatures[k + 1]
-            apart = there[0] - here[0]
-            n = apart.shape[0]
-            gain = tf.reduce_sum(apart) + there[1] - here[1]
-            variance = self.unseen * n * n / max(1, n - 1) * tf.math.reduce_variance(apart)
+            differences = hotter[0] - colder[0]
+            n = differences.shape[0]
+            gain = tf.reduce_sum(differences) + hotter[1] - colder[1]
+            variance = self.unseen * n * n / max(1, n - 1) * tf.math.reduce_variance(differences)
             ratios.append(delta * gain - 0.5 * self.correction * delta**2 * variance)
         return tf.stack(ratios)
 
@@ -260,23 +267,23 @@ class ReplicaExchange(Dynamics):
     ) -> tuple[ExchangeState, list[tf.Tensor]]:
         """Return the state with positions exchanged, and the gradients at all of them."""
         due, round_ = self._due(state), state.steps // self.every
-        places = tf.range(len(self.temperatures) - 1)
-        asked = due & tf.equal((places + round_) % 2, 0)
-        accepted = asked & (tf.math.log(uniforms) < state.log_ratios)
-        positions = [each.position for each in state.inner]
+        pairs = tf.range(len(self.temperatures) - 1)
+        proposed = due & tf.equal((pairs + round_) % 2, 0)
+        accepted = proposed & (tf.math.log(uniforms) < state.log_ratios)
+        positions = [replica.position for replica in state.inner]
         gradients = [gradient, *tf.unstack(state.gradients)]
         for k, swaps in enumerate(tf.unstack(accepted)):
             for values in (positions, gradients):
                 a, b = values[k], values[k + 1]
                 values[k], values[k + 1] = tf.where(swaps, b, a), tf.where(swaps, a, b)
         inner = [
-            each._replace(position=position)
-            for each, position in zip(state.inner, positions, strict=True)
+            replica._replace(position=position)
+            for replica, position in zip(state.inner, positions, strict=True)
         ]
         return (
             state._replace(
                 inner=tuple(inner),
-                proposed=state.proposed + tf.cast(asked, gradient.dtype),
+                proposed=state.proposed + tf.cast(proposed, gradient.dtype),
                 exchanged=state.exchanged + tf.cast(accepted, gradient.dtype),
             ),
             gradients,
@@ -285,15 +292,15 @@ class ReplicaExchange(Dynamics):
 
 def _read_temperatures(value: Any) -> tuple[float, ...]:
     """Return the temperatures, checked."""
-    wanted = "a list of two or more temperatures, rising, of which the first is 1"
+    expected = "a list of two or more temperatures, rising, of which the first is 1"
     if isinstance(value, str | Mapping) or not np.iterable(value):
-        raise TypeError(f"`temperatures` must be {wanted}; it is {describe(value)}.")
+        raise TypeError(f"`temperatures` must be {expected}; it is {describe(value)}.")
     entries = list(value)
     if not all(is_number(entry) for entry in entries):
-        raise TypeError(f"`temperatures` must be {wanted}; it is {describe(value)}.")
-    found = tuple(float(entry) for entry in entries)
-    if len(found) < 2 or found[0] != 1.0 or not all(np.isfinite(found)):
-        raise ValueError(f"`temperatures` must be {wanted}; it is {list(found)}.")
-    if not all(a < b for a, b in zip(found, found[1:], strict=False)):
-        raise ValueError(f"`temperatures` must be {wanted}; it is {list(found)}.")
-    return found
+        raise TypeError(f"`temperatures` must be {expected}; it is {describe(value)}.")
+    temperatures = tuple(float(entry) for entry in entries)
+    if len(temperatures) < 2 or temperatures[0] != 1.0 or not all(np.isfinite(temperatures)):
+        raise ValueError(f"`temperatures` must be {expected}; it is {list(temperatures)}.")
+    if not all(a < b for a, b in zip(temperatures, temperatures[1:], strict=False)):
+        raise ValueError(f"`temperatures` must be {expected}; it is {list(temperatures)}.")
+    return temperatures

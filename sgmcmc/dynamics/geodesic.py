@@ -176,8 +176,10 @@ class SGGMC(GeodesicDynamics):
             variance = tangents(position, tf.transpose(tangents(position, state.variance)))
             # The stepsize is the same along all of a manifold, so that it does not leave Λ.
             scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
-            half = 0.5 * scale[:, tf.newaxis] * variance * scale
-            values, vectors = tf.linalg.eigh(0.5 * (half + tf.transpose(half)))
+            scaled_variance = 0.5 * scale[:, tf.newaxis] * variance * scale
+            values, vectors = tf.linalg.eigh(
+                0.5 * (scaled_variance + tf.transpose(scaled_variance))
+            )
             along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
             return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
         if callable(self.noise_variance):
@@ -191,25 +193,27 @@ class SGGMC(GeodesicDynamics):
     def variance_at(self, position: tf.Tensor) -> tf.Tensor:
         """Return V(θ) by the user's function, one number for each coordinate."""
         layout = self.known_space.layout
-        found = self.noise_variance(self.known_space.constrain(position))
-        if isinstance(found, Mapping):
-            known_keys("noise_variance", found, layout.names, "the parameters are")
-            each = [found.get(name, 0.0) for name in layout.names]
+        variance = self.noise_variance(self.known_space.constrain(position))
+        if isinstance(variance, Mapping):
+            known_keys("noise_variance", variance, layout.names, "the parameters are")
+            variances = [variance.get(name, 0.0) for name in layout.names]
         else:
-            each = [found] * len(layout.names)
-        parts = [tf.cast(tf.convert_to_tensor(part), position.dtype) for part in each]
-        if any(part.shape.rank for part in parts):
+            variances = [variance] * len(layout.names)
+        scalars = [tf.cast(tf.convert_to_tensor(scalar), position.dtype) for scalar in variances]
+        if any(scalar.shape.rank for scalar in scalars):
             raise ValueError(
                 "`noise_variance` must return a scalar, or a dict with one for each parameter; it "
-                f"returned the shapes {[tuple(part.shape) for part in parts]}."
+                f"returned the shapes {[tuple(scalar.shape) for scalar in scalars]}."
             )
         sizes = layout.sizes.values()
-        return tf.concat([tf.fill([k], part) for k, part in zip(sizes, parts, strict=True)], 0)
+        return tf.concat(
+            [tf.fill([k], scalar) for k, scalar in zip(sizes, scalars, strict=True)], 0
+        )
 
 
-def _cooling(half: tf.Tensor) -> tf.Tensor:
+def _cooling(scaled_variance: tf.Tensor) -> tf.Tensor:
     """Return r of εV/2."""
-    return tf.exp(-0.5 * tf.asinh(half))
+    return tf.exp(-0.5 * tf.asinh(scaled_variance))
 
 
 @dataclass(frozen=True)
@@ -274,5 +278,5 @@ class GSGNHT(GeodesicDynamics):
         space = self.known_space
         layout, dimensions = space.layout, space.dimensions()
         shares = [layout.sizes[name] / dimensions[name] for name in layout.names]
-        wanted = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
-        return tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum) - wanted
+        expected = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
+        return tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum) - expected

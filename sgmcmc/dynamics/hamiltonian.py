@@ -16,17 +16,16 @@ from sgmcmc.target.geometry import Space
 DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
 
+# Tolerated excess of a length over an integer number of steps, for the rounding of float32
 _ROUNDING = 1e-4
-"""Tolerated excess of a length over an integer number of steps, for the rounding of float32."""
 
 STEPS = 10
 """Steps of a trajectory by default."""
 
-_MOST = 1024
-"""Largest number of steps of a trajectory of a given length."""
+_MOST = 1024  # largest number of steps of a trajectory of a given length
 
+# The multiples of this, modulo 1, cover the interval evenly from the first few on
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-"""The multiples of this, modulo 1, cover the interval evenly from the first few on."""
 
 
 class Moves(NamedTuple):
@@ -124,8 +123,8 @@ class Motion:
         along = tf.cos(angle)
         z = along * zeta + across * velocity - self.start
         velocity = along * velocity - omega * tf.sin(angle) * zeta
-        there = Point(z, *self.log_post(z))
-        return there, velocity + stepsize / 2 * self._force(there)
+        end = Point(z, *self.log_post(z))
+        return end, velocity + stepsize / 2 * self._force(end)
 
     def _force(self, point: Point) -> tf.Tensor:
         return point.gradient + self.frequency**2 * (self.start + point.z)
@@ -191,23 +190,23 @@ class Hamiltonian(ExactDynamics):
         start, dtype = tf.cast(state.position, tf.float64), state.position.dtype
         root = state.root
 
-        def there(z: tf.Tensor) -> tf.Tensor:
+        def position_of(z: tf.Tensor) -> tf.Tensor:
             return start + _times(root, z)
 
         def at(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            value, gradient = log_post(there(z))
+            value, gradient = log_post(position_of(z))
             return value, _transposed_times(root, gradient)
 
         gradient = _transposed_times(root, tf.cast(state.gradient, tf.float64))
-        here = Point(tf.zeros_like(start), state.log_post, gradient)
+        start_point = Point(tf.zeros_like(start), state.log_post, gradient)
         motion = Motion(at, _solve(root, start), state.frequency)
-        end, moved = self.move(motion, here, tf.cast(stepsize, tf.float64), seed)
+        end, counts = self.move(motion, start_point, tf.cast(stepsize, tf.float64), seed)
         gradient = _transposed_solve(root, end.gradient)
         moves = Moves(
-            *[a + tf.cast(b, tf.float64) for a, b in zip(state.moves, moved, strict=True)]
+            *[a + tf.cast(b, tf.float64) for a, b in zip(state.moves, counts, strict=True)]
         )
         return ExactState(
-            tf.cast(there(end.z), dtype),
+            tf.cast(position_of(end.z), dtype),
             end.log_post,
             tf.cast(gradient, dtype),
             root,
@@ -350,9 +349,9 @@ class HMC(Hamiltonian):
         """Return the end of one trajectory, or its start if that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
-            wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
-            cut = wanted > _MOST
-            steps = tf.cast(tf.clip_by_value(wanted, 1.0, _MOST), tf.int32)
+            n_steps = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
+            cut = n_steps > _MOST
+            steps = tf.cast(tf.clip_by_value(n_steps, 1.0, _MOST), tf.int32)
         uniforms, velocity = seed
         jittered = stepsize * (1.0 + self.jitter * (2.0 * uniforms[0] - 1.0))
         _, end, final = tf.while_loop(

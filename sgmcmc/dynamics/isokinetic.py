@@ -15,8 +15,7 @@ from sgmcmc.dynamics.base import Dynamics, Elsewhere, averaged, covariance_of_su
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
 
-_FIRST_ERRORS = 10.0
-"""Number of energy errors before which the tuner changes nothing."""
+_FIRST_ERRORS = 10.0  # number of energy errors before which the tuner changes nothing
 
 
 class NoiseState(NamedTuple):
@@ -117,9 +116,13 @@ class EnergyTuner:
             value = getattr(self, name)
             if not is_number(value):
                 raise TypeError(f"`{name}` must be a number; it is {describe(value)}.")
-            least, most = name == "adaptation", name == "reset"
-            if not 0 <= value <= 1 or (value == 0 and not least) or (value == 1 and not most):
-                ends = f"{'[' if least else '('}0, 1{']' if most else ')'}"
+            includes_zero, includes_one = name == "adaptation", name == "reset"
+            if (
+                not 0 <= value <= 1
+                or (value == 0 and not includes_zero)
+                or (value == 1 and not includes_one)
+            ):
+                ends = f"{'[' if includes_zero else '('}0, 1{']' if includes_one else ')'}"
                 raise ValueError(f"`{name}` must be in {ends}; it is {value!r}.")
 
     def quantile(self, energy: EnergyState, probability: float) -> tf.Tensor:
@@ -133,15 +136,15 @@ class EnergyTuner:
     def judged(self, energy: EnergyState, error: tf.Tensor) -> EnergyState:
         """Return the estimates after another |ΔE|, the stepsize, and whether to undo the step."""
         one = tf.ones_like(error)
-        finite, known = tf.math.is_finite(error), energy.count >= _FIRST_ERRORS
+        finite, has_estimates = tf.math.is_finite(error), energy.count >= _FIRST_ERRORS
         limit = self.quantile(energy, self.reset) if self.reset < 1 else one * np.inf
-        undone = ~finite | (known & (error > limit))
+        undone = ~finite | (has_estimates & (error > limit))
         if self.adaptation:
             large = error > self.quantile(energy, 1.0 - 2.0 * self.adaptation / 3.0)
             small = error < self.quantile(energy, self.adaptation / 3.0)
             down, up = np.log1p(-self.strength), np.log1p(self.strength)
             change = tf.where(large | ~finite, down * one, tf.where(small, up * one, 0.0 * one))
-            log_factor = energy.log_factor + tf.where(known | ~finite, change, 0.0 * one)
+            log_factor = energy.log_factor + tf.where(has_estimates | ~finite, change, 0.0 * one)
         else:
             log_factor = energy.log_factor
         weight = tf.maximum(self.smoothing * one, 1.0 / (energy.count + 1.0))
@@ -269,7 +272,7 @@ class SMILE(Dynamics):
         if isinstance(energy, EnergyState):  # an undone step has left the gradient of its end
             gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
         lengths, size = self._lengths(state, stepsize), gradient.shape[0]
-        direction, kinetic = _turned(state.direction, lengths * gradient)
+        direction, kinetic = _rotated(state.direction, lengths * gradient)
         if isinstance(energy, EnergyState):
             energy = energy._replace(start=state.position, gradient=gradient, change=kinetic)
         position = state.position + 0.5 * lengths * direction
@@ -283,7 +286,7 @@ class SMILE(Dynamics):
     ) -> IsokineticState:
         """Return the state after the closing half turn, or before the step if it is undone."""
         slope = self._lengths(state, stepsize) * gradient
-        direction, kinetic = _turned(state.direction, slope)
+        direction, kinetic = _rotated(state.direction, slope)
         energy = state.energy
         if not isinstance(energy, EnergyState):
             return state._replace(direction=direction)
@@ -355,7 +358,7 @@ class SMILE(Dynamics):
         return lengths * tf.exp(tf.reduce_mean(log) - log)
 
 
-def _turned(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _rotated(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return u after half a step of du/dt = P(u) slope/(d − 1), and the energy that it adds.
 
     With δ = |slope|/(2(d − 1)) and e = slope/|slope|, u ← [u + e (sinh δ + (e·u)(cosh δ − 1))] /
@@ -368,7 +371,7 @@ def _turned(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     decay = tf.exp(-delta)
     toward = tf.reduce_sum(along * direction)
     pull = (1.0 - decay) * (1.0 + decay + toward * (1.0 - decay))
-    turned = tf.math.l2_normalize(2.0 * decay * direction + pull * along)
+    rotated = tf.math.l2_normalize(2.0 * decay * direction + pull * along)
     square = decay * decay
     kinetic = scale * (delta + tf.math.log(0.5 * ((1.0 + square) + toward * (1.0 - square))))
-    return turned, kinetic
+    return rotated, kinetic

@@ -16,11 +16,8 @@ from sgmcmc.target.geometry import Space
 EXTREME = "extreme"
 """The user's value for noise of unknown size."""
 
-_PROBIT = 1.702
-"""1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095."""
-
-_NARROW = 0.1
-"""SD of the size of bimodal increments, in units of its root mean square."""
+_PROBIT = 1.702  # 1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095
+_NARROW = 0.1  # SD of the size of bimodal increments, in units of its root mean square
 
 
 class PositionState(NamedTuple):
@@ -189,8 +186,8 @@ class Barker(Dynamics):
         z = tf.sqrt(stepsize) * size
         # Φ of a standard normal is uniform.
         uniform = 0.5 * tf.math.erfc(-normals[1] / math.sqrt(2.0))
-        moved = tf.where(uniform <= self._probability(state, z, gradient), z, -z)
-        return state._replace(position=state.position + moved)
+        increment = tf.where(uniform <= self._probability(state, z, gradient), z, -z)
+        return state._replace(position=state.position + increment)
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
@@ -205,8 +202,8 @@ class Barker(Dynamics):
             return sign
         if not self.learns_noise and not np.any(self.noise_variance):
             return tf.sigmoid(z * gradient)
-        known = self.noise_variance
-        variance = state.variance if self.learns_noise else tf.constant(known, z.dtype)
+        noise_variance = self.noise_variance
+        variance = state.variance if self.learns_noise else tf.constant(noise_variance, z.dtype)
         left = 1.0 - variance * z * z / _PROBIT**2
         safe = tf.where(left > 0.0, left, tf.ones_like(left))
         return tf.where(left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign)
@@ -251,7 +248,7 @@ class SGLRW(Dynamics):
         size = tf.sqrt(stepsize) * tf.ones_like(gradient)
         # 2Φ(z) − 1 of a standard normal z is uniform on (−1, 1).
         uniform = tf.math.erf(normals[0] / math.sqrt(2.0))
-        drift = 0.5 * size * gradient
-        moved = tf.where(uniform <= drift, size, -size)
-        # A drift that is not a number must not go unseen.
-        return PositionState(state.position + tf.where(tf.math.is_nan(drift), drift, moved))
+        tilt = 0.5 * size * gradient
+        increment = tf.where(uniform <= tilt, size, -size)
+        # A tilt that is not a number must not go unseen.
+        return PositionState(state.position + tf.where(tf.math.is_nan(tilt), tilt, increment))

@@ -21,8 +21,7 @@ from sgmcmc.dynamics.base import (
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant
 
-_SMALL = 1e-8
-"""Below this rate of decay its series is used."""
+_SMALL = 1e-8  # below this rate of decay its series is used
 
 
 class MomentumState(NamedTuple):
@@ -181,12 +180,12 @@ class SGHMC(Dynamics):
         """Return this dynamics with its constants checked."""
         integrator = choice("integrator", self.integrator, ["symmetric", "euler"])
         # Above 1 the factor 1 − α of Euler's step would turn the momentum round.
-        most = 1.0 if integrator == "euler" else math.inf
+        upper_bound = 1.0 if integrator == "euler" else math.inf
         return replace(
             self,
             L=whole_number("L", self.L, 1),
             integrator=integrator,
-            alpha=positive_constant("alpha", self.alpha, space.layout, most),
+            alpha=positive_constant("alpha", self.alpha, space.layout, upper_bound),
             noise_variance=read_variance(self.noise_variance, space.layout, (FISHER, DIAGONAL)),
         )
 
@@ -196,16 +195,16 @@ class SGHMC(Dynamics):
             return
         beta = 0.5 * stepsize * self.noise_variance
         alpha = np.asarray(self.alpha, float)
-        most = alpha if self.integrator == "euler" else 2 * np.tanh(alpha / 2)
-        over = np.ravel(beta - most)
+        capacity = alpha if self.integrator == "euler" else 2 * np.tanh(alpha / 2)
+        over = np.ravel(beta - capacity)
         if (over > 0).any():
             worst = int(np.argmax(over))
-            beta, most = (
-                np.broadcast_to(np.ravel(each), over.shape)[worst] for each in (beta, most)
+            beta, capacity = (
+                np.broadcast_to(np.ravel(values), over.shape)[worst] for values in (beta, capacity)
             )
             raise ValueError(
                 f"`noise_variance`: β̂ = εV/2 is {beta:.3g}, more than the friction takes up, "
-                f"{most:.3g}. Use a larger `alpha`, a smaller stepsize, or larger minibatches."
+                f"{capacity:.3g}. Use a larger `alpha`, a smaller stepsize, or larger minibatches."
             )
 
     def init(
@@ -228,10 +227,10 @@ class SGHMC(Dynamics):
         alpha = tf.constant(self.alpha, gradient.dtype)
         if self.integrator == "symmetric":
             c = tf.exp(-alpha)
-            taken, kick = -stepsize * tf.math.expm1(-2.0 * alpha), 0.5 * stepsize * (1.0 + c)
+            dissipated, kick = -stepsize * tf.math.expm1(-2.0 * alpha), 0.5 * stepsize * (1.0 + c)
         else:
-            taken, kick = 2.0 * alpha * stepsize, stepsize
-        zeta, state = self._injected(state, taken, kick, normals[0])
+            dissipated, kick = 2.0 * alpha * stepsize, stepsize
+        zeta, state = self._injected(state, dissipated, kick, normals[0])
         position, momentum = state.position, state.momentum
         if self.integrator == "symmetric":
             position, momentum = baoa(position, momentum, gradient, stepsize, c, zeta)
@@ -249,8 +248,8 @@ class SGHMC(Dynamics):
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
-        found = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
-        return state._replace(variance=averaged(state.variance, count, found), count=count)
+        covariance = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
+        return state._replace(variance=averaged(state.variance, count, covariance), count=count)
 
     def advice(self, state: Any) -> str | None:
         """Return advice for a chain whose estimated β̂ has exceeded the friction."""
@@ -262,35 +261,35 @@ class SGHMC(Dynamics):
         )
 
     def _injected(
-        self, state: Any, taken: tf.Tensor, kick: tf.Tensor, normals: tf.Tensor
+        self, state: Any, dissipated: tf.Tensor, kick: tf.Tensor, normals: tf.Tensor
     ) -> tuple[tf.Tensor, Any]:
         """Return ζ, and the state with the part of its variance that V replaces.
 
         Args:
             state: State.
-            taken: Variance that the friction takes, a scalar or (d,).
+            dissipated: Variance that the friction takes, a scalar or (d,).
             kick: Size of the noise of ĝ in units of ζ, a scalar or (d,).
             normals: Standard normals, (d,).
         """
         if self.learns_noise and self.noise_variance == FISHER:
-            scale = kick * tf.math.rsqrt(taken) * tf.ones_like(normals)
-            parts = scale[:, tf.newaxis] * state.variance * scale
+            scale = kick * tf.math.rsqrt(dissipated) * tf.ones_like(normals)
+            replaced = scale[:, tf.newaxis] * state.variance * scale
             # Of what is no number there are no eigenvalues; the position is none then either.
-            parts = tf.where(tf.math.is_finite(parts), parts, tf.zeros_like(parts))
-            shares, vectors = tf.linalg.eigh(parts)
+            replaced = tf.where(tf.math.is_finite(replaced), replaced, tf.zeros_like(replaced))
+            shares, vectors = tf.linalg.eigh(replaced)
             along = tf.linalg.matvec(vectors, normals, transpose_a=True)
             left = tf.linalg.matvec(vectors, _root_of_rest(shares) * along)
         elif self.learns_noise:
-            shares = kick * kick / taken * state.variance
+            shares = kick * kick / dissipated * state.variance
             shares = tf.where(tf.math.is_finite(shares), shares, tf.zeros_like(shares))
             left = _root_of_rest(shares) * normals
         if self.learns_noise:
             share = tf.maximum(state.share, tf.reduce_max(shares))
-            return tf.sqrt(taken) * left, state._replace(share=share)
+            return tf.sqrt(dissipated) * left, state._replace(share=share)
         if np.any(self.noise_variance):
-            taken -= kick * kick * tf.constant(self.noise_variance, normals.dtype)
-            taken = tf.maximum(taken, tf.zeros_like(taken))
-        return tf.sqrt(taken) * normals, state
+            dissipated -= kick * kick * tf.constant(self.noise_variance, normals.dtype)
+            dissipated = tf.maximum(dissipated, tf.zeros_like(dissipated))
+        return tf.sqrt(dissipated) * normals, state
 
 
 def _root_of_rest(shares: tf.Tensor) -> tf.Tensor:
@@ -420,8 +419,10 @@ class BADODAB(Thermostatted):
 
 def first_thermostats(a: Any, layout: Layout, dtype: tf.DType) -> tf.Tensor:
     """Return ξ = a, one for each named parameter."""
-    each = np.broadcast_to(a, layout.size)
-    return tf.constant([each[part.start] for part in layout.slices.values()], dtype)
+    constants = np.broadcast_to(a, layout.size)
+    return tf.constant(
+        [constants[coordinates.start] for coordinates in layout.slices.values()], dtype
+    )
 
 
 def baoa(

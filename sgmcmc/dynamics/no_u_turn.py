@@ -46,7 +46,7 @@ class _Branch(NamedTuple):
     total: tf.Tensor
     saved: tf.Tensor
     totals: tf.Tensor
-    turned: tf.Tensor
+    u_turn: tf.Tensor
     diverged: tf.Tensor
     acceptance: tf.Tensor
 
@@ -142,21 +142,21 @@ class NUTS(Hamiltonian):
         self, motion: Motion, tree: _Tree, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
     ) -> _Tree:
         """Return the tree with as many points again, on one of its sides."""
-        own, of_branch = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        uniforms = tf.random.stateless_uniform([2], own, dtype=tf.float64, alg="philox")
+        of_tree, of_branch = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        uniforms = tf.random.stateless_uniform([2], of_tree, dtype=tf.float64, alg="philox")
         right = uniforms[0] < 0.5
         inner = _where(right, tree.right_velocity, tree.left_velocity)
         outer = _where(right, tree.left_velocity, tree.right_velocity)
         edge = _where(right, tree.right, tree.left)
         signed = tf.where(right, stepsize, -stepsize)
         branch = self._branch(motion, edge, inner, tree.depth, energy, signed, of_branch)
-        whole = ~(branch.turned | branch.diverged)
-        taken = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
+        whole = ~(branch.u_turn | branch.diverged)
+        accepted = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
         total = tree.total + branch.total
-        turned = (
-            _turns(outer, branch.velocity, total)
-            | _turns(outer, branch.first, tree.total + branch.first)
-            | _turns(inner, branch.velocity, branch.total + inner)
+        u_turn = (
+            _is_u_turn(outer, branch.velocity, total)
+            | _is_u_turn(outer, branch.first, tree.total + branch.first)
+            | _is_u_turn(inner, branch.velocity, branch.total + inner)
         )
         return _Tree(
             tree.depth + 1,
@@ -164,10 +164,10 @@ class NUTS(Hamiltonian):
             _where(right, tree.left_velocity, branch.velocity),
             _where(right, branch.point, tree.right),
             _where(right, branch.velocity, tree.right_velocity),
-            _where(taken, branch.chosen, tree.chosen),
+            _where(accepted, branch.chosen, tree.chosen),
             _log_sum(tree.weight, branch.weight),
             total,
-            whole & ~turned,
+            whole & ~u_turn,
             branch.diverged,
             tree.acceptance + branch.acceptance,
             tree.gradients + branch.number,
@@ -196,7 +196,7 @@ class NUTS(Hamiltonian):
             return (_extended(motion, branch, energy, stepsize, seed),)
 
         return tf.while_loop(
-            lambda b: (b.number < size) & ~b.turned & ~b.diverged,
+            lambda b: (b.number < size) & ~b.u_turn & ~b.diverged,
             extended,
             (start,),
             parallel_iterations=1,
@@ -212,8 +212,8 @@ def _extended(
     above = log_weight(point, velocity) - energy
     above = tf.where(tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above)
     weight = _log_sum(branch.weight, above)
-    own = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
-    uniform = tf.random.stateless_uniform([], own, dtype=tf.float64, alg="philox")
+    point_seed = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
+    uniform = tf.random.stateless_uniform([], point_seed, dtype=tf.float64, alg="philox")
     total = branch.total + velocity
     # A subtree begins at each even point. Those that end at an odd one have as many levels as its
     # number has ones at the end; the others that are open have a row for each other one.
@@ -225,14 +225,14 @@ def _extended(
         lambda: (branch.saved, branch.totals),
     )
 
-    def check(i: tf.Tensor, turned: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def check(i: tf.Tensor, u_turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         first = tf.gather(saved, i)
-        return i - 1, turned | _turns(first, velocity, total - tf.gather(totals, i) + first)
+        return i - 1, u_turn | _is_u_turn(first, velocity, total - tf.gather(totals, i) + first)
 
-    _, turned = tf.while_loop(
-        lambda i, turned: (i > level - ends) & ~turned,
+    _, u_turn = tf.while_loop(
+        lambda i, u_turn: (i > level - ends) & ~u_turn,
         check,
-        (level, branch.turned),
+        (level, branch.u_turn),
         parallel_iterations=1,
     )
     return _Branch(
@@ -245,21 +245,21 @@ def _extended(
         total,
         saved,
         totals,
-        turned,
+        u_turn,
         ~(above > DIVERGED),
         branch.acceptance + tf.exp(tf.minimum(above, 0.0)),
     )
 
 
-def _turns(left: tf.Tensor, right: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+def _is_u_turn(left: tf.Tensor, right: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
     """Return whether a trajectory turns back, given the velocities at its ends and their sum."""
     middle = total - (left + right) / 2
     return (tf.tensordot(left, middle, 1) <= 0) | (tf.tensordot(right, middle, 1) <= 0)
 
 
-def _where(condition: tf.Tensor, one: Any, other: Any) -> Any:
+def _where(condition: tf.Tensor, chosen: Any, alternative: Any) -> Any:
     """Return the one structure of tensors or the other."""
-    return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), one, other)
+    return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), chosen, alternative)
 
 
 def _with_row(rows: tf.Tensor, number: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
@@ -273,6 +273,6 @@ def _ones(number: tf.Tensor) -> tf.Tensor:
 
 def _log_sum(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Return log(eᵃ + eᵇ), neither of which is infinite upwards."""
-    most = tf.maximum(a, b)
-    both = most + tf.math.log1p(tf.exp(-tf.abs(a - b)))
-    return tf.where(tf.math.is_inf(most), most, both)
+    largest = tf.maximum(a, b)
+    log_sum = largest + tf.math.log1p(tf.exp(-tf.abs(a - b)))
+    return tf.where(tf.math.is_inf(largest), largest, log_sum)

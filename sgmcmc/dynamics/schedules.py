@@ -12,8 +12,7 @@ from sgmcmc.checks import describe, is_number, positive_number, whole_number
 
 Schedule = Callable[[int], float]
 
-_TRIED = 64
-"""Iterations at which schedules of several parameters are compared."""
+_TRIED = 64  # iterations at which schedules of several parameters are compared
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Cyclical:
 
     def __call__(self, iteration: int) -> float:
         """Return the stepsize at an iteration."""
-        return float(0.5 * self.h * (np.cos(np.pi * self._place(iteration)) + 1.0))
+        return float(0.5 * self.h * (np.cos(np.pi * self._cycle_fraction(iteration)) + 1.0))
 
     def counts(self, n_draws: int, burn_in: int = 0, thin: int = 1) -> np.ndarray:
         """Return which draws are of the sampling part of their cycle, a boolean for each.
@@ -93,9 +92,9 @@ class Cyclical:
 
     def weights(self, iterations: np.ndarray) -> np.ndarray:
         """Return the weights of draws at these iterations: 1 if they count, otherwise 0."""
-        return np.asarray(self._place(iterations) >= self.exploration, float)
+        return np.asarray(self._cycle_fraction(iterations) >= self.exploration, float)
 
-    def _place(self, iteration: int | np.ndarray) -> float | np.ndarray:
+    def _cycle_fraction(self, iteration: int | np.ndarray) -> float | np.ndarray:
         """Return the part of the cycle that is over."""
         return ((iteration - 1) % self.cycle) / self.cycle
 
@@ -192,13 +191,13 @@ class Stepsizes:
         table = np.empty((count, self.columns))
         end = 0
         for label, value, width in zip(self.labels, self.values, self._widths, strict=True):
-            part = table[:, end : end + width]
+            columns = table[:, end : end + width]
             end += width
             if not callable(value):
-                part[...] = np.reshape(value, -1)
+                columns[...] = np.reshape(value, -1)
                 continue
             for row in range(count):
-                part[row] = _evaluate(label, value, first + row)
+                columns[row] = _evaluate(label, value, first + row)
         return table
 
     def weights(self, iterations: np.ndarray) -> np.ndarray | None:
@@ -210,12 +209,15 @@ class Stepsizes:
         """
         if self.constant or not iterations.size:
             return None
-        found = [
+        entry_weights = [
             _weights(label, value, iterations)
             for label, value in zip(self.labels, self.values, strict=True)
         ]
-        same = all(np.allclose(each, found[0], rtol=1e-6, atol=1e-12) for each in found)
-        return found[0] if same else None
+        same = all(
+            np.allclose(weights_of_entry, entry_weights[0], rtol=1e-6, atol=1e-12)
+            for weights_of_entry in entry_weights
+        )
+        return entry_weights[0] if same else None
 
     def to_json(self) -> dict[str, Any] | None:
         """Return a schedule of this package, for files; ``None`` if there is none."""
@@ -235,14 +237,14 @@ def schedule_of(facts: Mapping[str, Any]) -> PolynomialDecay | Cyclical:
 
 def _weights(label: str, value: Any, iterations: np.ndarray) -> np.ndarray:
     """Return the weights by one entry of the stepsizes, with mean one."""
-    own = getattr(value, "weights", None)
+    own_weights = getattr(value, "weights", None)
     if not callable(value):
-        found = np.ones(iterations.size)
-    elif callable(own):
-        found = own(iterations)
+        weights = np.ones(iterations.size)
+    elif callable(own_weights):
+        weights = own_weights(iterations)
     else:
-        found = np.array([_evaluate(label, value, int(k)) for k in iterations])
-    return found / max(found.mean(), np.finfo(float).tiny)
+        weights = np.array([_evaluate(label, value, int(k)) for k in iterations])
+    return weights / max(weights.mean(), np.finfo(float).tiny)
 
 
 def _evaluate(label: str, schedule: Schedule, iteration: int) -> float:

@@ -21,15 +21,12 @@ FEW = 4096
 """Largest number of values for which all are drawn by TensorFlow, at 50 to 100 ns each. Of more,
 most are drawn by vector arithmetic on normals and uniforms, which costs a tenth of that."""
 
+# Number of proposals, each of which is accepted with a probability of at least 0.95
 _PROPOSALS = 16
-"""Number of proposals, each of which is accepted with a probability of at least 0.95."""
 
 _LARGEST_RATE = 3.0
-_TERMS = 20
-"""A Poisson number of rate 3 is larger than that once in 10^11 times."""
-
-_LEAST = 1e-6
-"""Smallest rate, as a fraction of that by which time is measured."""
+_TERMS = 20  # A Poisson number of rate 3 is larger than that once in 10^11 times
+_SMALLEST_RATE = 1e-6  # smallest rate, as a fraction of that by which time is measured
 
 
 def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -53,8 +50,8 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     return _redraw(
         proposed,
         ~accepted,
-        lambda places: tf.random.stateless_gamma(
-            [tf.shape(places)[0]], seeds[0], tf.gather(shape, places), dtype=shape.dtype
+        lambda rejected: tf.random.stateless_gamma(
+            [tf.shape(rejected)[0]], seeds[0], tf.gather(shape, rejected), dtype=shape.dtype
         ),
     )
 
@@ -98,8 +95,8 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     return _redraw(
         _compiled(_invert_poisson)(tf.where(large, tf.zeros_like(rate), rate), uniforms),
         large,
-        lambda places: tf.random.stateless_poisson(
-            [tf.shape(places)[0]], seeds[0], tf.gather(rate, places), dtype=dtype
+        lambda numbers: tf.random.stateless_poisson(
+            [tf.shape(numbers)[0]], seeds[0], tf.gather(rate, numbers), dtype=dtype
         ),
     )
 
@@ -116,8 +113,8 @@ def _propose_gamma(
     d = shape - 1 / 3
     root = 1.0 + normals * tf.math.rsqrt(9.0 * d)
     cube = root * root * root
-    least = tf.math.log1p(-uniforms)
-    good = least < 0.5 * normals * normals + d * (1.0 - cube + tf.math.log(cube))
+    log_uniform = tf.math.log1p(-uniforms)
+    good = log_uniform < 0.5 * normals * normals + d * (1.0 - cube + tf.math.log(cube))
     return d * cube, (root > 0.0) & good
 
 
@@ -133,11 +130,11 @@ def _invert_poisson(rate: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
 
 
 def _redraw(
-    values: tf.Tensor, again: tf.Tensor, draw: Callable[[tf.Tensor], tf.Tensor]
+    values: tf.Tensor, marked: tf.Tensor, draw: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
     """Return the values, with those marked drawn again."""
-    places = tf.where(again)
-    return tf.tensor_scatter_nd_update(values, places, draw(places[:, 0]))
+    indices = tf.where(marked)
+    return tf.tensor_scatter_nd_update(values, indices, draw(indices[:, 0]))
 
 
 class CIR(NamedTuple):
@@ -165,10 +162,10 @@ def transition(process: CIR, seeds: tf.Tensor) -> tf.Tensor:
     good = tf.math.is_finite(rate) & tf.math.is_finite(degrees)
     rate, degrees = tf.where(good, rate, 1.0), tf.where(good, degrees, 1.0)
     degrees += poisson(rate, seeds[:2])
-    moved = tf.math.log(-tf.math.expm1(-time)) + log_gamma(degrees, seeds[2:6])
+    log_lambda = tf.math.log(-tf.math.expm1(-time)) + log_gamma(degrees, seeds[2:6])
     if log_rate is not None:
-        moved -= log_rate
-    return tf.where(good, moved, np.nan)
+        log_lambda -= log_rate
+    return tf.where(good, log_lambda, np.nan)
 
 
 def log_gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -260,8 +257,8 @@ class SCIR(SimplexDynamics):
         """Return these dynamics, knowing which coordinates are on simplices and half-lines."""
         flag("fresh_scale", self.fresh_scale)
         bound = super().bind(space)
-        found = {n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)}
-        return replace(bound, half_lines=HalfLines(bound.simplices.remaining, found))
+        half_lines = {n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)}
+        return replace(bound, half_lines=HalfLines(bound.simplices.remaining, half_lines))
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -271,8 +268,8 @@ class SCIR(SimplexDynamics):
         started = super().init(position, gradient, stepsize, normals)
         if lines.has_none:
             return started
-        u, others = simplices.divide(started.position)
-        of_lines, free = lines.divide(others)
+        u, remaining = simplices.divide(started.position)
+        of_lines, free = lines.divide(remaining)
         slopes, _ = lines.divide(simplices.divide(gradient)[1])
         log_lambda, _ = lines.halves(of_lines)
         exposures = tf.constant(lines.rate, u.dtype) + _positive(lines.halves(slopes)[1])
@@ -284,16 +281,16 @@ class SCIR(SimplexDynamics):
     def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor) -> Any:
         """Return the state one step on; ``seeds`` has shape (7, 2)."""
         simplices, lines = self.simplices, self.half_lines
-        u, others = simplices.divide(state.position)
+        u, remaining = simplices.divide(state.position)
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
         process = self._on_simplices(u, counts, h, seeds[6])
         if lines.has_none:
             u = transition(process, seeds)
             if not simplices.has_all:
-                others = _langevin(others, slopes, epsilon, seeds)
-            return SimplexState(simplices.unite(u, others))
-        (on, free), (slopes, slopes_free) = lines.divide(others), lines.divide(slopes)
+                remaining = _langevin(remaining, slopes, epsilon, seeds)
+            return SimplexState(simplices.unite(u, remaining))
+        (on, free), (slopes, slopes_free) = lines.divide(remaining), lines.divide(slopes)
         epsilon, epsilon_free = lines.divide(epsilon)
         steps, _ = lines.halves(lines.divide(simplices.divide(state.steps)[1])[0])
         log_lambda, log_unit = lines.halves(on)
@@ -304,8 +301,8 @@ class SCIR(SimplexDynamics):
         log_unit += (log_rate - log_unit) / (steps + 2.0)
         if not lines.has_all:
             free = _langevin(free, slopes_free, epsilon_free, seeds)
-        others = lines.unite(lines.join(log_lambda, log_unit), free)
-        return GammaState(simplices.unite(u, others), state.steps + 1.0)
+        remaining = lines.unite(lines.join(log_lambda, log_unit), free)
+        return GammaState(simplices.unite(u, remaining), state.steps + 1.0)
 
     def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> CIR:
         """Return the process of θ for points of the simplex."""
@@ -336,13 +333,13 @@ class SCIR(SimplexDynamics):
         """Return the process of λ, and log b̂."""
         lines, dtype = self.half_lines, log_lambda.dtype
         counts, exposures = slopes
-        own, unit = tf.exp(log_lambda), tf.exp(log_unit)
+        lambda_, unit = tf.exp(log_lambda), tf.exp(log_unit)
         degrees = tf.constant(lines.shape, dtype) + _positive(counts)
-        degrees += _positive(-exposures) * own
+        degrees += _positive(-exposures) * lambda_
         rate = tf.constant(lines.rate, dtype) + _positive(exposures)
         # λ may be zero here, of which only the log is an ordinary number.
-        rate += tf.math.divide_no_nan(_positive(-counts), own)
-        rate = tf.where(rate < _LEAST * unit, _LEAST * unit, rate)
+        rate += tf.math.divide_no_nan(_positive(-counts), lambda_)
+        rate = tf.where(rate < _SMALLEST_RATE * unit, _SMALLEST_RATE * unit, rate)
         log_rate = tf.math.log(rate)
         return CIR(log_lambda, degrees, h * rate / unit, log_rate), log_rate
 

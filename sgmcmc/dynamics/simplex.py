@@ -139,30 +139,30 @@ class SGRLD(SimplexDynamics):
         state = super().init(position, gradient, stepsize, normals)
         if self.parameterization != "reduced_natural":
             return state
-        u, others = self.simplices.divide(state.position)
-        return SimplexState(self.simplices.unite(u - self.simplices.lasts(u), others))
+        u, remaining = self.simplices.divide(state.position)
+        return SimplexState(self.simplices.unite(u - self.simplices.lasts(u), remaining))
 
     def step(
         self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SimplexState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         simplices = self.simplices
-        u, others = simplices.divide(state.position)
+        u, remaining = simplices.divide(state.position)
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
         noise, other_noise = simplices.divide(normals[0])
-        drift = self.drift(u, self.usable(counts))
+        mean_increment = self.drift(u, self.usable(counts))
         if self.parameterization == "expanded_mean":
             theta = tf.exp(u)
-            moved = theta + 0.5 * h * drift + tf.sqrt(h * theta) * noise
-            u = tf.math.log(tf.maximum(tf.abs(moved), smallest(u.dtype)))
+            proposal = theta + 0.5 * h * mean_increment + tf.sqrt(h * theta) * noise
+            u = tf.math.log(tf.maximum(tf.abs(proposal), smallest(u.dtype)))
         else:
-            moved = overdamped(u, drift, h, noise)
+            proposal = overdamped(u, mean_increment, h, noise)
             reduced = self.parameterization == "reduced_natural"
-            u = tf.where(simplices.last, u, moved) if reduced else moved
+            u = tf.where(simplices.last, u, proposal) if reduced else proposal
         if not simplices.has_all:
-            others = overdamped(others, slopes, epsilon, other_noise)
-        return SimplexState(simplices.unite(u, others))
+            remaining = overdamped(remaining, slopes, epsilon, other_noise)
+        return SimplexState(simplices.unite(u, remaining))
 
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ; or â − ωΣâ if it is reduced.

@@ -20,11 +20,8 @@ from sgmcmc.data.numbers import AliasTable
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.target.geometry import Space
 
-_SLACK = 1e-4
-"""Part by which a row may exceed its bound, for rounding."""
-
-_AT_A_TIME = 64
-"""Rows that Metropolis–Hastings reads together."""
+_SLACK = 1e-4  # part by which a row may exceed its bound, for rounding
+_AT_A_TIME = 64  # rows that Metropolis–Hastings reads together
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class RowBounds:
     prior: np.ndarray
 
 
-def _held(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+def _as_input(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
     """Return a tensor that the graph is handed, and does not hold as a constant."""
     with tf.init_scope():
         return tf.constant(array, dtype)
@@ -57,17 +54,17 @@ def _held(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
 
 def _drawn(table: AliasTable, uniforms: tf.Tensor) -> tf.Tensor:
     """Return rows drawn from a table, one for each uniform number in float64."""
-    place = uniforms * len(table.keep)
-    row = tf.minimum(tf.cast(place, tf.int32), len(table.keep) - 1)
-    left = place - tf.cast(row, tf.float64)
-    keep = tf.gather(_held(table.keep, tf.float64), row)
-    return tf.where(left < keep, row, tf.gather(_held(table.other, tf.int32), row))
+    scaled = uniforms * len(table.keep)
+    row = tf.minimum(tf.cast(scaled, tf.int32), len(table.keep) - 1)
+    left = scaled - tf.cast(row, tf.float64)
+    keep = tf.gather(_as_input(table.keep, tf.float64), row)
+    return tf.where(left < keep, row, tf.gather(_as_input(table.other, tf.int32), row))
 
 
 def _uniforms(seed: tf.Tensor, number: tf.Tensor, count: int) -> tf.Tensor:
     """Return uniform numbers in float64, those of a numbered event."""
-    own = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
-    return tf.random.stateless_uniform([count], own, dtype=tf.float64, alg="philox")
+    event_seed = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
+    return tf.random.stateless_uniform([count], event_seed, dtype=tf.float64, alg="philox")
 
 
 @dataclass(frozen=True)
@@ -212,11 +209,11 @@ class ZigZag(Subsampled):
         self, log_post: Any, left: tf.Tensor, state: ZigZagState, u: tf.Tensor
     ) -> tuple[tf.Tensor, ZigZagState]:
         """Return the time left and the state after the next proposal, or at the end of the time."""
-        known, dtype, at = self.known, state.position.dtype, tf.gather  # XLA's indices are fixed
+        bounds, dtype, at = self.known, state.position.dtype, tf.gather  # XLA's indices are fixed
         position, velocity = state.position, state.velocity
-        constant = tf.nn.relu(-velocity * _held(known.whole, dtype))
-        table, prior = known.table, _held(known.prior, dtype)
-        growing = tf.cast(table.total + known.prior.sum(), dtype)
+        constant = tf.nn.relu(-velocity * _as_input(bounds.whole, dtype))
+        table, prior = bounds.table, _as_input(bounds.prior, dtype)
+        growing = tf.cast(table.total + bounds.prior.sum(), dtype)
         distance, speed = tf.norm(position), math.sqrt(position.shape[0])
         rate, slope = tf.reduce_sum(constant) + growing * distance, growing * speed
         waited = -tf.cast(tf.math.log(u[0]), dtype)
@@ -230,30 +227,32 @@ class ZigZag(Subsampled):
 
         def by_row() -> tuple[tf.Tensor, tf.Tensor]:
             row = _drawn(table, u[2])
-            factor = tf.gather(_held(known.factors, dtype), row)
-            i = _place(tf.abs(factor), u[3])
-            at_center = tf.gather(_held(known.gradients, dtype), row)
-            gap = at(log_post.term_gradient(position, row) - at_center, i)
-            return i, -at(velocity, i) * gap / (tf.abs(at(factor, i)) * tf.norm(factor) * reach)
+            factor = tf.gather(_as_input(bounds.factors, dtype), row)
+            i = _drawn_index(tf.abs(factor), u[3])
+            at_center = tf.gather(_as_input(bounds.gradients, dtype), row)
+            difference = at(log_post.term_gradient(position, row) - at_center, i)
+            return i, -at(velocity, i) * difference / (
+                tf.abs(at(factor, i)) * tf.norm(factor) * reach
+            )
 
-        def by_rest() -> tuple[tf.Tensor, tf.Tensor]:
-            i = _place(tf.where(of_prior, prior, constant), u[3])
+        def by_prior_or_whole() -> tuple[tf.Tensor, tf.Tensor]:
+            i = _drawn_index(tf.where(of_prior, prior, constant), u[3])
             zero = tf.zeros_like(position)
-            gap = at(log_post.prior(position)[1] - log_post.prior(zero)[1], i)
-            part = -at(velocity, i) * gap / (at(prior, i) * reach)
-            return i, tf.where(of_prior, part, tf.ones_like(part))
+            difference = at(log_post.prior(position)[1] - log_post.prior(zero)[1], i)
+            ratio = -at(velocity, i) * difference / (at(prior, i) * reach)
+            return i, tf.where(of_prior, ratio, tf.ones_like(ratio))
 
-        i, part = tf.cond(of_row, by_row, by_rest)
-        switches = ~ends & (tf.cast(u[4], dtype) < part)
+        i, ratio = tf.cond(of_row, by_row, by_prior_or_whole)
+        switches = ~ends & (tf.cast(u[4], dtype) < ratio)
         sign = tf.where(tf.range(position.shape[0]) == i, -1.0, 1.0)
-        turned = tf.where(switches, velocity * tf.cast(sign, dtype), velocity)
+        new_velocity = tf.where(switches, velocity * tf.cast(sign, dtype), velocity)
         one = tf.cast(~ends, tf.float64)
         return tf.where(ends, tf.zeros_like(left), left - time), state._replace(
             position=position,
-            velocity=turned,
+            velocity=new_velocity,
             rows=state.rows + one * tf.cast(of_row, tf.float64),
             switches=state.switches + tf.cast(switches, tf.float64),
-            excess=tf.maximum(state.excess, one * tf.cast(part, tf.float64)),
+            excess=tf.maximum(state.excess, one * tf.cast(ratio, tf.float64)),
         )
 
     def pace(self, size: int) -> tuple[float, float]:
@@ -341,22 +340,22 @@ class MHSS(Subsampled):
         self, log_post: Any, state: SubsampledState, stepsize: tf.Tensor, seed: tf.Tensor
     ) -> SubsampledState:
         """Return the state one move on."""
-        known, here, dtype = self.known, state.position, state.position.dtype
+        bounds, current, dtype = self.known, state.position, state.position.dtype
         seeds = tf.random.split(seed, 3, alg="philox")
-        normals = tf.random.stateless_normal(here.shape, seeds[0], dtype=dtype, alg="philox")
-        there = here + tf.cast(stepsize, dtype) * normals
-        moved = there - here
-        size = tf.cast(tf.norm(moved) * tf.maximum(tf.norm(here), tf.norm(there)), tf.float64)
-        (value, _), (before, _) = log_post.prior(there), log_post.prior(here)
-        zero = tf.zeros_like(here)
-        of_rows = _held(known.whole, dtype) - log_post.prior(zero)[1]
-        ratio = tf.cast(value - before + tf.reduce_sum(of_rows * moved), tf.float64)
-        found, rows, excess = self._rows(log_post, here, there, size, seeds[1])
+        normals = tf.random.stateless_normal(current.shape, seeds[0], dtype=dtype, alg="philox")
+        proposal = current + tf.cast(stepsize, dtype) * normals
+        step = proposal - current
+        size = tf.cast(tf.norm(step) * tf.maximum(tf.norm(current), tf.norm(proposal)), tf.float64)
+        (value, _), (before, _) = log_post.prior(proposal), log_post.prior(current)
+        zero = tf.zeros_like(current)
+        of_rows = _as_input(bounds.whole, dtype) - log_post.prior(zero)[1]
+        ratio = tf.cast(value - before + tf.reduce_sum(of_rows * step), tf.float64)
+        log_ratio, rows, excess = self._rows(log_post, current, proposal, size, seeds[1])
         log_uniform = tf.math.log(_uniforms(seeds[2], tf.constant(0), 1)[0])
-        accept = log_uniform < ratio + found
+        accept = log_uniform < ratio + log_ratio
         excess = tf.maximum(state.excess, excess)
-        position = tf.where(accept, there, here)
-        nan = tf.fill(here.shape, tf.constant(np.nan, dtype))
+        position = tf.where(accept, proposal, current)
+        nan = tf.fill(current.shape, tf.constant(np.nan, dtype))
         return SubsampledState(
             tf.where(excess > 1.0 + _SLACK, nan, position),
             state.moves + 1.0,
@@ -366,7 +365,12 @@ class MHSS(Subsampled):
         )
 
     def _rows(
-        self, log_post: Any, here: tf.Tensor, there: tf.Tensor, size: tf.Tensor, seed: tf.Tensor
+        self,
+        log_post: Any,
+        position: tf.Tensor,
+        proposal: tf.Tensor,
+        size: tf.Tensor,
+        seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return the sum over the rows that are drawn, the number of proposed rows, and the excess.
 
@@ -376,42 +380,48 @@ class MHSS(Subsampled):
             size: ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖).
             seed: Two int32.
         """
-        known, table, dtype = self.known, self.known.table, here.dtype
-        squares = self.weights(known.factors)
+        bounds, table, dtype = self.known, self.known.table, position.dtype
+        squares = self.weights(bounds.factors)
         total = (1.0 + self.gamma) * table.total * size
 
         def some(
-            passed: tf.Tensor, number: tf.Tensor, found: tf.Tensor, rows: tf.Tensor, most: tf.Tensor
+            passed: tf.Tensor,
+            number: tf.Tensor,
+            log_ratio: tf.Tensor,
+            rows: tf.Tensor,
+            largest: tf.Tensor,
         ) -> tuple[tf.Tensor, ...]:
             u = tf.reshape(_uniforms(seed, number, 3 * _AT_A_TIME), [3, _AT_A_TIME])
             arrivals = passed - tf.cumsum(tf.math.log(u[0]))
             in_time = arrivals < total
             row = _drawn(table, u[1])
-            linear = tf.linalg.matvec(tf.gather(_held(known.gradients, dtype), row), there - here)
-            apart = log_post.terms(there, row) - log_post.terms(here, row) - linear
-            apart = tf.cast(apart, tf.float64)
-            bound = tf.gather(_held(squares, tf.float64), row) * size
-            up, down = tf.nn.relu(apart), tf.nn.relu(-apart)
-            least = self.gamma * bound
-            kept = in_time & (u[2] * (1.0 + self.gamma) * bound < down + least)
-            gains = tf.where(kept, tf.math.log(up + least) - tf.math.log(down + least), 0.0)
-            excess = tf.where(in_time, tf.abs(apart) / bound, 0.0)
+            linear = tf.linalg.matvec(
+                tf.gather(_as_input(bounds.gradients, dtype), row), proposal - position
+            )
+            differences = log_post.terms(proposal, row) - log_post.terms(position, row) - linear
+            differences = tf.cast(differences, tf.float64)
+            bound = tf.gather(_as_input(squares, tf.float64), row) * size
+            up, down = tf.nn.relu(differences), tf.nn.relu(-differences)
+            floor = self.gamma * bound
+            used = in_time & (u[2] * (1.0 + self.gamma) * bound < down + floor)
+            gains = tf.where(used, tf.math.log(up + floor) - tf.math.log(down + floor), 0.0)
+            excess = tf.where(in_time, tf.abs(differences) / bound, 0.0)
             return (
                 arrivals[-1],
                 number + 1,
-                found + tf.reduce_sum(gains),
+                log_ratio + tf.reduce_sum(gains),
                 rows + tf.reduce_sum(tf.cast(in_time, tf.float64)),
-                tf.maximum(most, tf.reduce_max(excess)),
+                tf.maximum(largest, tf.reduce_max(excess)),
             )
 
         zero = tf.zeros([], tf.float64)
-        _, _, found, rows, most = tf.while_loop(
+        _, _, log_ratio, rows, excess = tf.while_loop(
             lambda passed, *_: passed < total,
             some,
             (zero, tf.constant(0), zero, zero, zero),
             parallel_iterations=1,
         )
-        return found, rows, most
+        return log_ratio, rows, excess
 
     def pace(self, size: int) -> tuple[float, float]:
         """Return the stepsize 1.5/√d, and a guess of the random walk's autocorrelation time."""
@@ -432,8 +442,8 @@ class MHSS(Subsampled):
         }
 
 
-def _place(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Return a place drawn in proportion to the weights."""
+def _drawn_index(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Return an index drawn in proportion to the weights."""
     below = tf.cumsum(tf.cast(weights, tf.float64))
-    found = tf.reduce_sum(tf.cast(below <= uniform * below[-1], tf.int32))
-    return tf.minimum(found, weights.shape[0] - 1)
+    index = tf.reduce_sum(tf.cast(below <= uniform * below[-1], tf.int32))
+    return tf.minimum(index, weights.shape[0] - 1)

@@ -17,15 +17,12 @@ Weights = dict[str, Any]
 TOGETHER = 5
 """Largest number of members in one kernel: with more, an iteration of a member costs the same."""
 
+# Smallest number of weights of a member for which a kernel has one member: its matrices fill a
+# core
 _WIDE = 20_000
-"""Smallest number of weights of a member for which a kernel has one member: its matrices fill a
-core."""
 
-_COPIES = 10
-"""Arrays of the size of all weights that training and sampling hold at a time."""
-
-_PART = 0.8
-"""Largest part of the machine's memory that an ensemble may need."""
+_COPIES = 10  # arrays of the size of all weights that training and sampling hold at a time
+_PART = 0.8  # largest part of the machine's memory that an ensemble may need
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,8 @@ class Network:
 
     def densities(self, y: Any, outputs: Any) -> Array:
         """Return the log density of each target for outputs (draws, n, ...), float64."""
-        found = self.log_density(tf.constant(y), tf.constant(outputs, tf.float32))
-        return np.asarray(found, np.float64)
+        log_density = self.log_density(tf.constant(y), tf.constant(outputs, tf.float32))
+        return np.asarray(log_density, np.float64)
 
     def together(self, members: int, weights: int) -> int:
         """Return the number of members of a kernel, given the number of their weights.
@@ -91,13 +88,13 @@ class Network:
         """
         if self.one_by_one or weights >= _WIDE:
             return 1
-        most = min(TOGETHER, max(1, members // 2))
-        return max(k for k in range(1, most + 1) if members % k == 0)
+        largest = min(TOGETHER, max(1, members // 2))
+        return max(k for k in range(1, largest + 1) if members % k == 0)
 
 
 def count_of(weights: Weights) -> int:
     """Return the number of weights of one member."""
-    return sum(int(np.prod(each.shape[1:])) for each in weights.values())
+    return sum(int(np.prod(array.shape[1:])) for array in weights.values())
 
 
 def check_memory(members: int, weights: int, draws: int) -> None:
@@ -109,13 +106,13 @@ def check_memory(members: int, weights: int, draws: int) -> None:
         draws: Number of stored draws of each.
     """
     needed = 4.0 * members * weights * (_COPIES + 2 * draws)
-    there = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    if needed > _PART * there:
-        most = int(_PART * there / (4.0 * weights * (_COPIES + 2 * draws)))
+    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if needed > _PART * memory:
+        largest = int(_PART * memory / (4.0 * weights * (_COPIES + 2 * draws)))
         raise ValueError(
             f"`members`: {members} networks of {weights} weights with {draws} stored draws need "
-            f"{needed / 2**30:.1f} GiB of memory; the machine has {there / 2**30:.1f}. Use at most "
-            f"{most} members, fewer `draws`, or store predictions in place of weights."
+            f"{needed / 2**30:.1f} GiB of memory; the machine has {memory / 2**30:.1f}. Use at "
+            f"most {largest} members, fewer `draws`, or store predictions in place of weights."
         )
 
 

@@ -11,11 +11,8 @@ from scipy.special import logsumexp
 from sgmcmc.ensembles.network import Array
 from sgmcmc.results.report import Report
 
-_WORSE = 2.0
-"""Standard errors by which a log density is called worse."""
-
-_BINS = 15
-"""Bins of the probability of the likeliest class."""
+_WORSE = 2.0  # standard errors by which a log density is called worse
+_BINS = 15  # bins of the probability of the likeliest class
 
 JUDGED = "predictions of held-out rows; weights need not mix"
 """Scores of an ensemble."""
@@ -44,7 +41,9 @@ def judged(
     """
     ensemble, draws = mixture(trained), mixture(sampled)
     best = trained[trained.mean(1).argmax()]
-    over_best, over_ensemble = (_mean_and_error(draws - other) for other in (best, ensemble))
+    over_best, over_ensemble = (
+        _mean_and_error(draws - reference) for reference in (best, ensemble)
+    )
     warnings = []
     if not np.isfinite(draws).all():
         warnings.append(
@@ -57,7 +56,7 @@ def judged(
             "`prior_scale`."
         )
     warnings += remarks
-    held = {
+    facts = {
         "judged by": JUDGED,
         "rows": trained.shape[1],
         "log density, best member": float(best.mean()),
@@ -68,13 +67,13 @@ def judged(
         **calibration,
     }
     return Report(
-        {"method": "ensemble of networks", "Held out": held, "Chain": chain, "warnings": warnings}
+        {"method": "ensemble of networks", "Held out": facts, "Chain": chain, "warnings": warnings}
     )
 
 
-def clearly_worse(some: Array, others: Array) -> bool:
+def clearly_worse(log_density: Array, reference: Array) -> bool:
     """Return whether log densities of the same rows are lower by more than two standard errors."""
-    mean, error = _mean_and_error(some - others)
+    mean, error = _mean_and_error(log_density - reference)
     return not mean >= -_WORSE * error
 
 
@@ -96,8 +95,8 @@ def calibration_error(probabilities: Array, codes: Array) -> float:
         codes: Number of the class of each row, (n,).
     """
     sure, right = probabilities.max(1), probabilities.argmax(1) == codes
-    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(place, sure, _BINS) - np.bincount(place, right, _BINS)
+    bin_number = np.minimum((sure * _BINS).astype(int), _BINS - 1)
+    gaps = np.bincount(bin_number, sure, _BINS) - np.bincount(bin_number, right, _BINS)
     return float(np.abs(gaps).sum() / len(codes))
 
 
@@ -112,16 +111,16 @@ def uniformity_error(ranks: Array) -> float:
     return float(np.abs(covered - nominal).mean())
 
 
-def classes_judged(each: Array, codes: Array, members: int) -> dict[str, Any]:
+def classes_judged(probabilities: Array, codes: Array, members: int) -> dict[str, Any]:
     """Return calibration and disagreement of predicted probabilities.
 
     Args:
-        each: Probabilities of each draw, (draws, n, classes), the draws of a member in a row.
+        probabilities: By draw, (draws, n, classes), the draws of a member in a row.
         codes: Number of the class of each row.
         members: Number of members.
     """
-    by_member = each.reshape(members, -1, *each.shape[1:]).mean(1)
+    by_member = probabilities.reshape(members, -1, *probabilities.shape[1:]).mean(1)
     return {
-        "expected calibration error": calibration_error(each.mean(0), codes),
+        "expected calibration error": calibration_error(probabilities.mean(0), codes),
         "disagreement of members, SD of a probability": float(by_member.std(0).mean()),
     }

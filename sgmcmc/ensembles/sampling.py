@@ -20,45 +20,29 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.samples import Samples
 
-_STABLE = 0.5
-"""Stepsize times the largest curvature, for gradients over all rows."""
+_STABLE = 0.5  # stepsize times the largest curvature, for gradients over all rows
+_WHOLE_UP_TO = 2000  # largest number of rows for which every gradient uses all of them
+_MEMORY = 200  # steps, with gradients over all rows, after which a momentum has decayed
+_JUDGED = 4  # iterations divided by those of the chains that held-out rows judge
 
-_WHOLE_UP_TO = 2000
-"""Largest number of rows for which every gradient uses all of them."""
-
-_MEMORY = 200
-"""Steps, with gradients over all rows, after which a momentum has decayed."""
-
-_JUDGED = 4
-"""Iterations divided by those of the chains that held-out rows judge."""
-
+# Iterations divided by the burn-in before them, after these rows have joined the others
 _SETTLING = 10
-"""Iterations divided by the burn-in before them, after these rows have joined the others."""
 
+# Factor of the steps as long as the curvature is that of trained weights, not of a draw
 _CAREFUL = 0.5
-"""Factor of the steps as long as the curvature is that of trained weights, not of a draw."""
 
-_TRIES = 6
-"""Largest number of restarts of chains that diverge."""
+_TRIES = 6  # largest number of restarts of chains that diverge
+_SMALLER = 3.0  # divisor of the stepsize at a restart
+_PAIRS = 32  # pairs of minibatches whose gradients measure the information
+_POWERS = 16  # power iterations for the largest curvature
+_PROBED = 2000  # rows that the power iterations use
 
-_SMALLER = 3.0
-"""Divisor of the stepsize at a restart."""
-
-_PAIRS = 32
-"""Pairs of minibatches whose gradients measure the information."""
-
-_POWERS = 16
-"""Power iterations for the largest curvature."""
-
-_PROBED = 2000
-"""Rows that the power iterations use."""
-
+# Distance, in scaled weights, of the gradients whose difference is a product with the Hessian
 _NUDGE = 1e-2
-"""Distance, in scaled weights, of the gradients whose difference is a product with the Hessian."""
 
 
+# The weights of the last draw
 _LAST = Reduction(lambda params: params, lambda state, params: params)
-"""The weights of the last draw."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,7 @@ class Members:
     reach: float = 4.0
     scales: Scales | None = None
     began: str = ""
-    _part: float = 1.0
+    _step_factor: float = 1.0
     _calls: int = 0
     _graphs: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
 
@@ -111,7 +95,7 @@ class Members:
     def fit(
         self,
         members: Trained,
-        held: Array,
+        held_rows: Array,
         n_iters: int,
         draws: int,
         **keywords: Any,
@@ -125,7 +109,7 @@ class Members:
 
         Args:
             members: Members.
-            held: Numbers of the rows that are held out from the first chains.
+            held_rows: Numbers of the rows that are held out from the first chains.
             n_iters: Number of iterations of the second.
             draws: Number of draws to keep of each member.
             keywords: Further arguments of :func:`sgmcmc.sample` for the second.
@@ -136,40 +120,46 @@ class Members:
         """
         everything = np.ones(self.data.size, np.float32)
         use = everything.copy()
-        use[held if len(held) < len(use) else []] = 0.0
+        use[held_rows if len(held_rows) < len(use) else []] = 0.0
         n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
-        outputs = self._short(members.best, use, held, short, draws)
+        outputs = self._short(members.best, use, held_rows, short, draws)
         self.began = "weights as they were given"
-        if members.again is not None:
+        if members.retrain is not None:
             self.began, weights = "best epochs", self.weights
             try:
-                others = self._short(members.last, use, held, short, draws)
+                outputs_of_last = self._short(members.last, use, held_rows, short, draws)
             except DivergenceError:
-                others = np.full_like(outputs, np.nan)
-            if not clearly_worse(self._mixture(others, held), self._mixture(outputs, held)):
-                outputs, weights = others, members.again()
+                outputs_of_last = np.full_like(outputs, np.nan)
+            if not clearly_worse(
+                self._mixture(outputs_of_last, held_rows), self._mixture(outputs, held_rows)
+            ):
+                outputs, weights = outputs_of_last, members.retrain()
                 self.began = "end of training, on all rows"
             self.weights = weights
-        self.scales, self._part = self._measured(everything), 1.0
+        self.scales, self._step_factor = self._measured(everything), 1.0
         return outputs, self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
 
-    def _short(self, start: Weights, use: Array, held: Array, n_iters: int, draws: int) -> Array:
+    def _short(
+        self, start: Weights, use: Array, held_rows: Array, n_iters: int, draws: int
+    ) -> Array:
         """Return the outputs at the held-out rows of the draws of short chains."""
         self.weights = start
-        X = self.data.rows(held)["X"]
-        self.scales, self._part = self._measured(use), _CAREFUL
-        wanted = {"outputs": lambda weights: self.network.forward(weights, X)}
-        found = self.run(use, n_iters, n_iters, draws, store_params=False, test_functions=wanted)
-        return self.values(found, "outputs")
+        X = self.data.rows(held_rows)["X"]
+        self.scales, self._step_factor = self._measured(use), _CAREFUL
+        test_functions = {"outputs": lambda weights: self.network.forward(weights, X)}
+        samples = self.run(
+            use, n_iters, n_iters, draws, store_params=False, test_functions=test_functions
+        )
+        return self.values(samples, "outputs")
 
-    def _mixture(self, outputs: Array, held: Array) -> Array:
+    def _mixture(self, outputs: Array, held_rows: Array) -> Array:
         """Return the log density of each row for the mixture of all draws."""
-        each = outputs.reshape(-1, *outputs.shape[2:])
-        return mixture(self.network.densities(self.data.rows(held)["y"], each))
+        by_draw = outputs.reshape(-1, *outputs.shape[2:])
+        return mixture(self.network.densities(self.data.rows(held_rows)["y"], by_draw))
 
     def outputs(self, rows: Array) -> Array:
         """Return the outputs of the members as they are at some rows, (members, n, ...)."""
-        weights = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}
+        weights = {name: tf.constant(array, tf.float32) for name, array in self.weights.items()}
         return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
@@ -201,10 +191,10 @@ class Members:
         """
         assert self.scales is not None
         R = self.data.size / settings["n"]
-        turned = settings["stepsize"] * self.scales.curvature
-        x = np.sqrt(turned) * R
+        squared_angle = settings["stepsize"] * self.scales.curvature
+        x = np.sqrt(squared_angle) * R
         left = 1 + np.sin(2 * x) / (2 * x) - 2 * (np.sin(x) / x) ** 2
-        return float(1 + turned * R**2 / (R - 1) * left / (2 * settings["friction"]))
+        return float(1 + squared_angle * R**2 / (R - 1) * left / (2 * settings["friction"]))
 
     def values(self, samples: Samples, name: str) -> Array:
         """Return the values of a test function that has a value for each member of a kernel.
@@ -212,8 +202,8 @@ class Members:
         (members, draws, ...)
         """
         assert samples.test_functions is not None
-        found = samples.test_functions[name]
-        return _by_member(found if samples.settings["n_chains"] else found[np.newaxis])
+        draws = samples.test_functions[name]
+        return _by_member(draws if samples.settings["n_chains"] else draws[np.newaxis])
 
     def run(
         self,
@@ -237,7 +227,7 @@ class Members:
         together = self.network.together(self.count, count_of(self.weights))
         groups = self.count // together
         starts = [
-            {name: each[k * together : (k + 1) * together] for name, each in self.weights.items()}
+            {name: array[k * together : (k + 1) * together] for name, array in self.weights.items()}
             for k in range(groups)
         ]
         variances = {
@@ -268,11 +258,13 @@ class Members:
                 stepsize, friction, diverged = stepsize / _SMALLER, friction / _SMALLER**0.5, error
                 continue
             if samples.reductions is None:
-                self.weights = {name: each[:, -1] for name, each in self.by_member(samples).items()}
+                self.weights = {
+                    name: array[:, -1] for name, array in self.by_member(samples).items()
+                }
             else:
                 self.weights = {
-                    name: np.asarray(each, np.float32).reshape(self.weights[name].shape)
-                    for name, each in samples.reductions["last"].items()
+                    name: np.asarray(array, np.float32).reshape(self.weights[name].shape)
+                    for name, array in samples.reductions["last"].items()
                 }
             return samples
         raise diverged
@@ -281,7 +273,8 @@ class Members:
         """Return draws of the chains as arrays (members, draws, ...)."""
         chains = draws.settings["n_chains"] is not None
         return {
-            name: _by_member(each if chains else each[np.newaxis]) for name, each in draws.items()
+            name: _by_member(array if chains else array[np.newaxis])
+            for name, array in draws.items()
         }
 
     def _constants(self) -> tuple[bool, int, float, float]:
@@ -289,8 +282,8 @@ class Members:
         assert self.scales is not None
         N = self.data.size
         n, all_rows = min(self.batch_size, N), whole(N, self.batch_size)
-        step = self._part * np.sqrt(_STABLE / max(1.0, self.scales.curvature))
-        friction = self._part / _MEMORY
+        step = self._step_factor * np.sqrt(_STABLE / max(1.0, self.scales.curvature))
+        friction = self._step_factor / _MEMORY
         if not all_rows:
             shorter = min(1.0, self.reach * n / N)
             step, friction = step * shorter, friction * shorter
@@ -300,13 +293,15 @@ class Members:
         """Return the scales of the weights at the members' positions, and the largest curvature."""
         rng = np.random.default_rng([self.seed, self._calls])
         used = np.flatnonzero(use)
-        at = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}
+        at = {name: tf.constant(array, tf.float32) for name, array in self.weights.items()}
         n = max(1, min(64, len(used) // 2))
         squares = {name: 0.0 for name in at}
         for _ in range(_PAIRS):
-            one, other = (self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2))
+            first, second = (self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2))
             for name in at:
-                squares[name] += float(np.mean((one[name] - other[name]).numpy() ** 2)) / 2 / _PAIRS
+                squares[name] += (
+                    float(np.mean((first[name] - second[name]).numpy() ** 2)) / 2 / _PAIRS
+                )
         variances = {}
         for name, square in squares.items():
             prior = float(np.mean(1.0 / np.square(self.network.prior_sds[name])))
@@ -318,15 +313,15 @@ class Members:
         """Return the gradients of the log posteriors, with these rows weighted to represent all."""
         batches = Batches(self.data)
 
-        def function(weights: Weights, given: Any) -> Weights:
-            inside = {**batches.inside(given), "weight": tf.ones([len(rows)])}
+        def function(weights: Weights, tensors: Any) -> Weights:
+            inside = {**batches.inside(tensors), "weight": tf.ones([len(rows)])}
             with tf.GradientTape() as tape:
                 tape.watch(weights)
                 log_lik = tf.reduce_sum(self.network.log_lik(weights, inside))
                 value = size / len(rows) * log_lik + self.network.log_prior(weights)
             return tape.gradient(value, weights)
 
-        arguments = weights, batches.given(rows)
+        arguments = weights, batches.graph_arguments(rows)
         key = len(rows), size
         if key not in self._graphs:
             self._graphs[key] = trace(function, *arguments)
@@ -344,19 +339,19 @@ class Members:
 
         Power iteration, the Hessian times a vector from the difference of two gradients.
         """
-        roots = {name: float(np.sqrt(each)) for name, each in variances.items()}
-        v = {name: rng.normal(size=each.shape) for name, each in at.items()}
+        roots = {name: float(np.sqrt(variance)) for name, variance in variances.items()}
+        v = {name: rng.normal(size=array.shape) for name, array in at.items()}
         norms = np.ones(1)
         for _ in range(_POWERS):
             norms = np.sqrt(
-                sum(np.square(each).sum(tuple(range(1, each.ndim))) for each in v.values())
+                sum(np.square(array).sum(tuple(range(1, array.ndim))) for array in v.values())
             )
-            unit = {name: _NUDGE * _over(each, norms) for name, each in v.items()}
+            unit = {name: _NUDGE * _over(array, norms) for name, array in v.items()}
             ahead, behind = (
                 self._slopes(
                     {
-                        name: each + tf.constant(sign * roots[name] * unit[name], tf.float32)
-                        for name, each in at.items()
+                        name: array + tf.constant(sign * roots[name] * unit[name], tf.float32)
+                        for name, array in at.items()
                     },
                     rows,
                     size,

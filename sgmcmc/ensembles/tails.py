@@ -14,26 +14,13 @@ from sgmcmc.ensembles.report import mixture
 FAR = 5.0
 """Predicted SDs beyond which a response is far away."""
 
-_RARE = 1e-3
-"""Probability of as many rows far away below which they are too many."""
-
-_CLEAR = 2.0
-"""Standard errors by which another density is clearly better."""
-
-_LEAST = 0.01
-"""Least gain of a row in log density that is worth another density."""
-
-_DEGREES = (3.0, 4.0, 6.0, 10.0, 20.0)
-"""Degrees of freedom that are tried."""
-
-_SCALES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Factors of the predicted SDs that are tried."""
-
-_DRAWS = 50
-"""Largest number of draws that are used."""
-
-_ROWS = 10_000
-"""Largest number of rows to which Student's t is fitted."""
+_RARE = 1e-3  # probability of as many rows far away below which they are too many
+_CLEAR = 2.0  # standard errors by which another density is clearly better
+_LEAST = 0.01  # least gain of a row in log density that is worth another density
+_DEGREES = (3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried
+_SCALES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # factors of the predicted SDs that are tried
+_DRAWS = 50  # largest number of draws that are used
+_ROWS = 10_000  # largest number of rows to which Student's t is fitted
 
 
 def judge_tails(
@@ -56,19 +43,19 @@ def judge_tails(
         f"rows expected beyond {FAR:g} predicted SDs": expected,
     }
     many = bool(poisson.sf(count - 1, expected) < _RARE)
-    found = (
+    finding = (
         f"{count} of {len(y)} held-out rows lie more than {FAR:g} predicted SDs away, where "
         f"{expected:.2g} are expected"
     )
     if student:
-        warnings = [f"{found}: look at these rows."] if many else []
+        warnings = [f"{finding}: look at these rows."] if many else []
         return facts, warnings
     degrees, gain, error = student_gain(y, means, scales)
     facts["gain by Student's t, a row"] = [gain - error, gain + error]
     facts["degrees of freedom of Student's t"] = degrees
     if many and gain > 0:
         return facts, [
-            f"{found}: the tails of the normal distribution are too light. Use "
+            f"{finding}: the tails of the normal distribution are too light. Use "
             f'`likelihood="student"`; with {degrees:g} degrees of freedom the log density of these '
             f"rows is higher by {gain:.3f} ± {error:.3f}."
         ]

@@ -14,26 +14,13 @@ from sgmcmc.data.sparse import SparseColumn, gather_sparse
 from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.graphs.tracing import trace
 
-_ROWS = "rows"
-"""Name of the row numbers, from which a graph gathers the rows of sparse columns."""
-
-_STEPS = 30_000
-"""Steps of Adam, if the number of epochs is not given."""
-
-_MOST_EPOCHS = 2000
-"""Largest number of epochs, if it is not given."""
-
-_LEAST_EPOCHS = 5
-"""Smallest number of epochs, if it is not given."""
-
-_RATE = 0.01
-"""Rate of Adam at the start; it falls to zero along a cosine."""
-
-_DECAYS = 0.9, 0.99
-"""Adam's decays of the means of gradients and of their squares."""
-
-_BLOCK = 2**24
-"""Bytes of the minibatches that are prepared at a time."""
+_ROWS = "rows"  # name of the row numbers, from which a graph gathers the rows of sparse columns
+_STEPS = 30_000  # steps of Adam, if the number of epochs is not given
+_MOST_EPOCHS = 2000  # largest number of epochs, if it is not given
+_LEAST_EPOCHS = 5  # smallest number of epochs, if it is not given
+_RATE = 0.01  # rate of Adam at the start; it falls to zero along a cosine
+_DECAYS = 0.9, 0.99  # Adam's decays of the means of gradients and of their squares
+_BLOCK = 2**24  # bytes of the minibatches that are prepared at a time
 
 
 class Batches:
@@ -47,19 +34,19 @@ class Batches:
         self._dense = {n: c for n, c in data.columns.items() if not c.sparse}
         self._sparse = {n: c for n, c in data.columns.items() if isinstance(c, SparseColumn)}
 
-    def given(self, rows: Array) -> dict[str, tf.Tensor]:
+    def graph_arguments(self, rows: Array) -> dict[str, tf.Tensor]:
         """Return the arguments of a graph for row numbers of any shape."""
-        found = {name: column.tensor_at(rows) for name, column in self._dense.items()}
-        return {**found, _ROWS: tf.constant(rows)} if self._sparse else found
+        columns = {name: column.tensor_at(rows) for name, column in self._dense.items()}
+        return {**columns, _ROWS: tf.constant(rows)} if self._sparse else columns
 
-    def inside(self, given: dict[str, tf.Tensor], place: Any = None) -> dict[str, Any]:
-        """Return the rows by column, in the graph; ``place`` picks one of several minibatches."""
-        if place is not None:
-            given = {name: tf.gather(each, place) for name, each in given.items()}
-        found: dict[str, Any] = {name: given[name] for name in self._dense}
+    def inside(self, arguments: dict[str, tf.Tensor], batch: Any = None) -> dict[str, Any]:
+        """Return the rows by column, in the graph; ``batch`` picks one of several minibatches."""
+        if batch is not None:
+            arguments = {name: tf.gather(column, batch) for name, column in arguments.items()}
+        rows: dict[str, Any] = {name: arguments[name] for name in self._dense}
         for name, column in self._sparse.items():
-            found[name] = gather_sparse(column.stored, given[_ROWS], column.row_shape[0])
-        return found
+            rows[name] = gather_sparse(column.stored, arguments[_ROWS], column.row_shape[0])
+        return rows
 
 
 @dataclass(frozen=True)
@@ -93,13 +80,13 @@ class Trained:
     Attributes:
         best: Weights of each member at the epoch with its best held-out density.
         last: Weights at the end.
-        again: Function that trains the last ones on with all rows, and returns the weights at the
+        retrain: Function that trains the last ones on with all rows, and returns the weights at the
             end; ``None`` for weights that were only given.
     """
 
     best: Weights
     last: Weights
-    again: Callable[[], Weights] | None = None
+    retrain: Callable[[], Weights] | None = None
 
 
 def train(
@@ -148,25 +135,25 @@ class _Training:
         members = len(next(iter(start.values())))
         if not self.network.one_by_one or members == 1:
             return self._together(start, rows)
-        each = [
+        results = [
             self._together({name: a[k : k + 1] for name, a in start.items()}, rows)
             for k in range(members)
         ]
         best, last = (
             {name: np.concatenate([one[name] for one in some]) for name in start}
-            for some in zip(*each, strict=True)
+            for some in zip(*results, strict=True)
         )
         return best, last
 
     def _together(self, start: Weights, rows: tuple[Array, Array]) -> tuple[Weights, Weights]:
         """Return the same, of members in one kernel."""
-        train_rows, held = rows
+        train_rows, held_rows = rows
         epochs, batches, n = self.schedule.length(len(train_rows))
         some = max(1, min(batches, _BLOCK // (n * self.data.row_bytes)))
         trainer = _Trainer(self.network, self.data, len(train_rows))
-        held_out = trainer.batches.given(held) if len(held) else None
-        now = {name: tf.constant(each, tf.float32) for name, each in start.items()}
-        none = {name: tf.zeros_like(each) for name, each in now.items()}
+        held_out = trainer.batches.graph_arguments(held_rows) if len(held_rows) else None
+        now = {name: tf.constant(array, tf.float32) for name, array in start.items()}
+        none = {name: tf.zeros_like(array) for name, array in now.items()}
         state: Any = (now, none, none, tf.constant(0.0))
         best, highest = start, np.array(-np.inf)
         for epoch in range(epochs):
@@ -176,17 +163,17 @@ class _Training:
             for first in range(0, batches, some):
                 # The last block begins with minibatches that have been, which are left out.
                 at = min(first, batches - some)
-                part = slice(at, at + some)
-                state = trainer.run(state, order[part], rates[part], first - at)
+                block = slice(at, at + some)
+                state = trainer.run(state, order[block], rates[block], first - at)
             if held_out is None:
                 continue
-            densities = trainer.held(state[0], held_out)
+            densities = trainer.mean_density(state[0], held_out)
             better = densities > highest
             highest = np.where(better, densities, highest)
             best = {
-                name: _where(better, state[0][name].numpy(), each) for name, each in best.items()
+                name: _where(better, state[0][name].numpy(), array) for name, array in best.items()
             }
-        last = {name: each.numpy() for name, each in state[0].items()}
+        last = {name: array.numpy() for name, array in state[0].items()}
         return (last if held_out is None else best), last
 
 
@@ -205,10 +192,15 @@ class _Trainer:
 
     def run(self, state: Any, rows: Array, rates: Array, first: int) -> Any:
         """Return the state after the minibatches of a block, from the first on."""
-        arguments = (state, self.batches.given(rows), tf.constant(rates), tf.constant(first))
+        arguments = (
+            state,
+            self.batches.graph_arguments(rows),
+            tf.constant(rates),
+            tf.constant(first),
+        )
         return self._called("steps", self._steps, arguments)
 
-    def held(self, weights: Weights, rows: Any) -> Array:
+    def mean_density(self, weights: Weights, rows: Any) -> Array:
         """Return the mean log density of the rows for each member."""
         return self._called("held", self._density, (weights, rows)).numpy()
 
@@ -217,16 +209,16 @@ class _Trainer:
             self._graphs[name] = trace(function, *arguments, jit_compile=self._xla)
         return self._graphs[name](*arguments)
 
-    def _density(self, weights: Weights, given: Any) -> tf.Tensor:
-        rows = self.batches.inside(given)
+    def _density(self, weights: Weights, arguments: Any) -> tf.Tensor:
+        rows = self.batches.inside(arguments)
         terms = self._network.log_density(rows["y"], self._network.forward(weights, rows["X"]))
         return tf.reduce_mean(tf.cast(terms, tf.float32), -1)
 
-    def _steps(self, state: Any, given: Any, rates: tf.Tensor, first: tf.Tensor) -> Any:
+    def _steps(self, state: Any, arguments: Any, rates: tf.Tensor, first: tf.Tensor) -> Any:
         """Return the state after a step for each minibatch; rows are (steps, n, ...)."""
 
         def one(i: tf.Tensor, state: Any) -> Any:
-            return i + 1, self._step(state, self.batches.inside(given, i), tf.gather(rates, i))
+            return i + 1, self._step(state, self.batches.inside(arguments, i), tf.gather(rates, i))
 
         count = rates.shape[0]
         return tf.while_loop(lambda i, _: i < count, one, (first, state), parallel_iterations=1)[1]
@@ -244,7 +236,7 @@ class _Trainer:
         second = {name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()}
         m, v = 1.0 - a**step, 1.0 - b**step
         weights = {
-            name: each - rate * (first[name] / m) / (tf.sqrt(second[name] / v) + 1e-7)
-            for name, each in weights.items()
+            name: array - rate * (first[name] / m) / (tf.sqrt(second[name] / v) + 1e-7)
+            for name, array in weights.items()
         }
         return weights, first, second, step

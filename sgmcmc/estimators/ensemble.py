@@ -104,9 +104,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
         checks.choice("activation", self.activation, _ACTIVATIONS)
         for name in ("members", "draws", "batch_size"):
             checks.whole_number(name, getattr(self, name), 1)
-        for name, least in (("n_iters", 0), ("epochs", 1)):
+        for name, smallest in (("n_iters", 0), ("epochs", 1)):
             if getattr(self, name) is not None:
-                checks.whole_number(name, getattr(self, name), least)
+                checks.whole_number(name, getattr(self, name), smallest)
         checks.positive_number("prior_scale", self.prior_scale)
         if not (checks.is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise ValueError(
@@ -130,9 +130,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
         weights = self._start(rng, int(self.members))
         check_memory(int(self.members), count_of(weights), int(self.draws))
         self._data = self._read(X, y)
-        self._held = self._held_out(np.arange(len(y)), rng)
+        self._held_rows = self._held_out(np.arange(len(y)), rng)
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
-        rows = self._used(), self._held
+        rows = self._used(), self._held_rows
         self._sample(network, seed, train(network, weights, self._data, rows, schedule, rng))
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
@@ -140,18 +140,18 @@ class NetworkEnsemble(BaseEstimator, ABC):
         chains = Members(
             network, self._data, members.best, int(self.batch_size), seed, self.verbose
         )
-        trained = chains.outputs(self._held)
+        trained = chains.outputs(self._held_rows)
         if n_iters := self._length():
             draws = int(self.draws)
-            sampled, self.samples_ = chains.fit(members, self._held, n_iters, draws)
+            sampled, self.samples_ = chains.fit(members, self._held_rows, n_iters, draws)
             weights = chains.by_member(self.samples_)
         else:
             draws = 1
-            weights = {name: each[:, np.newaxis] for name, each in members.best.items()}
+            weights = {name: array[:, np.newaxis] for name, array in members.best.items()}
             sampled = trained[:, np.newaxis]
             self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
-        self._last, self._draws = chains.weights, _flat(weights)
-        y = self._data.rows(self._held)["y"]
+        self._last_weights, self._draws = chains.weights, _flat(weights)
+        y = self._data.rows(self._held_rows)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
         tails, remarks = self._tails(outputs, y.numpy())
         self.report_ = judged(
@@ -169,8 +169,8 @@ class NetworkEnsemble(BaseEstimator, ABC):
         old, new = self._data, self._read(X, y)
         added = self._held_out(old.size + np.arange(new.size), rng)
         self._data = joined(old, new)
-        self._held = np.concatenate([self._held, added])
-        self._sample(self._network(), seed, Trained(self._last, self._last))
+        self._held_rows = np.concatenate([self._held_rows, added])
+        self._sample(self._network(), seed, Trained(self._last_weights, self._last_weights))
 
     def _length(self) -> int:
         """Return the number of iterations of a chain."""
@@ -184,7 +184,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
     def _used(self) -> Array:
         """Return the rows that training uses: those not held out, if there are any."""
-        rows = np.setdiff1d(np.arange(self._data.size), self._held)
+        rows = np.setdiff1d(np.arange(self._data.size), self._held_rows)
         return rows if len(rows) else np.arange(self._data.size)
 
     def _seed(self) -> int:
@@ -265,16 +265,16 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Return the outputs of each draw, (draws, rows, outputs), float64."""
         if isinstance(X, tf.SparseTensor):
             X = tf.sparse.to_dense(X)
-        tensors = {name: tf.constant(each, tf.float32) for name, each in weights.items()}
+        tensors = {name: tf.constant(array, tf.float32) for name, array in weights.items()}
         some = chunked(len(X), NUMBERS, len(weights["W0"]) * max(self._widths))
         graphs: dict[int, Any] = {}
-        found = []
-        for part in some:
-            rows = tf.constant(X[part])
+        outputs = []
+        for block in some:
+            rows = tf.constant(X[block])
             if len(rows) not in graphs:
                 graphs[len(rows)] = trace(network.forward, tensors, rows)
-            found.append(graphs[len(rows)](tensors, rows).numpy())
-        return np.concatenate(found, 1).astype(np.float64)
+            outputs.append(graphs[len(rows)](tensors, rows).numpy())
+        return np.concatenate(outputs, 1).astype(np.float64)
 
     def _each(self, X: Any) -> Array:
         """Return the outputs of every draw, (draws, rows, outputs), for checked features."""
@@ -282,8 +282,8 @@ class NetworkEnsemble(BaseEstimator, ABC):
         if not scipy.sparse.issparse(X):
             return self._outputs_of(network, self._draws, X)
         some = chunked(X.shape[0], NUMBERS, len(self._draws["W0"]) * max(self._widths) + X.shape[1])
-        parts = [self._outputs_of(network, self._draws, X[part].toarray()) for part in some]
-        return np.concatenate(parts, 1)
+        outputs = [self._outputs_of(network, self._draws, X[block].toarray()) for block in some]
+        return np.concatenate(outputs, 1)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -292,4 +292,4 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
 def _flat(weights: Weights) -> Weights:
     """Return draws (members, draws, ...) as one array of all draws, a member's in a row."""
-    return {name: each.reshape(-1, *each.shape[2:]) for name, each in weights.items()}
+    return {name: array.reshape(-1, *array.shape[2:]) for name, array in weights.items()}

@@ -16,8 +16,7 @@ from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
 
-_EXACT = 1e-6
-"""Residuals within the rounding of float32, as a fraction of the largest response."""
+_EXACT = 1e-6  # residuals within the rounding of float32, as a fraction of the largest response
 
 
 class BayesianLinearRegression(RegressorMixin, BayesianRegression):
@@ -78,7 +77,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         unit = float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
         _need_residuals(X, y, weights, self.fit_intercept)
         self._sample(
-            X, y - self._offset, weights, (), "gaussian", unit=unit, others={"sigma": unit},
+            X, y - self._offset, weights, (), "gaussian", unit=unit, other_params={"sigma": unit},
             log_prior_of_others=lambda params: -params["sigma"] / unit,
             bijectors={"sigma": libraries.tensorflow_probability().bijectors.Exp()},
         )  # fmt: skip
@@ -104,7 +103,7 @@ def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: b
     """
     rows = np.arange(len(X)) if weights is None else np.flatnonzero(weights > 0)
     few = rows[: 2 * (X.shape[1] + 1)]  # what is not linear on these is not on all
-    if all(_is_linear(X[part], y[part], with_intercept) for part in (few, rows)):
+    if all(_is_linear(X[subset], y[subset], with_intercept) for subset in (few, rows)):
         raise ValueError(
             "`y` is a linear function of `X`, without any noise: its variance has no posterior, "
             "and the coefficients need none. Least squares gives them."

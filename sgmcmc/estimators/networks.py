@@ -18,14 +18,9 @@ from sgmcmc.ensembles.report import classes_judged, mixture, uniformity_error
 from sgmcmc.ensembles.tails import FAR, judge_tails
 from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
 
-_LIKE = 4.0
-"""Degrees of freedom of Student responses."""
-
-_LEAST_SD = 1e-3
-"""Least SD of a response, in SDs of all responses: the density has a bound."""
-
-_HALVINGS = 40
-"""Bisections for a quantile of a mixture."""
+_LIKE = 4.0  # degrees of freedom of Student responses
+_LEAST_SD = 1e-3  # least SD of a response, in SDs of all responses: the density has a bound
+_HALVINGS = 40  # bisections for a quantile of a mixture
 
 
 class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
@@ -205,20 +200,20 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         """
         inverse = ndtri(q) if self.likelihood == "normal" else stdtrit(_LIKE, q)
         means, sds, _ = self._moments(outputs)
-        found = np.empty((len(q), means.shape[1]))
+        values = np.empty((len(q), means.shape[1]))
         some = max(1, NUMBERS // len(means))
-        for place in range(0, means.shape[1], some):
-            rows = slice(place, place + some)
+        for start in range(0, means.shape[1], some):
+            rows = slice(start, start + some)
             center, scale = means[:, rows], sds[:, rows]
-            for number, each in enumerate(q):
-                own = center + scale * inverse[number]
-                low, high = own.min(0), own.max(0)
+            for number, probability in enumerate(q):
+                quantiles = center + scale * inverse[number]
+                low, high = quantiles.min(0), quantiles.max(0)
                 for _ in range(_HALVINGS):
                     middle = 0.5 * (low + high)
-                    below = self._cdf((middle - center) / scale).mean(0) < each
+                    below = self._cdf((middle - center) / scale).mean(0) < probability
                     low, high = np.where(below, middle, low), np.where(below, high, middle)
-                found[number, rows] = 0.5 * (low + high)
-        return found
+                values[number, rows] = 0.5 * (low + high)
+        return values
 
     def _cdf(self, u: Array) -> Array:
         """Return the CDF of the standardized response of one draw."""
@@ -257,8 +252,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             y: Responses, (n,).
         """
         X = self._checked(X)
-        found = mixture(self._network().densities(self._standard(y), self._each(X)))
-        return float(found.mean() - np.log(self._unit))
+        log_density = mixture(self._network().densities(self._standard(y), self._each(X)))
+        return float(log_density.mean() - np.log(self._unit))
 
     def _tails(self, outputs: Array, y: Array) -> tuple[dict[str, Any], list[str]]:
         means, scales, variances = self._moments(outputs)

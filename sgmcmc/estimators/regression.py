@@ -17,11 +17,8 @@ from sgmcmc.results.samples import Samples
 
 Array = np.ndarray
 
-_DRAWS = 1000
-"""Largest number of draws that predictions are averaged over."""
-
-_NUMBERS = 2**22
-"""Largest number of numbers held at a time."""
+_DRAWS = 1000  # largest number of draws that predictions are averaged over
+_NUMBERS = 2**22  # largest number of numbers held at a time
 
 
 @dataclass(frozen=True)
@@ -40,21 +37,21 @@ class Features:
     def of(cls, X: Array, with_intercept: bool, weights: Array | None = None) -> Features:
         """Compute them from the data, a weight being a number of repeated rows."""
         w = np.ones(len(X)) if weights is None else weights.astype(np.float64)
-        mean = sum(w[part] @ X[part].astype(np.float64) for part in _parts(X)) / w.sum()
-        squares = sum(w[part] @ (X[part] - mean) ** 2 for part in _parts(X))
+        mean = sum(w[block] @ X[block].astype(np.float64) for block in _row_blocks(X)) / w.sum()
+        squares = sum(w[block] @ (X[block] - mean) ** 2 for block in _row_blocks(X))
         scale = np.sqrt(squares / w.sum())
         center = mean if with_intercept else np.zeros(X.shape[1])
         return cls(center, np.where(scale > 0, scale, 1.0))
 
     def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""
-        found = np.empty(X.shape, np.float32)
-        for part in _parts(X):
-            found[part] = (X[part] - self.center) / self.scale
-        return found
+        standardized = np.empty(X.shape, np.float32)
+        for block in _row_blocks(X):
+            standardized[block] = (X[block] - self.center) / self.scale
+        return standardized
 
 
-def _parts(X: Array) -> list[slice]:
+def _row_blocks(X: Array) -> list[slice]:
     """Return the rows of a matrix in parts, so that no copy of all is made in float64."""
     length = max(1, _NUMBERS // max(1, X.shape[1]))
     return [slice(start, start + length) for start in range(0, len(X), length)]
@@ -114,7 +111,7 @@ class BayesianRegression(BaseEstimator):
         family: str,
         middle: float = 0.0,
         unit: float = 1.0,
-        others: dict[str, Any] | None = None,
+        other_params: dict[str, Any] | None = None,
         log_prior_of_others: Callable[[dict[str, tf.Tensor]], tf.Tensor] | None = None,
         bijectors: dict[str, Any] | None = None,
     ) -> None:
@@ -126,7 +123,7 @@ class BayesianRegression(BaseEstimator):
             family: Family of the responses, by name.
             middle: Prior mean of the intercept.
             unit: Unit of η.
-            others: Starting values of the parameters other than intercept and coefficients.
+            other_params: Starting values of the parameters other than intercept and coefficients.
             log_prior_of_others: Their log prior.
             bijectors: Their bijectors.
         """
@@ -158,7 +155,7 @@ class BayesianRegression(BaseEstimator):
             return value if log_prior_of_others is None else value + log_prior_of_others(params)
 
         self.samples_ = sgmcmc.samplers.sample(
-            log_lik, dataset, {**params, **(others or {})}, log_prior,
+            log_lik, dataset, {**params, **(other_params or {})}, log_prior,
             tolerance=self.tolerance, ess=self.ess, n_chains=self.n_chains,
             max_seconds=self.max_seconds, seed=self._seed(), verbose=self.verbose,
             bijectors=bijectors or {},
@@ -202,9 +199,9 @@ class BayesianRegression(BaseEstimator):
         coef, intercept = self._draws()
         some = np.linspace(0, len(coef) - 1, min(_DRAWS, len(coef))).astype(int)
         coef, intercept = coef[some], intercept[some]
-        each = max(1, _NUMBERS // max(1, coef[:, 0].size))
-        for start in range(0, len(X), each):
-            eta = np.einsum("np,ip...->in...", X[start : start + each], coef, optimize=True)
+        block_size = max(1, _NUMBERS // max(1, coef[:, 0].size))
+        for start in range(0, len(X), block_size):
+            eta = np.einsum("np,ip...->in...", X[start : start + block_size], coef, optimize=True)
             yield eta + intercept[:, np.newaxis]
 
 

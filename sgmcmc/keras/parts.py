@@ -16,8 +16,7 @@ from sgmcmc.ensembles.report import classes_judged, uniformity_error
 from sgmcmc.models.losses import BINARY, SPARSE, RowDensity
 from sgmcmc.models.networks import all_layers, check_network, weight_names
 
-_PIECE = 256
-"""Rows of features that frozen layers compute at a time."""
+_PIECE = 256  # rows of features that frozen layers compute at a time
 
 
 class Parts:
@@ -36,12 +35,12 @@ class Parts:
         if len(inputs) > 1:
             raise ValueError(f"`model` has {len(inputs)} inputs; features must be one array.")
         self.integers = bool(inputs) and str(inputs[0].dtype).startswith("int")
-        self._frozen, self._rest = _split(model)
+        self._frozen, self._trainable = _split(model)
         self.has_frozen = self._frozen is not None
-        self.kernels = [each.path.endswith("kernel") for each in model.trainable_variables]
-        self.shapes = [tuple(each.shape) for each in model.trainable_variables]
+        self.kernels = [variable.path.endswith("kernel") for variable in model.trainable_variables]
+        self.shapes = [tuple(variable.shape) for variable in model.trainable_variables]
         self.size = sum(int(np.prod(shape)) for shape in self.shapes)
-        layers = [type(layer).__name__ for layer in all_layers(self._rest)]
+        layers = [type(layer).__name__ for layer in all_layers(self._trainable)]
         # The convolutions of XLA on a CPU take five times as long as TensorFlow's own.
         self.jit_compile = False if any("Conv" in name for name in layers) else None
 
@@ -58,16 +57,16 @@ class Parts:
         """Return the outputs of the frozen layers for some features."""
         if self._frozen is None:
             return X
-        pieces = range(0, len(X), _PIECE)
+        starts = range(0, len(X), _PIECE)
         return np.concatenate(
-            [np.asarray(self._frozen(X[k : k + _PIECE], training=False)) for k in pieces]
+            [np.asarray(self._frozen(X[k : k + _PIECE], training=False)) for k in starts]
         )
 
     def outputs(self, weights: Mapping[str, Any], features: Any) -> tf.Tensor:
         """Return the outputs of one set of weights, float32 whatever the network computes in."""
         values = [weights[name] for name in self.names]
-        fixed = self._rest.non_trainable_variables
-        outputs = self._rest.stateless_call(values, fixed, features, training=False)[0]
+        fixed = self._trainable.non_trainable_variables
+        outputs = self._trainable.stateless_call(values, fixed, features, training=False)[0]
         if isinstance(outputs, list | tuple | dict):
             raise ValueError(
                 f"`model` has {len(outputs)} outputs; they must be one array: join them with "
@@ -83,7 +82,7 @@ class Parts:
             weights: Weights of all members, the first of which makes the outputs.
         """
         y = np.asarray(data.columns["y"].tensor(0, data.size))
-        one = {name: tf.constant(each[0]) for name, each in weights.items()}
+        one = {name: tf.constant(array[0]) for name, array in weights.items()}
         rows = data.rows(np.arange(min(_PIECE, data.size)))
         self.log_density.check(y, np.asarray(self.outputs(one, rows["X"])))
 
@@ -96,12 +95,12 @@ class Parts:
 
         def forward(weights: Weights, features: Any) -> tf.Tensor:
             count = weights[self.names[0]].shape[0]
-            each = [{name: a[k] for name, a in weights.items()} for k in range(count)]
-            return tf.stack([self.outputs(one, features) for one in each])
+            members = [{name: a[k] for name, a in weights.items()} for k in range(count)]
+            return tf.stack([self.outputs(one, features) for one in members])
 
         def log_density(y: Any, outputs: tf.Tensor) -> tf.Tensor:
-            each = [self.log_density(y, outputs[k]) for k in range(outputs.shape[0])]
-            return tf.stack(each)
+            densities = [self.log_density(y, outputs[k]) for k in range(outputs.shape[0])]
+            return tf.stack(densities)
 
         return Network(forward, log_density, sds, one_by_one=True, jit_compile=self.jit_compile)
 
@@ -111,12 +110,10 @@ class Parts:
         if density.loss is not None:
             return _classes(density, outputs, y, members) if "crossentropy" in density.name else {}
         try:
-            each = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
+            cdf = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
         except (NotImplementedError, AttributeError):
             return {}
-        return {
-            "calibration error, mean over intervals": uniformity_error(np.mean(each, 0).ravel())
-        }
+        return {"calibration error, mean over intervals": uniformity_error(np.mean(cdf, 0).ravel())}
 
 
 def _classes(density: RowDensity, outputs: Array, y: Array, members: int) -> dict[str, Any]:
@@ -142,8 +139,8 @@ def _split(model: Any) -> tuple[Any, Any]:
         return None, model
     frozen = keras.Model(model.inputs[0], layers[first - 1].output)
     shape = tuple(frozen.output.shape[1:])
-    rest = keras.Sequential([keras.Input(shape, dtype=frozen.output.dtype), *layers[first:]])
-    return frozen, rest
+    trainable = keras.Sequential([keras.Input(shape, dtype=frozen.output.dtype), *layers[first:]])
+    return frozen, trainable
 
 
 def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
@@ -163,11 +160,11 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
             ) from error
         finally:
             random.setstate(before)
-    shapes = [[tuple(each.shape) for each in one.trainable_variables] for one in models]
+    shapes = [[tuple(array.shape) for array in one.trainable_variables] for one in models]
     if any(shape != shapes[0] for shape in shapes):
         raise ValueError("`model`: all models of the list must have weights of the same shapes.")
     values = zip(*(one.trainable_variables for one in models), strict=True)
     return {
-        name: np.stack([np.asarray(each, np.float32) for each in all_])
+        name: np.stack([np.asarray(array, np.float32) for array in all_])
         for name, all_ in zip(names, values, strict=True)
     }

@@ -21,14 +21,11 @@ from sgmcmc.keras.parts import Parts, new_members
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
-_NUMBERS = 2**24
-"""Largest number of features and outputs that predictions hold at a time."""
+_NUMBERS = 2**24  # largest number of features and outputs that predictions hold at a time
+_HELD = 10_000  # largest number of held-out rows
 
-_HELD = 10_000
-"""Largest number of held-out rows."""
-
+# Distance of an epoch: chains of a few epochs go nowhere, so that what counts is little noise
 _REACH = 1.0
-"""Distance of an epoch: chains of a few epochs go nowhere, so that what counts is little noise."""
 
 
 @dataclass(frozen=True)
@@ -99,25 +96,25 @@ class SampledNetwork:
         if not len(self.samples):
             raise ValueError("`store_weights` was False: only `predictions` were kept.")
         draws = {
-            name: np.asarray(each).reshape(-1, *each.shape[2:])
-            for name, each in self.samples.items()
+            name: np.asarray(values).reshape(-1, *values.shape[2:])
+            for name, values in self.samples.items()
         }
         count = len(next(iter(draws.values())))
-        features, found = self._parts.features(self._parts.typed(X)), []
+        features, reduced = self._parts.features(self._parts.typed(X)), []
 
         @tf.function(autograph=False, reduce_retracing=True)
         def value(weights: Weights, rows: tf.Tensor, targets: Any) -> tf.Tensor:
             return function(self._parts.outputs(weights, rows), targets)
 
-        for part in chunked(len(features), _NUMBERS, count + int(np.prod(features.shape[1:]))):
-            rows = tf.constant(features[part])
-            targets = None if y is None else tf.constant(y[part])
-            each = [
+        for block in chunked(len(features), _NUMBERS, count + int(np.prod(features.shape[1:]))):
+            rows = tf.constant(features[block])
+            targets = None if y is None else tf.constant(y[block])
+            values = [
                 value({name: tf.constant(a[k]) for name, a in draws.items()}, rows, targets)
                 for k in range(count)
             ]
-            found.append(reduce(np.asarray(each, np.float64), 0))
-        return np.concatenate(found)
+            reduced.append(reduce(np.asarray(values, np.float64), 0))
+        return np.concatenate(reduced)
 
 
 def sample_network(
@@ -199,11 +196,11 @@ def sample_network(
         neural networks*, ICLR 2025, for chains that start at trained members; Lakshminarayanan,
         Pritzel & Blundell, NeurIPS 2017, for the ensemble.
     """
-    for name, value, least in (
+    for name, value, smallest in (
         ("members", members, 1), ("n_iters", n_iters, 1), ("draws", draws, 1),
         ("batch_size", batch_size, 1), ("epochs", 1 if epochs is None else epochs, 0),
     ):  # fmt: skip
-        checks.whole_number(name, value, least)
+        checks.whole_number(name, value, smallest)
     scale = checks.positive_number("prior_scale", prior_scale)
     if not (checks.is_number(validation_fraction) and 0 < validation_fraction < 1):
         raise ValueError(
@@ -212,29 +209,29 @@ def sample_network(
     if not checks.flag("store_weights", store_weights) and predict_at is None:
         raise ValueError("`store_weights=False` keeps only predictions: give `predict_at`.")
     models = list(model) if isinstance(model, list | tuple) else [model]
-    parts = Parts(models[0], loss)
+    split_model = Parts(models[0], loss)
     seed = checks.seed_number("seed", seed) % 2**31
     count = members if len(models) == 1 else len(models)
-    check_memory(count, parts.size, draws if store_weights else 0)
+    check_memory(count, split_model.size, draws if store_weights else 0)
     starts = new_members(models, members, seed)
-    rows = _read(data, parts)
-    parts.check(rows, starts)
-    run = _Run(parts, parts.network(scale), rows, starts, batch_size, seed, verbose)
+    rows = _read(data, split_model)
+    split_model.check(rows, starts)
+    run = _Run(split_model, split_model.network(scale), rows, starts, batch_size, seed, verbose)
     run.train(epochs, validation_fraction)
     return run.sample(n_iters, draws, predict_at, store_weights)
 
 
-def _read(data: Any, parts: Parts) -> Data:
+def _read(data: Any, split_model: Parts) -> Data:
     """Return the data, with the outputs of frozen layers for features."""
-    parts_of = data.element_spec if isinstance(data, tf.data.Dataset) else data
-    if isinstance(parts_of, tuple | list) and len(parts_of) == 3:
+    elements = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    if isinstance(elements, tuple | list) and len(elements) == 3:
         raise TypeError(
             "`data` has three parts; it must have two, features and targets. Weights of rows are "
             "not supported: repeat a row as often as it counts."
         )
     if isinstance(data, tuple | list) and len(data) == 2:
         data = dict(zip(("X", "y"), data, strict=True))
-    if isinstance(parts_of, tuple) and isinstance(data, tf.data.Dataset) and len(parts_of) == 2:
+    if isinstance(elements, tuple) and isinstance(data, tf.data.Dataset) and len(elements) == 2:
         data = data.map(lambda X, y: {"X": X, "y": y})
     spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
     if not isinstance(spec, Mapping) or set(spec) != {"X", "y"}:
@@ -244,12 +241,12 @@ def _read(data: Any, parts: Parts) -> Data:
         )
     if isinstance(data, tf.data.Dataset):
         kind = np.dtype(spec["y"].dtype.as_numpy_dtype).kind
-        parts.log_density.need_numbers(np.empty(0, spec["y"].dtype.as_numpy_dtype))
+        split_model.log_density.need_numbers(np.empty(0, spec["y"].dtype.as_numpy_dtype))
     else:
         y = _numbers(data["y"])
-        parts.log_density.need_numbers(y)
-        kind, data = y.dtype.kind, {"X": parts.typed(data["X"]), "y": y}
-    integers = ["X"] * parts.integers + ["y"] * (kind in "iub")
+        split_model.log_density.need_numbers(y)
+        kind, data = y.dtype.kind, {"X": split_model.typed(data["X"]), "y": y}
+    integers = ["X"] * split_model.integers + ["y"] * (kind in "iub")
     try:
         read = read_dataset(data, tf.float32, integers)
     except (TypeError, ValueError) as error:
@@ -258,22 +255,22 @@ def _read(data: Any, parts: Parts) -> Data:
     if (y == y[0]).all():
         raise ValueError("`data`: the targets are the same in every row: nothing can be learned.")
     columns = dict(read.columns)
-    if parts.has_frozen:
+    if split_model.has_frozen:
         X = np.asarray(columns["X"].tensor(0, read.size))
-        columns["X"] = ArrayColumn(parts.features(X))
+        columns["X"] = ArrayColumn(split_model.features(X))
     return Data({**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size)
 
 
 def _numbers(y: Any) -> Array:
     """Return targets as an array, with numbers out of arrays of objects."""
     y = np.asarray(y)
-    if y.dtype != object or any(isinstance(each, str) for each in y.flat):
+    if y.dtype != object or any(isinstance(entry, str) for entry in y.flat):
         return y
     try:
-        found = y.astype(np.float64)
+        numbers = y.astype(np.float64)
     except (TypeError, ValueError):
         return y
-    return found.astype(np.int64) if (found == np.floor(found)).all() else found
+    return numbers.astype(np.int64) if (numbers == np.floor(numbers)).all() else numbers
 
 
 class _Run:
@@ -281,7 +278,7 @@ class _Run:
 
     def __init__(
         self,
-        parts: Parts,
+        split_model: Parts,
         network: Network,
         data: Data,
         weights: Weights,
@@ -289,19 +286,19 @@ class _Run:
         seed: int,
         verbose: bool,
     ) -> None:
-        self.parts, self.network, self.data = parts, network, data
+        self.split_model, self.network, self.data = split_model, network, data
         self.weights, self.batch_size, self.seed, self.verbose = weights, batch_size, seed, verbose
-        self.count = len(weights[parts.names[0]])
+        self.count = len(weights[split_model.names[0]])
 
     def train(self, epochs: int | None, validation_fraction: float) -> None:
         """Hold rows out, and train the members on the others."""
         rng = np.random.default_rng(self.seed)
         order = rng.permutation(self.data.size)
-        held = min(_HELD, max(1, round(validation_fraction * len(order))))
-        self.held, used = order[:held], order[held:]
+        n_held = min(_HELD, max(1, round(validation_fraction * len(order))))
+        self.held_rows, used = order[:n_held], order[n_held:]
         self.members = Trained(self.weights, self.weights)
         if epochs != 0:
-            rows = used if len(used) else order, self.held
+            rows = used if len(used) else order, self.held_rows
             schedule = Schedule(epochs, self.batch_size)
             self.members = train(self.network, self.weights, self.data, rows, schedule, rng)
 
@@ -313,25 +310,27 @@ class _Run:
         chains = Members(
             self.network, self.data, best, self.batch_size, self.seed, self.verbose, reach=_REACH
         )
-        wanted: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         if predict_at is not None:
-            X = tf.constant(self.parts.features(self.parts.typed(predict_at)))
-            wanted["test_functions"] = {"outputs": lambda weights: self.network.forward(weights, X)}
-        trained = chains.outputs(self.held)
+            X = tf.constant(self.split_model.features(self.split_model.typed(predict_at)))
+            keywords["test_functions"] = {
+                "outputs": lambda weights: self.network.forward(weights, X)
+            }
+        trained = chains.outputs(self.held_rows)
         sampled, samples = chains.fit(
-            self.members, self.held, n_iters, draws, store_params=store_weights, **wanted
+            self.members, self.held_rows, n_iters, draws, store_params=store_weights, **keywords
         )
-        y = self.data.rows(self.held)["y"]
+        y = self.data.rows(self.held_rows)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:])
         report = judged(
             self.network.densities(y, trained),
             self.network.densities(y, outputs),
-            self.parts.calibration(outputs, y.numpy(), self.count),
+            self.split_model.calibration(outputs, y.numpy(), self.count),
             chains.facts(samples, draws),
         )
         return SampledNetwork(
             Samples(chains.by_member(samples) if store_weights else {}, settings=samples.settings),
             report,
             None if predict_at is None else chains.values(samples, "outputs"),
-            self.parts,
+            self.split_model,
         )

@@ -18,8 +18,7 @@ Ints = NDArray[np.int32]
 WEIGHTINGS = ("tf-idf", "counts", "unit")
 """Sources of the documents' unit vectors: see :func:`unit_vectors`."""
 
-_LONGEST = 1e-4
-"""Tolerated difference of the length of a unit vector in float32 from 1."""
+_LONGEST = 1e-4  # tolerated difference of the length of a unit vector in float32 from 1
 
 
 class Documents(NamedTuple):
@@ -46,9 +45,9 @@ def unrolled(counts: Counts) -> Documents:
     """
     lengths = counts.row_totals
     document = np.repeat(np.arange(len(counts)), lengths)
-    place = np.arange(len(document)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    slot = np.arange(len(document)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     words = np.zeros((len(counts), max(1, int(lengths.max(initial=0)))), np.int32)
-    words[document, place] = np.repeat(counts.indices, counts.data)
+    words[document, slot] = np.repeat(counts.indices, counts.data)
     return Documents(words, lengths.astype(np.int32))
 
 
@@ -61,7 +60,7 @@ def need_words(counts: Counts, label: str = "counts") -> None:
 
 def word_columns(counts: Counts) -> Tensors:
     """Return documents as columns of a dataset, ``"words"`` and ``"lengths"``."""
-    return {name: tf.constant(part) for name, part in unrolled(counts)._asdict().items()}
+    return {name: tf.constant(array) for name, array in unrolled(counts)._asdict().items()}
 
 
 def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
@@ -75,13 +74,13 @@ def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
         ([[0, 1, 1], [1, 0, 0]], [0], [1])
     """
     words, lengths = unrolled(counts)
-    place = np.arange(words.shape[1])
-    inside = place < lengths[:, np.newaxis]
-    goes = inside & (place % every == every - 1)
+    slot = np.arange(words.shape[1])
+    inside = slot < lengths[:, np.newaxis]
+    goes = inside & (slot % every == every - 1)
     document, at = np.nonzero(inside & ~goes)
-    rest = Counts.from_triples(document, words[document, at], np.ones(len(at)), counts.shape)
+    kept_counts = Counts.from_triples(document, words[document, at], np.ones(len(at)), counts.shape)
     document, at = np.nonzero(goes)
-    return rest, document.astype(np.int32), words[document, at]
+    return kept_counts, document.astype(np.int32), words[document, at]
 
 
 def inverse_document_frequency(counts: Counts) -> NDArray[np.float64]:
@@ -160,11 +159,11 @@ def columns(rows: sparse.csr_array) -> Tensors:
     longest = int(lengths.max())
     if 3 * longest > rows.shape[1]:
         return {"vectors": tf.constant(rows.toarray().astype(np.float32))}
-    places = np.zeros((rows.shape[0], longest), np.int32)
-    values = np.zeros(places.shape, np.float32)
+    coordinates = np.zeros((rows.shape[0], longest), np.int32)
+    values = np.zeros(coordinates.shape, np.float32)
     inside = np.arange(longest) < lengths[:, np.newaxis]
-    places[inside], values[inside] = rows.indices, rows.data
-    return {"places": tf.constant(places), "values": tf.constant(values)}
+    coordinates[inside], values[inside] = rows.indices, rows.data
+    return {"places": tf.constant(coordinates), "values": tf.constant(values)}
 
 
 def _checked(documents: Any) -> sparse.csr_array:
@@ -190,10 +189,10 @@ def _checked(documents: Any) -> sparse.csr_array:
     return _scaled(rows)
 
 
-def _check_width(found: int, width: int | None) -> None:
-    if width is not None and found != width:
+def _check_width(size: int, width: int | None) -> None:
+    if width is not None and size != width:
         raise ValueError(
-            f"`documents` have {found} coordinates, and the model {width}: held-out documents must "
+            f"`documents` have {size} coordinates, and the model {width}: held-out documents must "
             "be counted in the same vocabulary."
         )
 

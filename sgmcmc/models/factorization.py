@@ -16,11 +16,8 @@ from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
 
-_FAR = 1000.0
-"""Largest distance of a rating from zero, in SDs of all, that float32 can hold well."""
-
-_GAPS = 100
-"""Largest number of missing users or items without a warning."""
+_FAR = 1000.0  # largest distance of a rating from zero, in SDs of all, that float32 can hold well
+_GAPS = 100  # largest number of missing users or items without a warning
 
 
 @checks.renamed("centre")
@@ -82,12 +79,12 @@ def matrix_factorization(
         3.5.2 and appendix A.3.
     """
     rank = whole_number("rank", rank, 1)
-    given: Mapping[str, int | None] = {
+    sizes: Mapping[str, int | None] = {
         "user": None if n_users is None else whole_number("n_users", n_users, 1),
         "item": None if n_items is None else whole_number("n_items", n_items, 1),
     }
-    table = Ratings.read(ratings, given)
-    own = precision is not None or prior is not None
+    table = Ratings.read(ratings, sizes)
+    has_own_prior = precision is not None or prior is not None
     precision = 3.0 if precision is None else positive_number("precision", precision)
     prior = (1.0, 300.0) if prior is None else prior
     if not isinstance(prior, tuple | list) or len(prior) != 2:
@@ -102,14 +99,14 @@ def matrix_factorization(
     if unit is not None:
         unit = positive_number("unit", unit)
     else:
-        unit = 1.0 if own or sd == 0 else 10.0 ** round(math.log10(sd))
+        unit = 1.0 if has_own_prior or sd == 0 else 10.0 ** round(math.log10(sd))
     dataset: dict[str, np.ndarray] = table._asdict()
     if unit != 1 or np.abs(table.rating).max() > _FAR * sd:
         dataset["deviation"] = (table.rating - c) / unit
     return MatrixFactorization(
         dataset,
-        given["user"] or _rows(table.user, "user"),
-        given["item"] or _rows(table.item, "item"),
+        sizes["user"] or _rows(table.user, "user"),
+        sizes["item"] or _rows(table.item, "item"),
         rank,
         precision,
         positive_number("prior", prior[0]),
@@ -262,11 +259,14 @@ class MatrixFactorization:
         s, t = self.shape, self.rate
         value = tf.zeros([], params["U"].dtype)
         for name, shape in self.shapes.items():
-            half = 0.5 * np.prod(shape)
+            half_size = 0.5 * np.prod(shape)
             value += (
-                s * np.log(t) + math.lgamma(s + half) - math.lgamma(s) - half * np.log(2 * np.pi)
+                s * np.log(t)
+                + math.lgamma(s + half_size)
+                - math.lgamma(s)
+                - half_size * np.log(2 * np.pi)
             )
-            value -= (s + half) * tf.math.log(t + 0.5 * tf.reduce_sum(params[name] ** 2))
+            value -= (s + half_size) * tf.math.log(t + 0.5 * tf.reduce_sum(params[name] ** 2))
         return value
 
     def precisions(self, params: Tensors) -> tf.Tensor:
@@ -305,9 +305,9 @@ class MatrixFactorization:
             [5.0]
         """
         user, item = (tf.convert_to_tensor(dataset[name]) for name in ("user", "item"))
-        known = _known(user, self.n_users) & _known(item, self.n_items)
-        safe = {"user": tf.where(known, user, 0), "item": tf.where(known, item, 0)}
-        return tf.where(known, self._mean(params, safe), np.nan)
+        in_range = _in_range(user, self.n_users) & _in_range(item, self.n_items)
+        safe = {"user": tf.where(in_range, user, 0), "item": tf.where(in_range, item, 0)}
+        return tf.where(in_range, self._mean(params, safe), np.nan)
 
     def predict_rating(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return ratings drawn around their means, N(c + u(U_i·V_j + a_i + b_j), u²/τ).
@@ -345,20 +345,20 @@ class MatrixFactorization:
 
     def _mean(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return c + u(U_i·V_j + a_i + b_j), in float64 if float32 would round it away."""
-        found = self._standardized(params, dataset)
+        standardized = self._standardized(params, dataset)
         if "deviation" in self.dataset:
-            found = tf.cast(found, tf.float64)
-        return self.center + (found if self.unit == 1 else self.unit * found)
+            standardized = tf.cast(standardized, tf.float64)
+        return self.center + (standardized if self.unit == 1 else self.unit * standardized)
 
     def _standardized(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
         return _predicted(params, user, item)
 
 
-def _known(numbers: tf.Tensor, size: int) -> tf.Tensor:
+def _in_range(numbers: tf.Tensor, size: int) -> tf.Tensor:
     """Return which numbers are those of users or items."""
-    known = (numbers >= 0) & (numbers < size)
-    return known & (tf.floor(numbers) == numbers) if numbers.dtype.is_floating else known
+    in_range = (numbers >= 0) & (numbers < size)
+    return in_range & (tf.floor(numbers) == numbers) if numbers.dtype.is_floating else in_range
 
 
 def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
@@ -376,9 +376,9 @@ def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
         means = tf.reduce_sum(of_user * of_item, 1) + tf.gather(a, user) + tf.gather(b, item)
 
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            each = upstream[:, tf.newaxis]
-            users = _added(each, of_item, user, U.shape[0])
-            items = _added(each, of_user, item, V.shape[0])
+            weight = upstream[:, tf.newaxis]
+            users = _added(weight, of_item, user, U.shape[0])
+            items = _added(weight, of_user, item, V.shape[0])
             return users[:, 1:], items[:, 1:], users[:, 0], items[:, 0]
 
         return means, gradients
@@ -386,7 +386,7 @@ def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
     return of(params["U"], params["V"], params["a"], params["b"])
 
 
-def _added(each: tf.Tensor, factors: tf.Tensor, number: tf.Tensor, size: int) -> tf.Tensor:
+def _added(weight: tf.Tensor, factors: tf.Tensor, number: tf.Tensor, size: int) -> tf.Tensor:
     """Return Σ e (1, factors) over the rows of each number, (size, 1 + D)."""
-    rows = tf.concat([each, each * factors], 1)
+    rows = tf.concat([weight, weight * factors], 1)
     return tf.math.unsorted_segment_sum(rows, number, size)

@@ -20,31 +20,24 @@ from sgmcmc.libraries import tensorflow_probability
 
 Array = np.ndarray
 
+# Parts of the names of losses of Keras that are no log densities
 _NO_DENSITIES = (
     "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",
     "kl_divergence", "kullback", "generalized",
 )  # fmt: skip
-"""Parts of the names of losses of Keras that are no log densities."""
 
 SPARSE = "sparse_categorical_crossentropy"
 CATEGORICAL = "categorical_crossentropy"
 BINARY = "binary_crossentropy"
 
+# Losses of Keras that need a target for each output
 _BY_OUTPUT = (BINARY, CATEGORICAL, "mean_squared_error", "mean_absolute_error", "huber", "log_cosh",
               "poisson")  # fmt: skip
-"""Losses of Keras that need a target for each output."""
 
-_ROWS = 3
-"""Rows of the trial of a loss."""
-
-_NUMBERS = 2**22
-"""Largest number of outputs of the trial; of longer axes it has a part."""
-
-_CLOSE = 1e-4
-"""Relative difference of two values of a loss that are equal but for rounding."""
-
-_SHARE = 1e-3
-"""Largest difference from 1 of a sum of probabilities."""
+_ROWS = 3  # rows of the trial of a loss
+_NUMBERS = 2**22  # largest number of outputs of the trial; of longer axes it has a part
+_CLOSE = 1e-4  # relative difference of two values of a loss that are equal but for rounding
+_SHARE = 1e-3  # largest difference from 1 of a sum of probabilities
 
 
 class RowDensity:
@@ -69,13 +62,13 @@ class RowDensity:
     def __init__(self, likelihood: Any, argument: str, targets: str) -> None:
         self._argument, self._targets = argument, targets
         self._averaged: dict[Any, tuple[int, ...]] = {}
-        self._given = likelihood
+        self._likelihood = likelihood
         self.loss: Callable[[Any, Any], Any] | None = None
         self.name = ""
         self._options: dict[str, Any] = {}
         self._read(likelihood)
-        for part in _NO_DENSITIES:
-            if part in self.name:
+        for fragment in _NO_DENSITIES:
+            if fragment in self.name:
                 raise ValueError(
                     f"`{argument}`: {self.name} is no log density, so that there is no posterior. "
                     "Use a cross-entropy, the mean squared error, or a function of the outputs "
@@ -151,14 +144,14 @@ class RowDensity:
 
     def distribution(self, outputs: Any) -> Any:
         """Return the distribution of targets that the user's function makes of outputs."""
-        found = self._given(outputs)
-        if not hasattr(found, "log_prob"):
+        distribution = self._likelihood(outputs)
+        if not hasattr(distribution, "log_prob"):
             raise TypeError(
                 f"`{self._argument}` must return a distribution of TensorFlow Probability; it "
-                f"returned {describe(found)}. A loss is a function of two arguments, targets and "
-                "outputs."
+                f"returned {describe(distribution)}. A loss is a function of two arguments, "
+                "targets and outputs."
             )
-        return _Aligned(found, self._targets)
+        return _Aligned(distribution, self._targets)
 
     def _sum(self, log_prob: Any, y: Any, outputs: Any) -> tf.Tensor:
         return self._rows(log_prob(y), outputs)
@@ -239,8 +232,10 @@ class RowDensity:
 
     def _tried(self, kind: tf.DType, of_y: Any, of_outputs: Any, dtype: tf.DType) -> Any:
         """Return the axes over which the loss averages, at random targets and outputs."""
-        most = None if np.prod([k or 1 for k in of_outputs]) * _ROWS <= _NUMBERS else 4
-        shapes = [[_ROWS, *(min(k or 4, most or k or 4) for k in of)] for of in (of_y, of_outputs)]
+        longest = None if np.prod([k or 1 for k in of_outputs]) * _ROWS <= _NUMBERS else 4
+        shapes = [
+            [_ROWS, *(min(k or 4, longest or k or 4) for k in of)] for of in (of_y, of_outputs)
+        ]
         rng = np.random.default_rng(1)
         # Targets and outputs may be numbers of any kind, positive ones, probabilities or classes.
         y = rng.uniform(0.2, 0.8, shapes[0])
@@ -267,16 +262,16 @@ class RowDensity:
             return False
         # Outputs may have several blocks of this size, such as means and scales.
         blocks = tf.split(outputs, times, axis)
-        first, others = (
+        first, of_others = (
             self._trial(
-                tf.gather(y, places, axis=axis),
-                tf.concat([tf.gather(block, places, axis=axis) for block in blocks], axis),
+                tf.gather(y, indices, axis=axis),
+                tf.concat([tf.gather(block, indices, axis=axis) for block in blocks], axis),
             )
-            for places in ([0], list(range(1, size)))
+            for indices in ([0], list(range(1, size)))
         )
-        if first is None or others is None:
+        if first is None or of_others is None:
             return False
-        return _equal(whole, (first + (size - 1) * others) / size)
+        return _equal(whole, (first + (size - 1) * of_others) / size)
 
     def _trial(self, y: tf.Tensor, outputs: tf.Tensor) -> Array | None:
         """Return the loss of each row, (n,), or ``None`` if it has none at these values."""
@@ -285,8 +280,8 @@ class RowDensity:
             terms = self.loss(y, outputs)
         except Exception:
             return None
-        found = np.asarray(self._rows(terms, outputs), np.float64)
-        return found if np.isfinite(found).all() else None
+        losses = np.asarray(self._rows(terms, outputs), np.float64)
+        return losses if np.isfinite(losses).all() else None
 
     def check(self, y: Array, outputs: Any) -> None:
         """Raise an error if targets or outputs are not those that the likelihood is made for.
@@ -391,8 +386,8 @@ class _Aligned:
 
     def _read(self, y: Any) -> Any:
         distribution = self._distribution
-        known = tensorflow_probability().distributions.Distribution
-        if not isinstance(distribution, known) or tf.nest.is_nested(distribution.dtype):
+        base = tensorflow_probability().distributions.Distribution
+        if not isinstance(distribution, base) or tf.nest.is_nested(distribution.dtype):
             return y
         y = tf.convert_to_tensor(y)
         dtype = distribution.dtype
@@ -406,8 +401,8 @@ class _Aligned:
         elif y.shape.rank == shape.rank + 1 and y.shape[-1] == 1:
             y = tf.squeeze(y, -1)
         fits = y.shape.rank == shape.rank and all(
-            there in (1, None) or given in (there, None)
-            for there, given in zip(shape[1:], y.shape[1:], strict=True)
+            expected in (1, None) or actual in (expected, None)
+            for expected, actual in zip(shape[1:], y.shape[1:], strict=True)
         )
         if not fits:
             raise ValueError(
@@ -431,5 +426,5 @@ def _needs_two(function: Callable[..., Any]) -> bool:
     return len(needed) == 2
 
 
-def _equal(one: Array, other: Array) -> bool:
-    return bool(np.allclose(one, other, rtol=_CLOSE, atol=1e-7))
+def _equal(a: Array, b: Array) -> bool:
+    return bool(np.allclose(a, b, rtol=_CLOSE, atol=1e-7))

@@ -20,9 +20,9 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_probabilities
 
+# Least log ratio of a starting component's weight to that of all that are not held, or half of the
+# largest ratio: a slice is below the latter with probability e⁻³⁰
 _FAR = 30.0
-"""Least log ratio of a starting component's weight to that of all that are not held, or half of the
-largest ratio: a slice is below the latter with probability e⁻³⁰."""
 
 
 def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -40,8 +40,10 @@ def word_table(words: tf.Tensor, lengths: tf.Tensor, n_words: int, dtype: tf.DTy
     ``words`` is (n, T), with anything after the end of a row, and ``lengths`` (n,).
     """
     rows = words.shape[0]
-    place = tf.range(rows)[:, tf.newaxis] * n_words + words
-    return tf.reshape(_add_up(place, there(words, lengths), rows * n_words, dtype), [rows, n_words])
+    cell = tf.range(rows)[:, tf.newaxis] * n_words + words
+    return tf.reshape(
+        _add_up(cell, is_word(words, lengths), rows * n_words, dtype), [rows, n_words]
+    )
 
 
 def component_counts(
@@ -57,18 +59,18 @@ def component_counts(
     """
     K, W = shape
     rows = tf.math.unsorted_segment_sum(tf.ones(component.shape, dtype), component, K)
-    place = component[:, tf.newaxis] * W + words
-    return rows, tf.reshape(_add_up(place, there(words, lengths), K * W, dtype), [K, W])
+    cell = component[:, tf.newaxis] * W + words
+    return rows, tf.reshape(_add_up(cell, is_word(words, lengths), K * W, dtype), [K, W])
 
 
-def there(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+def is_word(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Return which places of the rows hold a word, (n, T)."""
     return tf.range(words.shape[1]) < lengths[:, tf.newaxis]
 
 
-def _add_up(place: tf.Tensor, counted: tf.Tensor, size: int, dtype: tf.DType) -> tf.Tensor:
-    ones = tf.ones(place.shape, dtype)
-    return tf.math.unsorted_segment_sum(ones, tf.where(counted, place, -1), size)
+def _add_up(cell: tf.Tensor, counted: tf.Tensor, size: int, dtype: tf.DType) -> tf.Tensor:
+    ones = tf.ones(cell.shape, dtype)
+    return tf.math.unsorted_segment_sum(ones, tf.where(counted, cell, -1), size)
 
 
 def draw_components(
@@ -99,7 +101,7 @@ def draw_components(
     present = tf.maximum(before, 0)
     # 1 − U is as uniform as U, and never zero.
     log_u = tf.gather(log_w, present) + tf.math.log1p(-uniforms[0])
-    enough = tf.reduce_all(fresh | (log_u > log_rest))
+    all_covered = tf.reduce_all(fresh | (log_u > log_rest))
     # Of two roundings of the same number one may be the larger: the present one is always above.
     above = (log_w > log_u[:, tf.newaxis]) | (tf.range(K) == present[:, tf.newaxis])
     first = log_w >= log_rest + tf.minimum(_FAR, 0.5 * (tf.reduce_max(log_w) - log_rest))
@@ -108,8 +110,8 @@ def draw_components(
     weights = tf.exp(log_p - tf.reduce_max(log_p, axis=1, keepdims=True))
     cumulative = tf.cumsum(weights, axis=1)
     # The limit is below the total, as U is below 1 by more than rounding, so one is always found.
-    found = (cumulative > uniforms[1][:, tf.newaxis] * cumulative[:, -1:]) & (weights > 0)
-    return tf.argmax(tf.cast(found, tf.int8), axis=1, output_type=tf.int32), enough
+    passed = (cumulative > uniforms[1][:, tf.newaxis] * cumulative[:, -1:]) & (weights > 0)
+    return tf.argmax(tf.cast(passed, tf.int8), axis=1, output_type=tf.int32), all_covered
 
 
 def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:
@@ -124,12 +126,12 @@ def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:
     W, words, lengths = components.shape[1], rows["words"], rows["lengths"]
     log_w, log_rest = log_weights(sticks)
     table = word_table(words, lengths, W, sticks.dtype)
-    held = log_w + tf.matmul(table, tf.math.log(components), transpose_b=True)
+    log_joint = log_w + tf.matmul(table, tf.math.log(components), transpose_b=True)
     a, total = tf.constant(base, table.dtype), tf.constant(W * base, table.dtype)
-    each = tf.reduce_sum(tf.math.lgamma(a + table) - tf.math.lgamma(a), axis=1)
+    log_lik = tf.reduce_sum(tf.math.lgamma(a + table) - tf.math.lgamma(a), axis=1)
     sizes = tf.cast(lengths, table.dtype)
-    new = log_rest + each + tf.math.lgamma(total) - tf.math.lgamma(total + sizes)
-    return tf.concat([held, new[:, tf.newaxis]], axis=1)
+    new = log_rest + log_lik + tf.math.lgamma(total) - tf.math.lgamma(total + sizes)
+    return tf.concat([log_joint, new[:, tf.newaxis]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +204,8 @@ class Prediction:
 
         def scores(mean: tf.Tensor, new: tf.Tensor) -> Tensors:
             now = tf.reduce_mean(mean)
-            each = now, tf.reduce_mean(new), tf.exp(-now / words_each)
-            return dict(zip(names, each, strict=True))
+            values = now, tf.reduce_mean(new), tf.exp(-now / words_each)
+            return dict(zip(names, values, strict=True))
 
         def finish(state: Tensors) -> Tensors:
             return {name: state[name] for name in names}

@@ -23,8 +23,7 @@ from sgmcmc.models.mixture_components import (
     word_table,
 )
 
-_NOTHING = 1e-30
-"""Stands for the concentration 0, which samplers on the simplex do not accept."""
+_NOTHING = 1e-30  # stands for the concentration 0, which samplers on the simplex do not accept
 
 
 def dp_mixture(
@@ -167,10 +166,10 @@ class DPMixture:
         log_w, log_rest = log_weights(sticks)
         table = word_table(words, lengths, self.n_words, sticks.dtype)
         log_lik = tf.matmul(table, tf.math.log(components), transpose_b=True)
-        drawn, enough = draw_components(log_w, log_rest, log_lik, before, uniforms)
+        drawn, all_covered = draw_components(log_w, log_rest, log_lik, before, uniforms)
         shape, rate = self.concentration
         number = gamma_number(shape + self.max_components, seeds[1], sticks.dtype)
-        concentration = tf.where(enough, number / (rate - log_rest), np.nan)
+        concentration = tf.where(all_covered, number / (rate - log_rest), np.nan)
         filled = tf.fill(before.shape, concentration)
         return {**minibatch, "component": drawn, "concentration": filled}
 

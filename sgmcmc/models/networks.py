@@ -15,19 +15,15 @@ from sgmcmc.models.losses import RowDensity
 
 Tensors = Mapping[str, tf.Tensor]
 
-_RANDOM = "seed_generator_state"
-"""Keras's name of the state of layers that draw random numbers."""
+_RANDOM = "seed_generator_state"  # Keras's name of the state of layers that draw random numbers
+_MOVING = ("moving_mean", "moving_variance")  # Keras's names of the state of batch normalization
 
-_MOVING = ("moving_mean", "moving_variance")
-"""Keras's names of the state of batch normalization."""
-
+# Attributes of Keras's layers for the amount of noise
 _RATES = (
     "rate", "dropout", "recurrent_dropout", "dropout_rate", "drop_rate", "stddev", "factor",
 )  # fmt: skip
-"""Attributes of Keras's layers for the amount of noise."""
 
-_TRIED = 16
-"""Rows of random features on trial, and the length of their axes that have none."""
+_TRIED = 16  # rows of random features on trial, and the length of their axes that have none
 
 
 @dataclass(frozen=True)
@@ -143,8 +139,8 @@ def keras_model(
 def weight_names(model: Any) -> list[str]:
     """Return names of the weights: layer and kind, with the path before them if needed."""
     paths = [variable.path.split("/") for variable in model.trainable_variables]
-    for parts in range(2, max(map(len, paths)) + 1):
-        names = ["_".join(path[-parts:]) for path in paths]
+    for depth in range(2, max(map(len, paths)) + 1):
+        names = ["_".join(path[-depth:]) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [f"{name}_{number}" for number, name in enumerate(names)]
@@ -213,8 +209,8 @@ def _refuse_unused(model: Any) -> None:
     """Raise an error at regularizers and constraints, which a posterior does not have."""
     for variable in model.trainable_variables:
         for kind in ("regularizer", "constraint"):
-            given = getattr(variable, kind, None)
-            if given is None:
+            penalty = getattr(variable, kind, None)
+            if penalty is None:
                 continue
             name = "_".join(variable.path.split("/")[-2:])
             advice = (
@@ -225,7 +221,7 @@ def _refuse_unused(model: Any) -> None:
                 "sample your own `log_lik` with `bijectors`."
             )
             raise ValueError(
-                f"`model`: the {kind} {type(given).__name__} of {name!r} is no part of the "
+                f"`model`: the {kind} {type(penalty).__name__} of {name!r} is no part of the "
                 f"posterior. {advice}"
             )
     for layer in all_layers(model):
@@ -246,10 +242,10 @@ def all_layers(model: Any) -> list[Any]:
     flatten = getattr(model, "_flatten_layers", None)
     if flatten is not None:
         return list(flatten(include_self=False))
-    found = []
+    layers = []
     for layer in getattr(model, "layers", []):
-        found += [layer, *all_layers(layer)]
-    return found
+        layers += [layer, *all_layers(layer)]
+    return layers
 
 
 def outputs_on_trial(model: Any) -> Any:

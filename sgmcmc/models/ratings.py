@@ -156,18 +156,18 @@ class HeldOutRatings:
             return {"mean": none, "squares": none, "log_sum": none - np.inf}
 
         def update(state: Tensors, params: Tensors) -> tuple[Tensors, Tensors]:
-            found = self._prediction(params)
+            prediction = self._prediction(params)
             count = state["count"] + 1
             first = count <= skip + 1  # of those that are averaged, or before it
-            many = tf.cast(tf.maximum(count - skip, 1), found.dtype)
-            before = found - state["mean"]
+            many = tf.cast(tf.maximum(count - skip, 1), prediction.dtype)
+            before = prediction - state["mean"]
             mean = state["mean"] + before / many
-            terms = self._log_density(found)
+            terms = self._log_density(prediction)
             log_sum = tf.where(first, terms, _log_added(state["log_sum"], terms))
-            squares = state["squares"] + before * (found - mean)
+            squares = state["squares"] + before * (prediction - mean)
             squares = tf.where(first, tf.zeros_like(squares), squares)
             now = {
-                "rmse": self._rmse(found),
+                "rmse": self._rmse(prediction),
                 "rmse_averaged": self._rmse(mean),
                 "log_predictive": tf.reduce_mean(terms),
                 "log_predictive_averaged": tf.reduce_mean(log_sum - tf.math.log(many)),
@@ -225,9 +225,9 @@ def _numbers(name: str, array: np.ndarray, size: int | None) -> NDArray[np.int32
         raise ValueError(
             f"{label} must number {name}s by integers from 0; row {row} is {array[row]}."
         )
-    most = 2**24 if size is None else size
-    if array.max() >= most:
+    limit = 2**24 if size is None else size
+    if array.max() >= limit:
         row = int(array.argmax())
-        known = f"there are {most} {name}s" if size is not None else f"{most} is too many"
-        raise ValueError(f"{label}: row {row} is {array[row]}, but {known}, numbered from 0.")
+        reason = f"there are {limit} {name}s" if size is not None else f"{limit} is too many"
+        raise ValueError(f"{label}: row {row} is {array[row]}, but {reason}, numbered from 0.")
     return array.astype(np.int32)

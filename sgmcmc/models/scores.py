@@ -82,8 +82,8 @@ def score_draws(
 
     def fold(state: Carried, params: Tensors) -> Carried:
         carried, now = update(state, params)
-        here = tf.equal(slots, state["count"])
-        written = {name: tf.where(here, now[name], state[name]) for name in names}
+        is_slot = tf.equal(slots, state["count"])
+        written = {name: tf.where(is_slot, now[name], state[name]) for name in names}
         return {"count": state["count"] + 1, **carried, **written}
 
     return Reduction(begin, fold, finish)

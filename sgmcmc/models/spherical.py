@@ -263,9 +263,9 @@ class SphericalTopicModel:
         if "vectors" in self.dataset:
             topics += self.dataset["vectors"].numpy()[chosen].sum(axis=1)
         else:
-            places, values = (self.dataset[name].numpy() for name in ("places", "values"))
+            coordinates, values = (self.dataset[name].numpy() for name in ("places", "values"))
             topic = np.arange(self.n_topics)[:, np.newaxis, np.newaxis]
-            np.add.at(topics, (topic, places[chosen]), values[chosen])
+            np.add.at(topics, (topic, coordinates[chosen]), values[chosen])
         lengths = np.linalg.norm(topics, axis=1, keepdims=True)
         # Vectors may cancel if coordinates have both signs; then any direction will do.
         topics = np.where(lengths > 1e-6, topics, rng.normal(size=topics.shape))

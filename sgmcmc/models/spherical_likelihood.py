@@ -15,15 +15,13 @@ from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import nth_seed, score_probabilities
 from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions
 
+# The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most
 _POWER = 3.0
-"""The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most."""
 
+# From this order on the expansion of log I_ν is right to 1e-6; smaller ones are stepped down to.
+# TensorFlow Probability has log I_ν too, exactly, but with a separate loop for each kind of order:
+# a chain whose prior has it takes seconds longer to compile.
 _LEAST_ORDER = 15
-"""From this order on the expansion of log I_ν is right to 1e-6; smaller ones are stepped down to.
-
-TensorFlow Probability has log I_ν too, exactly, but with a separate loop for each kind of order: a
-chain whose prior has it takes seconds longer to compile.
-"""
 
 
 def document_cosines(topics: tf.Tensor, documents: Tensors) -> tf.Tensor:
@@ -33,11 +31,11 @@ def document_cosines(topics: tf.Tensor, documents: Tensors) -> tf.Tensor:
     """
     vectors = documents.get("vectors")
     if vectors is None:
-        places, values = documents["places"], documents["values"]
+        coordinates, values = documents["places"], documents["values"]
         # A dense table of a few documents: products with it are faster than (n, T, K) numbers.
-        rows = tf.broadcast_to(tf.range(places.shape[0])[:, tf.newaxis], places.shape)
-        shape = [places.shape[0], topics.shape[1]]
-        vectors = tf.scatter_nd(tf.stack([rows, places], axis=2), values, shape)
+        rows = tf.broadcast_to(tf.range(coordinates.shape[0])[:, tf.newaxis], coordinates.shape)
+        shape = [coordinates.shape[0], topics.shape[1]]
+        vectors = tf.scatter_nd(tf.stack([rows, coordinates], axis=2), values, shape)
     return tf.matmul(tf.cast(vectors, topics.dtype), topics, transpose_b=True)
 
 

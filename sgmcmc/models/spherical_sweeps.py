@@ -26,8 +26,8 @@ from sgmcmc.models.scores import nth_seed
 _LEAST, _MOST = 1e-30, 1e26
 """Bounds of the odds: no proportion becomes 0, because the others are divided by their sum."""
 
+# Below this a squared length is rounding: topics that point against each other cancel
 _SHORTEST = 1e-12
-"""Below this a squared length is rounding: topics that point against each other cancel."""
 
 
 def mixed_lengths(proportions: tf.Tensor, gram: tf.Tensor) -> tf.Tensor:
@@ -68,10 +68,10 @@ def sweep_proportions(
     if K == 1 or n_sweeps == 0:
         return tf.repeat(before[:, tf.newaxis], keep, axis=1)
     dropped = n_sweeps - keep
-    kept = tf.TensorArray(dtype, keep, element_shape=cosines.shape, clear_after_read=False)
+    stored = tf.TensorArray(dtype, keep, element_shape=cosines.shape, clear_after_read=False)
 
     def one_sweep(
-        sweep: tf.Tensor, proportions: tf.Tensor, kept: tf.TensorArray
+        sweep: tf.Tensor, proportions: tf.Tensor, stored: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         uniforms = tf.random.stateless_uniform(
             [K, 3, cosines.shape[0]], nth_seed(seed, sweep), dtype=dtype, alg="philox"
@@ -80,15 +80,15 @@ def sweep_proportions(
             proportions, cosines, gram, tf.cast(kappa, dtype), tf.constant(alpha, dtype), uniforms
         )
         # A dropped sweep is written over by the first that is kept.
-        return sweep + 1, proportions, kept.write(tf.maximum(sweep - dropped, 0), proportions)
+        return sweep + 1, proportions, stored.write(tf.maximum(sweep - dropped, 0), proportions)
 
-    *_, kept = tf.while_loop(
+    *_, stored = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps,
         one_sweep,
-        (tf.constant(0), before, kept),
+        (tf.constant(0), before, stored),
         parallel_iterations=1,
     )
-    return tf.transpose(kept.stack(), [1, 0, 2])
+    return tf.transpose(stored.stack(), [1, 0, 2])
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -103,16 +103,16 @@ def _sweep(
     """Move each topic's proportion once; uniform numbers in [0, 1) are (K, 3, n)."""
     K = proportions.shape[1]
 
-    def move(k: tf.Tensor, proportions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return k + 1, _move(
+    def update(k: tf.Tensor, proportions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return k + 1, _update_topic(
             k, proportions, cosines, gram, kappa, alpha, tf.unstack(tf.gather(uniforms, k))
         )
 
     start = (tf.constant(0), proportions)
-    return tf.while_loop(lambda k, _: k < K, move, start, parallel_iterations=1)[1]
+    return tf.while_loop(lambda k, _: k < K, update, start, parallel_iterations=1)[1]
 
 
-def _move(
+def _update_topic(
     k: tf.Tensor,
     proportions: tf.Tensor,
     cosines: tf.Tensor,
@@ -123,10 +123,10 @@ def _move(
 ) -> tf.Tensor:
     """Draw θ_k of every document, and with it the scale of the others."""
     K = proportions.shape[1]
-    own = tf.one_hot(k, K, dtype=proportions.dtype)
-    others = proportions * (1 - own)
-    total = tf.reduce_sum(others, axis=1, keepdims=True)
-    shares = others / total
+    indicator = tf.one_hot(k, K, dtype=proportions.dtype)
+    remaining = proportions * (1 - indicator)
+    total = tf.reduce_sum(remaining, axis=1, keepdims=True)
+    shares = remaining / total
     odds = tf.gather(proportions, k, axis=1) / total[:, 0]
 
     across = shares @ gram
@@ -140,7 +140,7 @@ def _move(
     low, high = tf.minimum(low, odds), tf.clip_by_value(tf.maximum(high, odds), _LEAST, _MOST)
     spread = uniforms[2] + (1 - uniforms[2]) * (low / high) ** alpha
     drawn = tf.clip_by_value(high * spread ** (1 / alpha), _LEAST, _MOST)[:, tf.newaxis]
-    return (shares + drawn * own) / (1 + drawn)
+    return (shares + drawn * indicator) / (1 + drawn)
 
 
 def _arc(
@@ -175,10 +175,10 @@ def _arc(
     from_peak = phi - tf.atan2(second, first)
     from_peak -= 2 * math.pi * tf.round(from_peak / (2 * math.pi))
     level = tf.cos(from_peak) + tf.math.log1p(-uniform) / (kappa * radius)
-    half = tf.acos(tf.clip_by_value(level, -1.0, 1.0))
+    half_width = tf.acos(tf.clip_by_value(level, -1.0, 1.0))
     free = level <= -1.0
-    low = tf.where(free, tf.zeros_like(phi), tf.maximum(phi - from_peak - half, 0.0))
-    high = tf.where(free, psi, phi - from_peak + half)
+    low = tf.where(free, tf.zeros_like(phi), tf.maximum(phi - from_peak - half_width, 0.0))
+    high = tf.where(free, psi, phi - from_peak + half_width)
     inside = tf.minimum(high, psi * (1 - 1e-6))
     return (
         length * tf.sin(low) / tf.maximum(tf.sin(psi - low), _LEAST),

@@ -58,10 +58,10 @@ def sweep_topics(
     by_place = tf.transpose(tf.gather(words, order))
     by_word = tf.transpose(topics)
     dropped = n_sweeps - keep
-    kept = tf.TensorArray(tf.int32, keep, element_shape=by_place.shape, clear_after_read=False)
+    stored = tf.TensorArray(tf.int32, keep, element_shape=by_place.shape, clear_after_read=False)
 
     def one_sweep(
-        sweep: tf.Tensor, assigned: tf.Tensor, counts: tf.Tensor, kept: tf.TensorArray
+        sweep: tf.Tensor, assigned: tf.Tensor, counts: tf.Tensor, stored: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
         uniforms = tf.random.stateless_uniform(
             by_place.shape, nth_seed(seed, sweep), dtype=topics.dtype, alg="philox"
@@ -76,7 +76,7 @@ def sweep_topics(
             counts,
         )
         # A dropped sweep is written over by the first that is kept.
-        return sweep + 1, assigned, counts, kept.write(tf.maximum(sweep - dropped, 0), assigned)
+        return sweep + 1, assigned, counts, stored.write(tf.maximum(sweep - dropped, 0), assigned)
 
     if before is None:
         assigned = tf.fill(by_place.shape, -1)
@@ -84,11 +84,11 @@ def sweep_topics(
     else:
         rows = tf.gather(before, order)
         assigned, counts = tf.transpose(rows), topic_counts(rows, topics.shape[0], topics.dtype)
-    start = (tf.constant(0), assigned, counts, kept)
-    *_, kept = tf.while_loop(
+    start = (tf.constant(0), assigned, counts, stored)
+    *_, stored = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
     )
-    return tf.gather(tf.transpose(kept.stack(), [2, 1, 0]), tf.argsort(order))
+    return tf.gather(tf.transpose(stored.stack(), [2, 1, 0]), tf.argsort(order))
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -113,7 +113,7 @@ def _sweep(
         counts: Words of each topic in each document, (n, K).
     """
     after = tf.fill(assigned.shape, -1)
-    place = tf.constant(0)
+    position = tf.constant(0)
     widths = _widths(int(by_place.shape[1]))
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
         end = lengths[narrower]  # from there on no more than `narrower` documents have words
@@ -129,10 +129,10 @@ def _sweep(
             row = tf.pad(drawn, [[0, after.shape[1] - width]], constant_values=-1)
             return i + 1, counts, tf.tensor_scatter_nd_update(after, [[i]], row[tf.newaxis])
 
-        place, active, after = tf.while_loop(
+        position, active, after = tf.while_loop(
             lambda i, *_, end=end: i < end,
             visit,
-            (place, counts[:width], after),
+            (position, counts[:width], after),
             parallel_iterations=1,
         )
         counts = tf.concat([active, counts[width:]], 0)
@@ -168,9 +168,9 @@ def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tens
     """
     documents = assigned.shape[0]
     rows = tf.reshape(assigned, [documents, -1])
-    place = tf.range(documents)[:, tf.newaxis] * n_topics + rows
+    cell = tf.range(documents)[:, tf.newaxis] * n_topics + rows
     counts = tf.math.unsorted_segment_sum(
-        tf.ones(rows.shape, dtype), tf.where(rows >= 0, place, -1), documents * n_topics
+        tf.ones(rows.shape, dtype), tf.where(rows >= 0, cell, -1), documents * n_topics
     )
     return tf.reshape(counts, [documents, n_topics])
 
@@ -203,12 +203,12 @@ def _expected_counts(
     """
     K, W = topics.shape
     counts = topic_counts(assigned, K, topics.dtype)
-    others = counts[:, tf.newaxis] - tf.one_hot(assigned, K, dtype=topics.dtype)
-    joint = (alpha + others) * tf.gather(tf.transpose(topics), words)
+    counts_of_others = counts[:, tf.newaxis] - tf.one_hot(assigned, K, dtype=topics.dtype)
+    joint = (alpha + counts_of_others) * tf.gather(tf.transpose(topics), words)
     sums = tf.reduce_sum(joint, axis=2, keepdims=True)
-    there = (assigned >= 0)[..., tf.newaxis] & (sums > 0)
-    shares = tf.where(there, joint / sums, 0.0)
+    is_word = (assigned >= 0)[..., tf.newaxis] & (sums > 0)
+    shares = tf.where(is_word, joint / sums, 0.0)
     expected = tf.math.unsorted_segment_sum(tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W)
     totals = tf.reduce_sum(counts, axis=1)[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
-    value = tf.reduce_sum(tf.math.log(tf.where(there, sums / totals, 1.0)))
+    value = tf.reduce_sum(tf.math.log(tf.where(is_word, sums / totals, 1.0)))
     return value, tf.transpose(expected)

@@ -11,8 +11,7 @@ from sgmcmc import bars, checks
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 
-_EXPECTED = 5
-"""Simulations that a bin must hold on average for the test."""
+_EXPECTED = 5  # simulations that a bin must hold on average for the test
 
 _MOST_BINS = 20
 
@@ -59,8 +58,8 @@ class Calibration:
         flat = ranks.reshape(self.n, -1).T
         if self._bins == 1:
             return np.full(ranks.shape[1:], np.nan)
-        found = [chisquare(self._counts(one)).pvalue for one in flat]
-        return np.reshape(found, ranks.shape[1:])
+        p_values = [chisquare(self._counts(one)).pvalue for one in flat]
+        return np.reshape(p_values, ranks.shape[1:])
 
     def plot(self, var_names: Any = None) -> Any:
         """Plot the histogram of ranks of each component, with a 99 % band of uniform ones.
@@ -183,18 +182,20 @@ def sbc(
     hidden = {*names, *getattr(model, "local", ())}
     ranks: dict[str, list[np.ndarray]] = {name: [] for name in names}
     with bars.make_bar(total=n, desc="calibration", disable=not shown) as bar:
-        for place in range(n):
-            data = {k: v[place] for k, v in simulated.items() if k not in hidden}
-            one, own = model.observing(data), int(seeds[place + 1])
+        for simulation in range(n):
+            data = {k: v[simulation] for k, v in simulated.items() if k not in hidden}
+            one, chain_seed = model.observing(data), int(seeds[simulation + 1])
             if fit is None:
-                samples = one.sample(seed=own, verbose=False, **keywords)
+                samples = one.sample(seed=chain_seed, verbose=False, **keywords)
             else:
-                samples = fit(one, seed=own)
+                samples = fit(one, seed=chain_seed)
             for name, array in by_chain(samples.settings, samples).items():
                 if name in ranks:
-                    ranks[name].append(_rank(array, simulated[name][place], draws))
+                    ranks[name].append(_rank(array, simulated[name][simulation], draws))
             bar.update(1)
-    return Calibration({name: np.stack(found) for name, found in ranks.items()}, draws)
+    return Calibration(
+        {name: np.stack(of_parameter) for name, of_parameter in ranks.items()}, draws
+    )
 
 
 def _rank(array: np.ndarray, true: np.ndarray, draws: int) -> np.ndarray:
@@ -204,5 +205,5 @@ def _rank(array: np.ndarray, true: np.ndarray, draws: int) -> np.ndarray:
         raise ValueError(
             f"`draws` must be at most the posterior draws, {len(flat)}; it is {draws}."
         )
-    kept = flat[np.linspace(0, len(flat) - 1, draws).round().astype(int)]
-    return (kept < true).sum(axis=0)
+    spaced = flat[np.linspace(0, len(flat) - 1, draws).round().astype(int)]
+    return (spaced < true).sum(axis=0)

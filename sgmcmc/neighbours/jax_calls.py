@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+# Parameters of the primitives that call another jaxpr once
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-"""Parameters of the primitives that call another jaxpr once."""
 
 
 class Equation(NamedTuple):
@@ -64,18 +64,18 @@ def _cond(equation: Equation, index: Any, *inputs: Any) -> list[Any]:
         return lambda: as_tensors(equation.replay(branch, *inputs))
 
     index = tf.clip_by_value(tf.cast(index, tf.int32), 0, len(branches) - 1)
-    found = tf.switch_case(index, [of(branch) for branch in branches])
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+    outputs = tf.switch_case(index, [of(branch) for branch in branches])
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def _while(equation: Equation, *inputs: Any) -> list[Any]:
-    given = equation.params
-    first, second = given["cond_nconsts"], given["body_nconsts"]
+    options = equation.params
+    first, second = options["cond_nconsts"], options["body_nconsts"]
     of_cond, of_body = inputs[:first], inputs[first : first + second]
     return list(
         tf.while_loop(
-            lambda *state: equation.replay(given["cond_jaxpr"], *of_cond, *state)[0],
-            lambda *state: as_tensors(equation.replay(given["body_jaxpr"], *of_body, *state)),
+            lambda *state: equation.replay(options["cond_jaxpr"], *of_cond, *state)[0],
+            lambda *state: as_tensors(equation.replay(options["body_jaxpr"], *of_body, *state)),
             as_tensors(inputs[first + second :]),
             parallel_iterations=1,
         )
@@ -93,29 +93,31 @@ def _scan(equation: Equation, *inputs: Any) -> list[Any]:
         for shape, var in zip(equation.shapes, body.outvars, strict=True)
     )  # fmt: skip
     constants = len(inputs) - columns - carries
-    fixed, given = inputs[:constants], as_tensors(inputs[constants:])
-    start, rows = given[:carries], given[carries:]
-    kept = [
+    fixed, varying = inputs[:constants], as_tensors(inputs[constants:])
+    start, rows = varying[:carries], varying[carries:]
+    arrays = [
         tf.TensorArray(dtype, length, element_shape=shape[1:])
         for dtype, shape in zip(
             equation.dtypes[carries:], equation.shapes[carries:], strict=True
         )
     ]  # fmt: skip
 
-    def step(count: tf.Tensor, carry: list[Any], kept: list[Any]) -> Any:
+    def step(count: tf.Tensor, carry: list[Any], arrays: list[Any]) -> Any:
         i = length - 1 - count if equation.params["reverse"] else count
-        found = as_tensors(equation.replay(jaxpr, *fixed, *carry, *[tf.gather(r, i) for r in rows]))
-        written = [a.write(i, value) for a, value in zip(kept, found[carries:], strict=True)]
-        return count + 1, found[:carries], written
+        outputs = as_tensors(
+            equation.replay(jaxpr, *fixed, *carry, *[tf.gather(r, i) for r in rows])
+        )
+        written = [a.write(i, value) for a, value in zip(arrays, outputs[carries:], strict=True)]
+        return count + 1, outputs[:carries], written
 
-    _, carry, kept = tf.while_loop(
+    _, carry, arrays = tf.while_loop(
         lambda count, *_: count < length,
         step,
-        (tf.constant(0), start, kept),
+        (tf.constant(0), start, arrays),
         parallel_iterations=1,
         maximum_iterations=length,
     )
-    return [*carry, *[array.stack() for array in kept]]
+    return [*carry, *[array.stack() for array in arrays]]
 
 
 CALLS: dict[str, Rule] = {

@@ -19,11 +19,10 @@ from sgmcmc import checks, libraries
 from sgmcmc.neighbours.jax_calls import CALLS, Equation, as_tensors
 from sgmcmc.neighbours.jax_operations import RULES
 
-_ROWS = "rows"
-"""Name of the length of the first axis, if it is not known while a graph is traced."""
+_ROWS = "rows"  # name of the length of the first axis, if it is not known while a graph is traced
 
+# The largest result of constants alone, in elements, that is computed while a graph is traced
 _FOLDED = 4096
-"""The largest result of constants alone, in elements, that is computed while a graph is traced."""
 
 
 def from_jax(function: Callable[..., Any]) -> JaxFunction:
@@ -117,16 +116,16 @@ class JaxFunction:
         ends: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            found, end = tree.tree_flatten(
+            leaves_out, end = tree.tree_flatten(
                 self.function(*tree.tree_unflatten(structure, list(leaves)))
             )
             ends.append(end)
-            return found
+            return leaves_out
 
         with in_precision(wide):
-            found = self._run(flat, tensors, (structure, wide), ends)
+            leaves_out = self._run(flat, tensors, (structure, wide), ends)
         end = self._traced[structure, wide, _form(tensors)][1]
-        return tree.tree_unflatten(end, found)
+        return tree.tree_unflatten(end, leaves_out)
 
     def _run(
         self,
@@ -144,20 +143,20 @@ class JaxFunction:
         smooth = [i for i, t in enumerate(tensors) if t.dtype.is_floating]
 
         def pulled(*both: Any) -> list[Any]:
-            given, slopes = both[: len(tensors)], list(both[len(tensors) :])
+            primals, slopes = both[: len(tensors)], list(both[len(tensors) :])
 
             def of_smooth(*values: Any) -> list[Any]:
-                whole = dict(enumerate(given)) | dict(zip(smooth, values, strict=True))
+                whole = dict(enumerate(primals)) | dict(zip(smooth, values, strict=True))
                 out = flat(*[whole[i] for i in range(len(tensors))])
                 return [value for value in out if jax().numpy.issubdtype(value.dtype, np.floating)]
 
-            _, back = jax().vjp(of_smooth, *[given[i] for i in smooth])
+            _, back = jax().vjp(of_smooth, *[primals[i] for i in smooth])
             return list(back(slopes))
 
         @tf.custom_gradient
         def run(*tensors: tf.Tensor) -> Any:
             wide = any(t.dtype == tf.float64 for t in tensors)
-            found = [
+            outputs = [
                 tf.ensure_shape(tf.convert_to_tensor(value), _static(var.aval.shape))
                 for value, var in zip(
                     replay(jaxpr, tensors, _lengths(tensors)), jaxpr.jaxpr.outvars, strict=True
@@ -165,13 +164,15 @@ class JaxFunction:
             ]  # fmt: skip
 
             def gradient(*slopes: tf.Tensor, variables: Any = None) -> Any:
-                given = [s for s, out in zip(slopes, found, strict=True) if out.dtype.is_floating]
+                upstream = [
+                    s for s, out in zip(slopes, outputs, strict=True) if out.dtype.is_floating
+                ]
                 with in_precision(wide):
-                    parts = self._run(pulled, [*tensors, *given], (*key, "slope"), [])
-                slopes_of = dict(zip(smooth, parts, strict=True))
+                    gradients = self._run(pulled, [*tensors, *upstream], (*key, "slope"), [])
+                slopes_of = dict(zip(smooth, gradients, strict=True))
                 return [slopes_of.get(i) for i in range(len(tensors))]
 
-            return found, gradient
+            return outputs, gradient
 
         return list(run(*tensors))
 
@@ -236,10 +237,10 @@ def _over_leading_axes(function: Callable[[Any], Any], rank: int) -> Callable[[A
     """Return the function of one value, of so many axes, for arrays with more axes before them."""
 
     def of_all(x: Any) -> Any:
-        each = function
+        mapped = function
         for _ in range(len(x.shape) - rank):
-            each = jax().vmap(each)
-        return each(x)
+            mapped = jax().vmap(mapped)
+        return mapped(x)
 
     return of_all
 
@@ -305,8 +306,8 @@ def replay(jaxpr: Any, inputs: Sequence[Any], lengths: Mapping[str, Any] | None 
         ValueError: A primitive has no counterpart, which is named.
     """
     inner = getattr(jaxpr, "jaxpr", jaxpr)
-    known = dict(zip(inner.constvars, getattr(jaxpr, "consts", ()), strict=True))
-    values = {var: np.asarray(value) for var, value in known.items()}
+    constants = dict(zip(inner.constvars, getattr(jaxpr, "consts", ()), strict=True))
+    values = {var: np.asarray(value) for var, value in constants.items()}
     values.update(zip(inner.invars, inputs, strict=True))
 
     def read(atom: Any) -> Any:
@@ -315,28 +316,28 @@ def replay(jaxpr: Any, inputs: Sequence[Any], lengths: Mapping[str, Any] | None 
     def size(length: Any) -> Any:
         return int(length) if isinstance(length, Integral) else _length(length, lengths or {})
 
-    def again(jaxpr: Any, *inputs: Any) -> list[Any]:
+    def call(jaxpr: Any, *inputs: Any) -> list[Any]:
         return replay(jaxpr, inputs, lengths)
 
     for line in _used(inner):
         outs = [var.aval for var in line.outvars]
         shapes = [[size(length) for length in getattr(aval, "shape", ())] for aval in outs]
         dtypes = [getattr(aval, "dtype", None) for aval in outs]
-        equation = Equation(line.primitive, line.params, shapes, dtypes, again)
-        found = _apply(equation, [read(atom) for atom in line.invars])
-        values.update(zip(line.outvars, found, strict=True))
+        equation = Equation(line.primitive, line.params, shapes, dtypes, call)
+        outputs = _apply(equation, [read(atom) for atom in line.invars])
+        values.update(zip(line.outvars, outputs, strict=True))
     return [read(atom) for atom in inner.outvars]
 
 
 def _used(jaxpr: Any) -> list[Any]:
     """Return the equations that the outputs of a jaxpr depend on, in order."""
     needed = {id(atom) for atom in jaxpr.outvars}
-    found = []
+    equations = []
     for line in reversed(jaxpr.eqns):
         if any(id(var) in needed for var in line.outvars):
-            found.append(line)
+            equations.append(line)
             needed.update(id(atom) for atom in line.invars)
-    return found[::-1]
+    return equations[::-1]
 
 
 def _length(length: Any, lengths: Mapping[str, Any]) -> Any:
@@ -361,13 +362,13 @@ def _apply(equation: Equation, inputs: list[Any]) -> list[Any]:
     sizes = [math.prod(s) for s in equation.shapes if all(isinstance(n, Integral) for n in s)]
     if constant and len(sizes) == len(equation.shapes) and max(sizes, default=0) <= _FOLDED:
         with tf.init_scope():
-            found = rule(equation, *inputs)
-            return [np.asarray(value) for value in _as_list(found)]
+            outputs = rule(equation, *inputs)
+            return [np.asarray(value) for value in _as_list(outputs)]
     return _as_list(rule(equation, *inputs))
 
 
-def _as_list(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+def _as_list(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:

@@ -37,7 +37,7 @@ class _Windows(NamedTuple):
     mode: str
 
 
-class _Places(NamedTuple):
+class _Elements(NamedTuple):
     """Elements of an operand, as ``tf.gather_nd`` names them.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Places(NamedTuple):
     layout: list[int]
 
 
-def _places(shape: Sequence[Any], indices: Any, windows: _Windows) -> _Places:
+def _covered_elements(shape: Sequence[Any], indices: Any, windows: _Windows) -> _Elements:
     """Return the elements of an operand of a shape that the windows cover."""
     rank, depth = len(shape), len(indices.shape) - 1
     removed = {*windows.dropped, *windows.batched}
@@ -76,8 +76,8 @@ def _places(shape: Sequence[Any], indices: Any, windows: _Windows) -> _Places:
             last = shape[axis] - windows.sizes[axis]
             if windows.mode != "PROMISE_IN_BOUNDS":
                 if windows.mode == "FILL_OR_DROP":
-                    found = (start >= 0) & (start <= last)
-                    inside = found if inside is None else inside & found
+                    in_bounds = (start >= 0) & (start <= last)
+                    inside = in_bounds if inside is None else inside & in_bounds
                 start = tf.clip_by_value(start, 0, last)
         elif axis in windows.batched:
             at = windows.batch[list(windows.batched).index(axis)]
@@ -91,10 +91,10 @@ def _places(shape: Sequence[Any], indices: Any, windows: _Windows) -> _Places:
         columns.append(start)
     full = lengths + [windows.sizes[axis] for axis in spanned]
     stacked = tf.stack([tf.broadcast_to(column, full) for column in columns], -1)
-    kept = [axis for axis in range(rank) if axis not in removed]
-    outer = [axis for axis in range(depth + len(kept)) if axis not in windows.axes]
-    layout = outer + [windows.axes[kept.index(axis)] for axis in (*spanned, *whole)]
-    return _Places(first + whole, stacked, inside, layout)
+    remaining = [axis for axis in range(rank) if axis not in removed]
+    outer = [axis for axis in range(depth + len(remaining)) if axis not in windows.axes]
+    layout = outer + [windows.axes[remaining.index(axis)] for axis in (*spanned, *whole)]
+    return _Elements(first + whole, stacked, inside, layout)
 
 
 def _same(size: Any, length: Any) -> bool:
@@ -108,9 +108,9 @@ def _on_axis(values: tf.Tensor, axis: int, rank: int) -> tf.Tensor:
     return tf.reshape(values, [-1 if i == axis else 1 for i in range(rank)])
 
 
-def _mode(given: Any) -> str:
+def _mode(mode: Any) -> str:
     """Return the name of a mode, a string or an enumeration of JAX."""
-    name = getattr(given, "name", None) or str(given).rpartition(".")[2]
+    name = getattr(mode, "name", None) or str(mode).rpartition(".")[2]
     return "PROMISE_IN_BOUNDS" if name == "None" else name.upper()
 
 
@@ -130,17 +130,19 @@ def gather(equation: Any, x: Any, indices: Any) -> tf.Tensor:
         names.offset_dims,
         _mode(equation.params["mode"]),
     )
-    places = _places(shape, indices, windows)
-    found = tf.gather_nd(_in_order(x, places.order), places.indices)
-    found = _in_order(found, [places.layout.index(axis) for axis in range(len(places.layout))])
-    if places.inside is None:
-        return found
+    elements = _covered_elements(shape, indices, windows)
+    gathered = tf.gather_nd(_in_order(x, elements.order), elements.indices)
+    gathered = _in_order(
+        gathered, [elements.layout.index(axis) for axis in range(len(elements.layout))]
+    )
+    if elements.inside is None:
+        return gathered
     fill = equation.params["fill_value"]
     if fill is None:
         fill = np.nan if x.dtype.is_floating else x.dtype.min if x.dtype.is_integer else True
-    outer = [axis for axis in range(found.shape.rank) if axis not in windows.axes]
-    inside = _spread(places.inside, outer, found.shape.rank)
-    return tf.where(inside, found, tf.cast(fill, x.dtype))
+    outer = [axis for axis in range(gathered.shape.rank) if axis not in windows.axes]
+    inside = _spread(elements.inside, outer, gathered.shape.rank)
+    return tf.where(inside, gathered, tf.cast(fill, x.dtype))
 
 
 def _spread(values: tf.Tensor, axes: Sequence[int], rank: int) -> tf.Tensor:
@@ -174,11 +176,11 @@ def scatter(operation: Any, drops_to: float | None) -> Any:
         shape, lengths = _shape(x), _shape(updates)
         removed = {*names.inserted_window_dims, *getattr(names, "operand_batching_dims", ())}
         axes = list(names.update_window_dims)
-        kept = [axis for axis in range(len(shape)) if axis not in removed]
+        remaining = [axis for axis in range(len(shape)) if axis not in removed]
         sizes: list[Any] = [1] * len(shape)
-        for axis, at in zip(kept, axes, strict=True):
-            known = isinstance(lengths[at], Integral)
-            sizes[axis] = lengths[at] if known else shape[axis]
+        for axis, at in zip(remaining, axes, strict=True):
+            is_static = isinstance(lengths[at], Integral)
+            sizes[axis] = lengths[at] if is_static else shape[axis]
         mode = _mode(equation.params["mode"])
         if drops_to is None and mode == "FILL_OR_DROP":
             mode = "CLIP"
@@ -191,17 +193,17 @@ def scatter(operation: Any, drops_to: float | None) -> Any:
             axes,
             mode,
         )
-        places = _places(shape, indices, windows)
-        if places.inside is not None:
+        elements = _covered_elements(shape, indices, windows)
+        if elements.inside is not None:
             outer = [axis for axis in range(updates.shape.rank) if axis not in axes]
-            inside = _spread(places.inside, outer, updates.shape.rank)
+            inside = _spread(elements.inside, outer, updates.shape.rank)
             updates = tf.where(inside, updates, tf.cast(drops_to, updates.dtype))
         # TensorFlow needs an axis of indices, even for a single one.
-        found = operation(
-            _in_order(x, places.order),
-            places.indices[tf.newaxis],
-            _in_order(updates, places.layout)[tf.newaxis],
+        scattered = operation(
+            _in_order(x, elements.order),
+            elements.indices[tf.newaxis],
+            _in_order(updates, elements.layout)[tf.newaxis],
         )
-        return _in_order(found, [places.order.index(axis) for axis in range(len(shape))])
+        return _in_order(scattered, [elements.order.index(axis) for axis in range(len(shape))])
 
     return rule

@@ -43,13 +43,13 @@ def _of_integers_too(of_floats: Callable[..., Any], of_integers: Callable[..., A
 def _integer_pow(equation: Equation, x: Any) -> tf.Tensor:
     power = equation.params["y"]
     base = x if power >= 0 else 1 / tf.convert_to_tensor(x)
-    left, square, found = abs(power), base, tf.ones_like(x)
+    left, square, product = abs(power), base, tf.ones_like(x)
     while left:
         if left & 1:
-            found = found * square if left != abs(power) or power % 2 == 0 else square
+            product = product * square if left != abs(power) or power % 2 == 0 else square
         left >>= 1
         square = tf.square(square) if left else square
-    return found
+    return product
 
 
 def _round(equation: Equation, x: Any) -> tf.Tensor:
@@ -63,19 +63,19 @@ def _one_minus_square(x: Any) -> tf.Tensor:
 
 
 def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> tf.Tensor:
-    found = tf.broadcast_to(coefficients[-1], equation.shapes[0])
+    value = tf.broadcast_to(coefficients[-1], equation.shapes[0])
     for coefficient in coefficients[-2::-1]:
-        found = found * x + coefficient
-    return found
+        value = value * x + coefficient
+    return value
 
 
 def _select(equation: Equation, which: Any, *cases: Any) -> tf.Tensor:
     if len(cases) == 2 and equation_dtype(which) == np.bool_:
         return tf.where(which, cases[1], cases[0])
-    found = cases[0]
+    selected = cases[0]
     for number, case in enumerate(cases[1:], 1):
-        found = tf.where(tf.equal(which, number), case, found)
-    return found
+        selected = tf.where(tf.equal(which, number), case, selected)
+    return selected
 
 
 def _reduction(operation: Callable[..., Any]) -> Rule:
@@ -107,8 +107,8 @@ def _running_extreme(operation: Callable[..., Any], lowest: bool) -> Rule:
         length, step = int(x.shape[axis]), 1
         while step < length:
             pads = [[step if i == axis else 0, 0] for i in range(x.shape.rank)]
-            moved = tf.pad(x, pads, constant_values=tf.cast(worst, x.dtype))
-            x = operation(x, tf.gather(moved, tf.range(length), axis=axis))
+            padded = tf.pad(x, pads, constant_values=tf.cast(worst, x.dtype))
+            x = operation(x, tf.gather(padded, tf.range(length), axis=axis))
             step *= 2
         return tf.reverse(x, [axis]) if reverse else x
 
@@ -117,12 +117,12 @@ def _running_extreme(operation: Callable[..., Any], lowest: bool) -> Rule:
 
 def _broadcast(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
     shape = equation.shapes[0]
-    kept = dict(
+    length_of = dict(
         zip(equation.params["broadcast_dimensions"], tf.unstack(tf.shape(x)), strict=True)
     ) if any(not isinstance(length, Integral) for length in shape) else dict(
         zip(equation.params["broadcast_dimensions"], x.shape, strict=True)
     )  # fmt: skip
-    placed = [kept.get(axis, 1) for axis in range(len(shape))]
+    placed = [length_of.get(axis, 1) for axis in range(len(shape))]
     return tf.broadcast_to(tf.reshape(x, placed), shape)
 
 
@@ -145,7 +145,7 @@ def _slice(equation: Equation, x: Any) -> tf.Tensor:
     # A length that is unknown can only be that of the whole axis, which has no end then.
     ends = [end if isinstance(end, Integral) else None for end in equation.params["limit_indices"]]
     return tf.convert_to_tensor(x)[
-        tuple(slice(*part) for part in zip(starts, ends, strides, strict=True))
+        tuple(slice(*bounds) for bounds in zip(starts, ends, strides, strict=True))
     ]
 
 
@@ -155,10 +155,10 @@ def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
         if inner and x.shape[axis]:
             length = (int(x.shape[axis]) - 1) * (int(inner) + 1) + 1
             shape = [length if i == axis else n for i, n in enumerate(tf.unstack(tf.shape(x)))]
-            moved = tf.transpose(x, [axis, *[i for i in range(x.shape.rank) if i != axis]])
+            transposed = tf.transpose(x, [axis, *[i for i in range(x.shape.rank) if i != axis]])
             spread = tf.scatter_nd(
                 tf.range(int(x.shape[axis]))[:, tf.newaxis] * (int(inner) + 1),
-                moved - value,
+                transposed - value,
                 [length, *[n for i, n in enumerate(shape) if i != axis]],
             )
             order = list(range(1, x.shape.rank))
@@ -189,8 +189,8 @@ def _dynamic_update_slice(equation: Equation, x: Any, update: Any, *starts: Any)
     for length, size, start in zip(x.shape, update.shape, starts, strict=True):
         begin = tf.clip_by_value(tf.cast(start, tf.int32), 0, int(length) - int(size))
         spans.append(begin + tf.range(int(size)))
-    places = tf.stack(tf.meshgrid(*spans, indexing="ij"), -1)
-    return tf.tensor_scatter_nd_update(x, places, update)
+    indices = tf.stack(tf.meshgrid(*spans, indexing="ij"), -1)
+    return tf.tensor_scatter_nd_update(x, indices, update)
 
 
 def _dot(equation: Equation, x: Any, y: Any) -> tf.Tensor:
@@ -210,11 +210,11 @@ def _dot(equation: Equation, x: Any, y: Any) -> tf.Tensor:
 
 
 def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
-    given = equation.params
-    a, lower, adjoint = tf.convert_to_tensor(a), given["lower"], bool(given["transpose_a"])
-    if given["unit_diagonal"]:
+    options = equation.params
+    a, lower, adjoint = tf.convert_to_tensor(a), options["lower"], bool(options["transpose_a"])
+    if options["unit_diagonal"]:
         a = tf.linalg.set_diag(a, tf.ones_like(tf.linalg.diag_part(a)))
-    if given["left_side"]:
+    if options["left_side"]:
         return tf.linalg.triangular_solve(a, b, lower=lower, adjoint=adjoint)
     solved = tf.linalg.triangular_solve(
         a, tf.linalg.matrix_transpose(b), lower=lower, adjoint=not adjoint
@@ -226,8 +226,12 @@ def _sort(equation: Equation, *columns: Any) -> list[tf.Tensor]:
     axis, order = equation.params["dimension"], None
     for key in reversed(columns[: equation.params["num_keys"]]):
         keyed = key if order is None else tf.gather(key, order, axis=axis, batch_dims=axis)
-        again = tf.argsort(keyed, axis=axis, stable=True)
-        order = again if order is None else tf.gather(order, again, axis=axis, batch_dims=axis)
+        permutation = tf.argsort(keyed, axis=axis, stable=True)
+        order = (
+            permutation
+            if order is None
+            else tf.gather(order, permutation, axis=axis, batch_dims=axis)
+        )
     if axis != len(columns[0].shape) - 1:
         return [_along(column, order, axis) for column in columns]
     return [tf.gather(column, order, axis=axis, batch_dims=axis) for column in columns]
@@ -238,15 +242,15 @@ def _along(column: Any, order: Any, axis: int) -> tf.Tensor:
     last = len(column.shape) - 1
     swap = list(range(last + 1))
     swap[axis], swap[last] = last, axis
-    moved = tf.gather(
+    gathered = tf.gather(
         tf.transpose(column, swap), tf.transpose(order, swap), axis=last, batch_dims=last
     )
-    return tf.transpose(moved, swap)
+    return tf.transpose(gathered, swap)
 
 
 def _top_k(equation: Equation, x: Any) -> list[tf.Tensor]:
-    values, places = tf.math.top_k(x, equation.params["k"])
-    return [values, places]
+    values, indices = tf.math.top_k(x, equation.params["k"])
+    return [values, indices]
 
 
 RULES: dict[str, Rule] = {

@@ -26,8 +26,7 @@ from sgmcmc.neighbours.row_checks import (
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
 
-_STARTS = 32
-"""Draws of the prior whose median, without constraints, is where chains start."""
+_STARTS = 32  # draws of the prior whose median, without constraints, is where chains start
 
 
 def from_joint(
@@ -138,7 +137,7 @@ class JointModel(Model):
         groups: Mapping[str, Any] | None = None,
     ) -> None:
         self._tfp = libraries.tensorflow_probability()
-        self._given, self._floats = joint, tf.as_dtype(dtype)
+        self._model, self._floats = joint, tf.as_dtype(dtype)
         self._covariates = {
             name: as_floats(f"data[{name!r}]", a, self._floats)
             if a.dtype.kind == "f"
@@ -187,9 +186,9 @@ class JointModel(Model):
             ) from error
         self.groups = self._as_groups(groups)
 
-    def _as_groups(self, given: Any) -> tuple[Groups, ...]:
+    def _as_groups(self, groups: Any) -> tuple[Groups, ...]:
         """Return local variables as groups, which leave ``params``."""
-        plates = read_plates(given, self.params, self.bijectors, self._covariates)
+        plates = read_plates(groups, self.params, self.bijectors, self._covariates)
         if not plates:
             return ()
         check_plates(self, plates)
@@ -213,16 +212,16 @@ class JointModel(Model):
     def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
         """Return the log density of each row, with the row's own effects as local variables."""
         row = tf.range(tf.shape(tf.convert_to_tensor(dataset[self._rows[0]]))[0])
-        given = {**dataset, **dict.fromkeys(by, row)}
+        with_rows = {**dataset, **dict.fromkeys(by, row)}
         if tf.inside_function():
-            return self._terms(params, given)
+            return self._terms(params, with_rows)
         # Joint distributions draw from themselves first, to learn their shapes: there the numbers
         # of rows are looked up among groups. In a graph that is left out, since nothing uses it.
-        return by_shape(self._terms)(params, given)
+        return by_shape(self._terms)(params, with_rows)
 
     def _of(self, covariates: Mapping[str, Any]) -> Any:
         """Return the joint distribution of rows with these covariates."""
-        joint = self._given
+        joint = self._model
         if not self._is_joint(joint):
             if not callable(joint):
                 raise TypeError(
@@ -256,19 +255,21 @@ class JointModel(Model):
                     f"`joint`: the variable {name!r} is discrete ({kinds[name].name}) and not "
                     "observed. Sum it out, as tfd.MixtureSameFamily does, or draw it in `gibbs`."
                 )
-        found = {kinds[name] for name in self._free}
-        if len(found) > 1:
+        dtypes = {kinds[name] for name in self._free}
+        if len(dtypes) > 1:
             raise ValueError(
-                f"`joint`: its parameters have several dtypes, {sorted(map(str, found))}."
+                f"`joint`: its parameters have several dtypes, {sorted(map(str, dtypes))}."
             )
-        return found.pop()
+        return dtypes.pop()
 
     def _distributions(self, joint: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the distribution of each variable given the values of those before it."""
         seed = tf.zeros(2, tf.int32)  # nothing is drawn if every value is given
-        given = tf.nest.pack_sequence_as(self._joint.dtype, [values[name] for name in self._names])
-        found, _ = joint.sample_distributions(value=given, seed=seed)
-        return dict(zip(self._names, _flat(found), strict=True))
+        structure = tf.nest.pack_sequence_as(
+            self._joint.dtype, [values[name] for name in self._names]
+        )
+        distributions, _ = joint.sample_distributions(value=structure, seed=seed)
+        return dict(zip(self._names, _flat(distributions), strict=True))
 
     def _draw(self, seed: int, count: int) -> dict[str, np.ndarray]:
         """Return draws of all variables, (count, *shape)."""
@@ -294,11 +295,11 @@ class JointModel(Model):
             several.append(self._distributions(self._joint, {**values, **self._observed}))
         bijectors, params = {}, {}
         for name in self._free:
-            first, other = (d[name].experimental_default_event_space_bijector() for d in several)
+            first, second = (d[name].experimental_default_event_space_bijector() for d in several)
             shape = draws[name].shape[1:]
             inner = tuple(first.inverse_event_shape(tf.TensorShape(shape)).as_list())
             at = tf.constant(np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner), self.dtype)
-            ends = [np.asarray(b.forward(at)) for b in (first, other)]
+            ends = [np.asarray(b.forward(at)) for b in (first, second)]
             if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
                 raise ValueError(
                     f"`joint`: the support of {name!r} depends on another variable, so that no one "
@@ -312,8 +313,10 @@ class JointModel(Model):
         return bijectors, params
 
     def _values(self, params: Tensors, observed: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: tf.convert_to_tensor(a) for name, a in params.items() if name in self._names}
-        return {**self._local, **given, **observed}
+        parameters = {
+            name: tf.convert_to_tensor(a) for name, a in params.items() if name in self._names
+        }
+        return {**self._local, **parameters, **observed}
 
     def _without_rows(
         self, joint: Any, rows: np.ndarray | None, params: Tensors
@@ -351,8 +354,8 @@ class JointModel(Model):
         else:
             joint = self._of({name: dataset[name] for name in self._covariates})
         values = self._values(params, {**self._observed, **ours})
-        found = self._distributions(joint, values)
-        terms = tf.add_n([_by_row(name, found[name], values[name]) for name in self._rows])
+        distributions = self._distributions(joint, values)
+        terms = tf.add_n([_by_row(name, distributions[name], values[name]) for name in self._rows])
         return tf.gather(terms, row) if ROW in self.dataset else terms
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
@@ -372,9 +375,9 @@ class JointModel(Model):
     def _prior_terms(
         self, joint: Any, rows: np.ndarray | None, params: Tensors
     ) -> dict[str, tf.Tensor]:
-        found, values = self._without_rows(joint, rows, params)
+        distributions, values = self._without_rows(joint, rows, params)
         return {
-            name: tf.reduce_sum(found[name].log_prob(values[name]))
+            name: tf.reduce_sum(distributions[name].log_prob(values[name]))
             for name in self._names
             if name not in self._rows and name not in self._local
         }
@@ -410,7 +413,7 @@ class JointModel(Model):
         count = checks.whole_number("n", n, 1)
         return self._draw(as_seed(seed), count)
 
-    def _kept(self) -> dict[str, tf.Tensor]:
+    def _observed_values(self) -> dict[str, tf.Tensor]:
         return self._observed
 
     def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
@@ -449,11 +452,11 @@ def _names(joint: Any) -> list[str]:
     return names
 
 
-def _flat(found: Any) -> list[Any]:
+def _flat(distributions: Any) -> list[Any]:
     """Return distributions in the order of `_names`."""
-    if isinstance(found, Mapping):
-        return [found[name] for name in sorted(found)]
-    return list(found)
+    if isinstance(distributions, Mapping):
+        return [distributions[name] for name in sorted(distributions)]
+    return list(distributions)
 
 
 def _need_names(names: list[str], observed: Mapping[str, Any], rows: Any) -> None:
@@ -480,17 +483,17 @@ def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
         inner = inner.distribution
         while isinstance(inner, tfd.Independent):
             inner = inner.distribution
-    found = inner.log_prob(value)
+    log_prob = inner.log_prob(value)
     # A distribution without a batch has as many rows as there are values; else an axis of the event
     # counts them, and they come from one draw together.
     event = inner.event_shape.rank
-    if event is None or value.shape.rank - event < 1 or found.shape.rank < 1:
+    if event is None or value.shape.rank - event < 1 or log_prob.shape.rank < 1:
         kind = type(inner).__name__
         raise ValueError(
             dependent(name, f"{kind} has one density for all of them, of shape {inner.event_shape}")
         )
-    if found.shape[0] != value.shape[0]:
+    if log_prob.shape[0] != value.shape[0]:
         raise ValueError(
-            f"`rows`: {name!r} has {value.shape[0]} rows, and its distribution {found.shape[0]}."
+            f"`rows`: {name!r} has {value.shape[0]} rows, and its distribution {log_prob.shape[0]}."
         )
-    return tf.reduce_sum(found, axis=list(range(1, found.shape.rank)))
+    return tf.reduce_sum(log_prob, axis=list(range(1, log_prob.shape.rank)))

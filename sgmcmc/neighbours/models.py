@@ -21,8 +21,7 @@ from sgmcmc.samplers.sample import sample as sample_any
 FEW = 7
 """Rows of covariates that a prior is made with if it does not depend on them."""
 
-_SHORT = 1000
-"""Bound of integers of which products of three do not wrap around."""
+_SHORT = 1000  # bound of integers of which products of three do not wrap around
 
 
 class Model(abc.ABC):
@@ -111,21 +110,21 @@ class Model(abc.ABC):
         Raises:
             ValueError: A name or a shape is another.
         """
-        kept, given = self._kept(), as_arrays("observed", observed)
-        for name, values in given.items():
-            if name not in kept:
+        current, replacements = self._observed_values(), as_arrays("observed", observed)
+        for name, values in replacements.items():
+            if name not in current:
                 raise ValueError(f"`observed`: {name!r} was not observed before.")
-            shape = tuple(kept[name].shape)
+            shape = tuple(current[name].shape)
             if values.shape != shape:
                 raise ValueError(
                     f"`observed`: {name!r} must have the shape {shape}; it has {values.shape}."
                 )
-        found = copy.copy(self)
-        found._replace(given)
-        return found
+        model = copy.copy(self)
+        model._replace(replacements)
+        return model
 
     @abc.abstractmethod
-    def _kept(self) -> Mapping[str, Any]:
+    def _observed_values(self) -> Mapping[str, Any]:
         """Return the values of the observed variables, by name."""
 
     @abc.abstractmethod
@@ -200,7 +199,7 @@ class TracedModel(Model):
                     "dtype=tf.float64, or floats in larger units."
                 )
 
-    def _kept(self) -> dict[str, Any]:
+    def _observed_values(self) -> dict[str, Any]:
         return {name: self.dataset[column] for name, column in self._columns_of.items()}
 
     def _replace(self, observed: Mapping[str, np.ndarray]) -> None:

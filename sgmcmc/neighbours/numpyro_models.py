@@ -24,8 +24,7 @@ from sgmcmc.neighbours.models import (
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.neighbours.row_checks import dependent, depends_on_count, refuse_dependent_rows
 
-_STARTS = 32
-"""Draws of each prior whose median is where chains start."""
+_STARTS = 32  # draws of each prior whose median is where chains start
 
 
 def from_numpyro(
@@ -116,16 +115,16 @@ class NumPyroModel(TracedModel):
     ) -> None:
         _numpyro("")
         checks.function("model", model, "with numpyro.sample statements")
-        self._given, self.dtype = model, tf.as_dtype(dtype)
+        self._model, self.dtype = model, tf.as_dtype(dtype)
         self._fixed = dict(fixed or {})
         for name, value in self._fixed.items():
             if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
                 refuse_long(f"fixed[{name!r}]", value, self.dtype)
-        given = as_arrays("data", data)
-        if not given:
+        arrays = as_arrays("data", data)
+        if not arrays:
             raise ValueError("`data` must hold at least one array with an axis of rows.")
-        self.N = size_of(given, "data")
-        self.dataset = {name: as_column(name, a, self.dtype) for name, a in given.items()}
+        self.N = size_of(arrays, "data")
+        self.dataset = {name: as_column(name, a, self.dtype) for name, a in arrays.items()}
         self._few = self._some(range(FEW))
         self._count: int | None = None
         self._local: dict[str, np.ndarray] = {}
@@ -172,7 +171,7 @@ class NumPyroModel(TracedModel):
         median, uniform = start.init_to_median(num_samples=_STARTS), start.init_to_uniform()
         columns = {name: jax().numpy.asarray(values) for name, values in self.dataset.items()}
         # Supports may depend on the number of rows, so they are those of the model with all rows.
-        sites, again = self._first(median, columns), self._first(uniform, columns)
+        sites, uniform_sites = self._first(median, columns), self._first(uniform, columns)
         lengths = (FEW, FEW - 2)
         some, fewer = (
             jax().eval_shape(
@@ -197,7 +196,7 @@ class NumPyroModel(TracedModel):
                     if values is site["value"]:
                         self._columns_of[name] = column
             else:
-                self._read_parameter(name, site, again[name], shapes)
+                self._read_parameter(name, site, uniform_sites[name], shapes)
         if not self.params:
             raise ValueError("`model` observes all of its variables: none is left to sample.")
         if not self._axes:
@@ -217,7 +216,9 @@ class NumPyroModel(TracedModel):
             raise ValueError(dependent(name, reason))
         self._axes[name] = grown[0]
 
-    def _read_parameter(self, name: str, site: Any, again: Any, shapes: Sequence[Any]) -> None:
+    def _read_parameter(
+        self, name: str, site: Any, second_site: Any, shapes: Sequence[Any]
+    ) -> None:
         if site["fn"].is_discrete:
             raise ValueError(
                 f"`model`: the variable {name!r} is discrete and not observed. Sum it out, as "
@@ -235,7 +236,7 @@ class NumPyroModel(TracedModel):
                 f"`model`: the variable {name!r} has a value for each row, or a shape that is "
                 "computed of the rows. Integrate it out, or pass the numbers of groups in `fixed`."
             )
-        bijector = _bijector(name, site, again, start)
+        bijector = _bijector(name, site, second_site, start)
         self.params[name] = start
         if bijector is not None:
             self.bijectors[name] = bijector
@@ -243,24 +244,24 @@ class NumPyroModel(TracedModel):
     def _first(self, start: Any, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sites at starting values, for a few rows."""
         handlers = _numpyro("handlers")
-        model = handlers.substitute(handlers.seed(self._given, 0), substitute_fn=start)
+        model = handlers.substitute(handlers.seed(self._model, 0), substitute_fn=start)
         return _trace(model, {**rows, **self._fixed})
 
     def _sites(self, params: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sites at values of the parameters, for these rows."""
         values = {name: jax().numpy.asarray(a) for name, a in {**self._local, **params}.items()}
         # Without a seed, as nothing is drawn: keys would be carried through loops.
-        model = _numpyro("handlers").substitute(self._given, data=values)
+        model = _numpyro("handlers").substitute(self._model, data=values)
         return _trace(model, {**columns, **self._fixed})
 
     def _densities_of_rows(self, params: Any, columns: Any) -> Any:
         """Return log densities of rows, (n,), in JAX."""
         sites, numpy = self._sites(params, columns), jax().numpy
-        parts = []
+        terms = []
         for name, axis in self._axes.items():
             by_row = numpy.moveaxis(_density(sites[name]), axis, 0)
-            parts.append(numpy.sum(by_row.reshape(by_row.shape[0], -1), axis=1))
-        return sum(parts[1:], parts[0])
+            terms.append(numpy.sum(by_row.reshape(by_row.shape[0], -1), axis=1))
+        return sum(terms[1:], terms[0])
 
     def _sites_without_rows(self, params: Any, columns: Any = None) -> dict[str, Any]:
         """Return the sites at values of the parameters, for rows whose values do not matter."""
@@ -311,8 +312,8 @@ class NumPyroModel(TracedModel):
 
     def _some(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
         """Return these rows, modulo the number of rows."""
-        places = np.asarray(rows) % self.N
-        return {name: np.asarray(values)[places] for name, values in self.dataset.items()}
+        numbers = np.asarray(rows) % self.N
+        return {name: np.asarray(values)[numbers] for name, values in self.dataset.items()}
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all sites from the model, with ``None`` for observed values.
@@ -340,16 +341,16 @@ class NumPyroModel(TracedModel):
                 name: None if name in self._rows else numpy.asarray(values)
                 for name, values in self.dataset.items()
             }
-            draw = _numpyro("infer").Predictive(self._given, num_samples=count)
-            found = draw(random.PRNGKey(as_seed(seed)), **columns, **self._fixed)
-        return {name: np.asarray(values) for name, values in found.items()}
+            draw = _numpyro("infer").Predictive(self._model, num_samples=count)
+            draws = draw(random.PRNGKey(as_seed(seed)), **columns, **self._fixed)
+        return {name: np.asarray(values) for name, values in draws.items()}
 
 
-def _numpyro(part: str) -> Any:
+def _numpyro(module: str) -> Any:
     """Return a module of NumPyro, or NumPyro itself."""
     jax()
     try:
-        return importlib.import_module(f"numpyro.{part}".rstrip("."))
+        return importlib.import_module(f"numpyro.{module}".rstrip("."))
     except ImportError as error:
         raise ImportError("sgmcmc.from_numpyro needs NumPyro: pip install numpyro.") from error
 
@@ -378,8 +379,8 @@ def _shapes(sites: Mapping[str, Any]) -> dict[str, Any]:
 
 def _density(site: Mapping[str, Any]) -> Any:
     """Return the log density of a site's value, with its scale."""
-    found = site["fn"].log_prob(site["value"])
-    return found if site["scale"] is None else site["scale"] * found
+    log_prob = site["fn"].log_prob(site["value"])
+    return log_prob if site["scale"] is None else site["scale"] * log_prob
 
 
 def _of_one(distribution: Any, rank: int) -> Any:
@@ -401,13 +402,13 @@ def _of_one(distribution: Any, rank: int) -> Any:
     return inner
 
 
-def _bijector(name: str, site: Any, again: Any, start: np.ndarray) -> Any:
+def _bijector(name: str, site: Any, second_site: Any, start: np.ndarray) -> Any:
     """Return the bijector of a parameter, or ``None`` if it has no constraint."""
     numpy, to = jax().numpy, _numpyro("distributions").biject_to
-    first, other = (to(one["fn"].support) for one in (site, again))
+    first, second = (to(one["fn"].support) for one in (site, second_site))
     shape = first.inverse_shape(start.shape)
     at = numpy.linspace(-1.0, 1.0, int(np.prod(shape))).reshape(shape).astype(start.dtype)
-    ends = [np.asarray(transform(at)) for transform in (first, other)]
+    ends = [np.asarray(transform(at)) for transform in (first, second)]
     if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
         raise ValueError(
             f"`model`: the support of {name!r} depends on another variable, so that no one "

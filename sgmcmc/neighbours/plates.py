@@ -27,8 +27,7 @@ from sgmcmc.neighbours.row_checks import (
     some_of,
 )
 
-_POSITIONS = 2
-"""Number of positions at which groups are tried, with the start."""
+_POSITIONS = 2  # number of positions at which groups are tried, with the start
 
 
 class Plate(NamedTuple):
@@ -74,9 +73,9 @@ def read_plates(
             "`groups` needs a `joint` that is a function of `data`, since the rows of a minibatch "
             "look up their own effects: write def model(data): ..., and tf.gather(u, data['site'])."
         )
-    found, seen = [], set()
-    for by, given in groups.items():
-        names = (given,) if isinstance(given, str) else tuple(given)
+    plates, seen = [], set()
+    for by, variables in groups.items():
+        names = (variables,) if isinstance(variables, str) else tuple(variables)
         if by not in covariates:
             raise ValueError(f"`groups`: {by!r} is not among `data`, {list(covariates)}.")
         codes = np.asarray(covariates[by])
@@ -105,10 +104,10 @@ def read_plates(
         lengths = {len(params[name]) for name in names}
         if len(lengths) != 1:
             raise ValueError(f"`groups`: the variables of {by!r} have {sorted(lengths)} groups.")
-        found.append(Plate(by, names, lengths.pop()))
+        plates.append(Plate(by, names, lengths.pop()))
     if seen == set(params):
         raise ValueError("`groups` names all parameters: none is left that is global.")
-    return tuple(found)
+    return tuple(plates)
 
 
 def log_prior_of(
@@ -121,8 +120,8 @@ def log_prior_of(
         distributions: Distributions of the variables given the global parameters.
         effects: Effects of some groups, (g, ...), by name.
     """
-    parts = [_by_group(distributions[name], effects[name]) for name in plate.names]
-    return tf.add_n(parts)
+    terms = [_by_group(distributions[name], effects[name]) for name in plate.names]
+    return tf.add_n(terms)
 
 
 def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
@@ -141,8 +140,8 @@ def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
         )
     if batch == effects.shape.rank - event:
         inner = inner[0]  # all groups have the same
-    found = inner.log_prob(effects)
-    return tf.reduce_sum(found, axis=list(range(1, found.shape.rank)))
+    log_prob = inner.log_prob(effects)
+    return tf.reduce_sum(log_prob, axis=list(range(1, log_prob.shape.rank)))
 
 
 def as_groups(model: Any, plate: Plate, starts: Mapping[str, Any]) -> Groups:
@@ -175,22 +174,22 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
     local = [name for plate in plates for name in plate.names]
     for params in itertools.islice(positions(model), _POSITIONS):
         for plate in plates:
-            others = {**params, **redrawn(local)}
-            both = ({**others, **redrawn(plate.names)} for _ in range(2))
+            values_of_all = {**params, **redrawn(local)}
+            both = ({**values_of_all, **redrawn(plate.names)} for _ in range(2))
             _refuse_dependent_groups(model, plate, *both)
     values = {**next(positions(model)), **redrawn(local)}
     some = some_of(model.dataset, rows_for_trial(model.dataset, model.N))
-    wanted = log_density_of_rows(model.log_lik, values, some, model.dataset)
+    expected = log_density_of_rows(model.log_lik, values, some, model.dataset)
     rows = dict(values)
     for plate in plates:
         for name in plate.names:
             rows[name] = tf.gather(values[name], some[plate.by])
     by_rows = "they are used by rows in another way than tf.gather(effects, data[column])"
     try:
-        found = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
+        actual = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
     except Exception as error:
         raise ValueError(_no_plate(plates[0], f"{by_rows}. {error}")) from error
-    if not close(found, wanted, model.dtype):
+    if not close(actual, expected, model.dtype):
         raise ValueError(_no_plate(plates[0], by_rows))
 
 
@@ -206,22 +205,22 @@ def _refuse_dependent_groups(
         redrawn: The same, with other effects of the plate.
     """
     try:
-        found, other = (
-            model.effects_density(plate, {n: values[n] for n in plate.names}, given)
-            for given in (values, redrawn)
+        densities, densities_redrawn = (
+            model.effects_density(plate, {n: values[n] for n in plate.names}, all_values)
+            for all_values in (values, redrawn)
         )
     except Exception as error:
         reason = f"their density cannot be computed: {error}"
         raise ValueError(_no_plate(plate, reason)) from error
-    terms, others = ({n: float(v) for n, v in model.prior_terms(given).items()}
-                     for given in (values, redrawn))  # fmt: skip
+    terms, terms_redrawn = ({n: float(v) for n, v in model.prior_terms(all_values).items()}
+                            for all_values in (values, redrawn))  # fmt: skip
     whole = sum(terms[name] for name in plate.names)
-    if not np.isclose(np.sum(found), whole, rtol=1e-4, atol=1e-4):
+    if not np.isclose(np.sum(densities), whole, rtol=1e-4, atol=1e-4):
         raise ValueError(_no_plate(plate, "the groups have different distributions"))
-    if not np.allclose(found, other, rtol=1e-5, atol=1e-5):
+    if not np.allclose(densities, densities_redrawn, rtol=1e-5, atol=1e-5):
         raise ValueError(_no_plate(plate, "their densities depend on each other"))
     for name in terms:
-        if name not in plate.names and not close(terms[name], others[name], model.dtype):
+        if name not in plate.names and not close(terms[name], terms_redrawn[name], model.dtype):
             what = "the density of other parameters depends on them"
             raise ValueError(_no_plate(plate, f"{what}, that of {name!r}"))
 

@@ -17,8 +17,7 @@ from sgmcmc.neighbours.models import TracedModel, as_column, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.neighbours.row_checks import dependent, refuse_dependent_rows
 
-_OLDEST = 6
-"""Oldest major version of PyMC that is read."""
+_OLDEST = 6  # oldest major version of PyMC that is read
 
 
 def from_pymc(
@@ -106,7 +105,7 @@ class PyMCModel(TracedModel):
         _pymc()
         if not hasattr(model, "rvs_to_values"):
             raise TypeError(f"`model` must be a pymc.Model; it is a {type(model).__name__}.")
-        self._given, self.dtype = model, tf.as_dtype(dtype)
+        self._model, self.dtype = model, tf.as_dtype(dtype)
         self._rows = _observed_rows(model, rows)
         # Densities are those of the variables themselves, whatever PyMC transforms them to.
         self._values = {v.name: v.type(name=v.name) for v in model.free_RVs}
@@ -158,10 +157,10 @@ class PyMCModel(TracedModel):
 
     def _start(self) -> None:
         """Set starting values, and bijectors of constrained parameters."""
-        point = self._given.initial_point()
-        for variable in self._given.free_RVs:
-            name, transform = variable.name, self._given.rvs_to_transforms[variable]
-            u = self._given.rvs_to_values[variable]
+        point = self._model.initial_point()
+        for variable in self._model.free_RVs:
+            name, transform = variable.name, self._model.rvs_to_transforms[variable]
+            u = self._model.rvs_to_values[variable]
             start = point[u.name]
             if transform is not None:
                 inputs, theta = variable.owner.inputs, self._values[name]
@@ -170,13 +169,15 @@ class PyMCModel(TracedModel):
                     ({"theta": theta}, transform.forward(theta, *inputs)),
                     ({"u": u}, transform.log_jac_det(u, *inputs).sum()),
                 ]
-                if set(_ancestors([graph for _, graph in graphs])) & set(self._given.basic_RVs):
+                if set(_ancestors([graph for _, graph in graphs])) & set(self._model.basic_RVs):
                     raise ValueError(
                         f"`model`: the support of {name!r} depends on another variable, so that no "
                         "one transform fits. Write it as a function of a variable with a fixed "
                         "support."
                     )
-                forward, inverse, log_det = (_Graph(given, graph) for given, graph in graphs)
+                forward, inverse, log_det = (
+                    _Graph(inputs_of, graph) for inputs_of, graph in graphs
+                )
                 free, start = start, graphs[0][1].eval({u: start})
                 shapes = np.shape(free), np.shape(start)
                 self.bijectors[name] = jax_bijector(name, forward, inverse, log_det, shapes)
@@ -184,16 +185,16 @@ class PyMCModel(TracedModel):
 
     def _read_rows(self) -> None:
         """Set the columns, and the log-likelihood as a function of them."""
-        observed = [v for v in self._given.observed_RVs if v.name in self._rows]
-        values = {v.name: self._given.rvs_to_values[v] for v in observed}
+        observed = [v for v in self._model.observed_RVs if v.name in self._rows]
+        values = {v.name: self._model.rvs_to_values[v] for v in observed}
         for name, value in values.items():
             if any("Random" in type(leaf.type).__name__ for leaf in _ancestors([value])):
                 raise ValueError(
                     f"`model`: the observed values of {name!r} are drawn at random, as by "
                     "pm.Minibatch. Observe all rows: minibatches are drawn for you."
                 )
-        found = {name: _array_of(value) for name, value in values.items()}
-        self.N = size_of(found, "rows")
+        arrays = {name: _array_of(value) for name, value in values.items()}
+        self.N = size_of(arrays, "rows")
         columns = {name: _of_any_length(value, name) for name, value in values.items()}
         replaced: dict[Any, Any] = {}
 
@@ -204,7 +205,7 @@ class PyMCModel(TracedModel):
                 if array.ndim and len(array) == self.N > 1 and leaf not in inputs | set(replaced):
                     shared = hasattr(leaf, "get_value")
                     name = leaf.name if shared else f"constant_{len(replaced) + 1}"
-                    found[name] = array
+                    arrays[name] = array
                     columns[name] = replaced[leaf] = _of_any_length(leaf, name)
             return replaced
 
@@ -212,22 +213,22 @@ class PyMCModel(TracedModel):
         by_rows(observed)
         densities = []
         for v in observed:
-            others = {w: columns[w.name] for w in observed if w is not v}
-            (given,) = _rebuilt([v], {**replaced, **others})
+            observed_with = {w: columns[w.name] for w in observed if w is not v}
+            (rebuilt,) = _rebuilt([v], {**replaced, **observed_with})
             value = columns[v.name]
-            density = self._density(given, value)
+            density = self._density(rebuilt, value)
             # Densities may hold data that distributions do not, and lengths of all rows.
             densities += _rebuilt([density], by_rows([density]), (self.N, value.shape[0]))
         for name, density in zip(values, densities, strict=True):
             if density.type.ndim == 0:
                 raise ValueError(dependent(name, "its distribution has one density for all rows"))
-        for name, array in found.items():
+        for name, array in arrays.items():
             refuse_nan(name, array)
-        self.dataset = {name: as_column(name, a, self.dtype) for name, a in found.items()}
+        self.dataset = {name: as_column(name, a, self.dtype) for name, a in arrays.items()}
         self._columns_of = {name: name for name in self._rows}
         terms = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
         self._terms = JaxFunction(_Graph({**self._values, **columns}, terms))
-        self._replaced = {*replaced, *(self._given.rvs_to_values[v] for v in observed)}
+        self._replaced = {*replaced, *(self._model.rvs_to_values[v] for v in observed)}
 
     def _density(self, variable: Any, value: Any) -> Any:
         """Return the log density of a variable at a value with another number of rows."""
@@ -236,31 +237,31 @@ class PyMCModel(TracedModel):
             variable, [value.shape[axis] for axis in range(axes)]
         )
         before = set(_ancestors([resized])) - {variable}
-        rest = {v: its for v, its in self._known().items() if v in before}
-        return _pymc("logprob.basic").conditional_logp({resized: value, **rest})[value]
+        values = {v: its for v, its in self._values_of_variables().items() if v in before}
+        return _pymc("logprob.basic").conditional_logp({resized: value, **values})[value]
 
-    def _known(self) -> dict[Any, Any]:
+    def _values_of_variables(self) -> dict[Any, Any]:
         """Return the values of all variables: inputs of those that are free, or data."""
-        free = {v: self._values[v.name] for v in self._given.free_RVs}
-        return {**free, **{v: self._given.rvs_to_values[v] for v in self._given.observed_RVs}}
+        free = {v: self._values[v.name] for v in self._model.free_RVs}
+        return {**free, **{v: self._model.rvs_to_values[v] for v in self._model.observed_RVs}}
 
-    def _prior_parts(self) -> dict[str, Any]:
+    def _prior_graphs(self) -> dict[str, Any]:
         """Return the log densities of all that has no rows, by name, in PyTensor."""
-        apart, known = {*self._rows, *self._local}, self._known()
-        found = _pymc("logprob.basic").conditional_logp(known)
-        parts = {v.name: found[u].sum() for v, u in known.items() if v.name not in apart}
+        with_rows, values = {*self._rows, *self._local}, self._values_of_variables()
+        log_probs = _pymc("logprob.basic").conditional_logp(values)
+        terms = {v.name: log_probs[u].sum() for v, u in values.items() if v.name not in with_rows}
         potentials = _pymc("logprob.utils").replace_rvs_by_values(
-            self._given.potentials, rvs_to_values=known
+            self._model.potentials, rvs_to_values=values
         )
-        named = zip(self._given.potentials, potentials, strict=True)
-        return parts | {potential.name: part.sum() for potential, part in named}
+        named = zip(self._model.potentials, potentials, strict=True)
+        return terms | {potential.name: term.sum() for potential, term in named}
 
     def _prior_graph(self) -> Any:
         """Return the log density of all that has no rows, in PyTensor."""
-        found = self._prior_parts()
-        parts = list(found.values())
-        potentials = [found[potential.name] for potential in self._given.potentials]
-        used = set(_ancestors(parts))
+        named = self._prior_graphs()
+        terms = list(named.values())
+        potentials = [named[potential.name] for potential in self._model.potentials]
+        used = set(_ancestors(terms))
         for name in self._local:
             if self._values[name] in used:
                 raise ValueError(
@@ -275,7 +276,7 @@ class PyMCModel(TracedModel):
                 "Compute what it needs of all rows before; give each row its own term, by "
                 "pm.CustomDist with observed values."
             )
-        return sum(parts)
+        return sum(terms)
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the parameters, and of observed variables without rows.
@@ -298,9 +299,9 @@ class PyMCModel(TracedModel):
         new = {
             name: v.type.clone(shape=(None, *v.type.shape[1:]))(name) for name, v in values.items()
         }
-        variables = {v.name: v for v in self._given.free_RVs}
-        parts = [self._density(variables[name], new[name]) for name in plate.names]
-        total = sum(part.reshape((part.shape[0], -1)).sum(1) for part in parts)
+        variables = {v.name: v for v in self._model.free_RVs}
+        densities = [self._density(variables[name], new[name]) for name in plate.names]
+        total = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
         return JaxFunction(_Graph({**self._values, **new}, total))
 
     def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
@@ -309,8 +310,8 @@ class PyMCModel(TracedModel):
 
     def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
         """Return the log density of each variable without rows."""
-        graph = _Graph(self._values, list(self._prior_parts().values()))
-        return dict(zip(self._prior_parts(), JaxFunction(graph)(dict(params)), strict=True))
+        graph = _Graph(self._values, list(self._prior_graphs().values()))
+        return dict(zip(self._prior_graphs(), JaxFunction(graph)(dict(params)), strict=True))
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables, by ``pymc.sample_prior_predictive``.
@@ -323,13 +324,13 @@ class PyMCModel(TracedModel):
             An array ``(n, *shape)`` for each variable, the parameters and what was observed.
         """
         count = checks.whole_number("n", n, 1)
-        names = [v.name for v in self._given.basic_RVs]
+        names = [v.name for v in self._model.basic_RVs]
         draw = _pymc("sampling.forward").sample_prior_predictive
-        found = draw(
-            draws=count, model=self._given, var_names=names, random_seed=as_seed(seed),
+        draws = draw(
+            draws=count, model=self._model, var_names=names, random_seed=as_seed(seed),
             return_inferencedata=False,
         )  # fmt: skip
-        return {name: np.asarray(values) for name, values in found.items()}
+        return {name: np.asarray(values) for name, values in draws.items()}
 
 
 class _Graph:
@@ -347,7 +348,7 @@ class _Graph:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_function": None}
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *inputs: Any) -> Any:
         """Return the output of dicts of inputs, or of inputs in their order."""
         several = isinstance(self._output, list)
         if self._function is None:
@@ -356,14 +357,14 @@ class _Graph:
                 self._function = make(
                     inputs=list(self._inputs.values()), outputs=outputs if several else [outputs]
                 )
-        if isinstance(given[0], Mapping):
-            named = {name: value for values in given for name, value in values.items()}
-            given = tuple(named[name] for name in self._inputs)
-        found = list(self._function(*given))
-        return found if several else found[0]
+        if isinstance(inputs[0], Mapping):
+            named = {name: value for values in inputs for name, value in values.items()}
+            inputs = tuple(named[name] for name in self._inputs)
+        outputs = list(self._function(*inputs))
+        return outputs if several else outputs[0]
 
 
-def _pymc(part: str = "") -> Any:
+def _pymc(module: str = "") -> Any:
     """Return a module of PyMC, or PyMC itself."""
     jax()
     try:
@@ -373,7 +374,7 @@ def _pymc(part: str = "") -> Any:
                 f"sgmcmc.from_pymc needs PyMC {_OLDEST} or newer; this is {version}: "
                 f"pip install 'pymc>={_OLDEST}'."
             )
-        return importlib.import_module(f"pymc.{part}".rstrip("."))
+        return importlib.import_module(f"pymc.{module}".rstrip("."))
     except ModuleNotFoundError as error:
         raise ImportError(f"sgmcmc.from_pymc needs PyMC: pip install 'pymc>={_OLDEST}'.") from error
 
@@ -417,31 +418,36 @@ def _rebuilt(
         replaced: Other variables in the place of variables.
         rows: Number of rows that shapes within the graph insist on, and what is in its place.
     """
-    found = dict(replaced)
+    new = dict(replaced)
     composed = importlib.import_module("pytensor.compile.builders").OpFromGraph
     for node in importlib.import_module("pytensor.graph.traversal").io_toposort([], outputs):
-        inputs = [found.get(each, each) for each in node.inputs]
+        inputs = [new.get(variable, variable) for variable in node.inputs]
         if rows is not None:
             inputs = _with_rows(node, inputs, *rows)
         if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             if isinstance(node.op, composed) and not hasattr(node.op, "ndim_supp"):
                 # Such a node insists on its shapes; what it is composed of does not.
                 inside = dict(zip(node.op.inner_inputs, inputs, strict=True))
-                again = _rebuilt(node.op.inner_outputs, inside, rows)
+                outputs_of_node = _rebuilt(node.op.inner_outputs, inside, rows)
             else:
-                again = node.op.make_node(*inputs).outputs
-            found = {**dict(zip(node.outputs, again, strict=True)), **found}
-    return [found.get(each, each) for each in outputs]
+                outputs_of_node = node.op.make_node(*inputs).outputs
+            new = {**dict(zip(node.outputs, outputs_of_node, strict=True)), **new}
+    return [new.get(variable, variable) for variable in outputs]
 
 
 def _with_rows(node: Any, inputs: list[Any], size: int, rows: Any) -> list[Any]:
     """Return the inputs of a node, in which lengths of all rows are those of a part."""
     kind = type(node.op).__name__
     if kind == "SpecifyShape":  # a length need not be specified
-        kept = [None if _is_length(each, size) else each for each in node.inputs[1:]]
-        return inputs if None not in kept else [inputs[0], *kept]
+        specified = [
+            None if _is_length(variable, size) else variable for variable in node.inputs[1:]
+        ]
+        return inputs if None not in specified else [inputs[0], *specified]
     if kind == "Alloc":
-        return [inputs[0], *[rows if _is_length(each, size) else each for each in inputs[1:]]]
+        return [
+            inputs[0],
+            *[rows if _is_length(variable, size) else variable for variable in inputs[1:]],
+        ]
     if kind == "Reshape" and hasattr(node.inputs[1], "data"):
         lengths = [rows if length == size else length for length in node.inputs[1].data.tolist()]
         if rows in lengths:

@@ -18,20 +18,14 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.graphs.tracing import trace
 
-_ROWS = 24
-"""Number of rows that densities are tried on."""
+_ROWS = 24  # number of rows that densities are tried on
 
+# Distances of positions from the start, in units of one and of the unconstrained coordinates
 _MOVES = (1.0, 0.3, 0.1, 0.01, 1e-3)
-"""Distances of positions from the start, in units of one and of the unconstrained coordinates."""
 
-_POSITIONS = 2
-"""Number of positions next to the start."""
-
-_FEW = 12
-"""Number of rows with which a log prior must be that with all rows."""
-
-_CLOSE = {tf.float64: (1e-9, 1e-9)}
-"""Relative and absolute difference of equal densities, by dtype."""
+_POSITIONS = 2  # number of positions next to the start
+_FEW = 12  # number of rows with which a log prior must be that with all rows
+_CLOSE = {tf.float64: (1e-9, 1e-9)}  # relative and absolute difference of equal densities, by dtype
 
 _CLOSE_SINGLE = (1e-4, 1e-5)
 
@@ -54,16 +48,16 @@ def positions(model: Model, seed: int = 0) -> Iterator[Tensors]:
     rng = np.random.default_rng(seed)
     start = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
     yield start
-    for move in _MOVES:
-        moved = {}
+    for distance in _MOVES:
+        position = {}
         for name, value in start.items():
             bijector = model.bijectors.get(name)
             # TFP keeps pairs of inputs and outputs by identity: the copy has none.
             u = value if bijector is None else bijector.inverse(tf.identity(value))
-            step = move * rng.normal(size=u.shape) * (1.0 + np.minimum(np.abs(u), 1e3))
+            step = distance * rng.normal(size=u.shape) * (1.0 + np.minimum(np.abs(u), 1e3))
             u = u + tf.constant(step, model.dtype)
-            moved[name] = u if bijector is None else bijector.forward(u)
-        yield moved
+            position[name] = u if bijector is None else bijector.forward(u)
+        yield position
 
 
 def close(values: Any, expected: Any, dtype: tf.DType) -> bool:
@@ -93,10 +87,10 @@ def rows_for_trial(dataset: Mapping[str, Any], size: int) -> np.ndarray:
     return np.array(list(dict.fromkeys(chosen)))
 
 
-def some_of(dataset: Mapping[str, Any], places: np.ndarray) -> dict[str, Any]:
+def some_of(dataset: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
     """Return some rows of a dataset, as tensors."""
     return {
-        name: tf.convert_to_tensor(np.asarray(values)[places]) for name, values in dataset.items()
+        name: tf.convert_to_tensor(np.asarray(values)[rows]) for name, values in dataset.items()
     }
 
 
@@ -114,9 +108,9 @@ def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> list[Ten
         ValueError: Rows depend on each other.
     """
     rng = np.random.default_rng(2)
-    places = rows_for_trial(model.dataset, model.N)
-    count = len(places)
-    columns = some_of(model.dataset, places)
+    rows = rows_for_trial(model.dataset, model.N)
+    count = len(rows)
+    columns = some_of(model.dataset, rows)
     first = next(iter(observed.values()), "model")
     orders = {
         "without the others": np.sort(rng.choice(count, max(1, count // 2), replace=False)),
@@ -138,13 +132,13 @@ def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> list[Ten
                 reason = f"{condition}, a row has another density"
                 raise ValueError(dependent(first, reason))
         for column, name in observed.items():
-            half = rng.permutation(count)[: max(2, count // 2)]
-            same = np.setdiff1d(np.arange(count), half)
+            replaced = rng.permutation(count)[: max(2, count // 2)]
+            same = np.setdiff1d(np.arange(count), replaced)
             changed = columns[column].numpy().copy()
-            changed[half] = changed[np.roll(half, 1)]
-            given = {**columns, column: tf.constant(changed)}
-            other = log_density_of_rows(log_lik, params, given, model.dataset)
-            if not close(other[same], terms[same], model.dtype):
+            changed[replaced] = changed[np.roll(replaced, 1)]
+            with_replaced = {**columns, column: tf.constant(changed)}
+            changed_terms = log_density_of_rows(log_lik, params, with_replaced, model.dataset)
+            if not close(changed_terms[same], terms[same], model.dtype):
                 reason = "the density of a row changes with another row"
                 raise ValueError(dependent(name, reason))
         tried.append(params)
@@ -158,11 +152,13 @@ def by_shape(function: Callable[..., Any]) -> Callable[..., Any]:
     graphs: dict[Any, Any] = {}
 
     def compiled(*arguments: Any) -> Any:
-        given = tf.nest.map_structure(tf.convert_to_tensor, [dict(each) for each in arguments])
-        form = str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(given)])
+        tensors = tf.nest.map_structure(
+            tf.convert_to_tensor, [dict(argument) for argument in arguments]
+        )
+        form = str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(tensors)])
         if form not in graphs:
-            graphs[form] = trace(function, *given)
-        return graphs[form](*given)
+            graphs[form] = trace(function, *tensors)
+        return graphs[form](*tensors)
 
     return compiled
 
