@@ -248,7 +248,6 @@ def _read_shard(
     bijectors: Any,
     keywords: Mapping[str, Any],
 ) -> _Shard:
-    """Return the sampler of any shard, with checked arguments."""
     checks.function("log_lik", log_lik, "of `params` and `dataset`")
     if log_prior is not None:
         checks.function("log_prior", log_prior, "of `params`")
@@ -432,7 +431,6 @@ def _report(
     facts: Mapping[str, Any],
     seconds: Mapping[str, float],
 ) -> Report:
-    """Return the report on shards, combination and draws."""
     settings, count = samples.settings, len(results)
     means, variances = x.mean((1, 2)), x.var((1, 2))
     gaps = means - (means / variances).sum(0) / (1 / variances).sum(0)

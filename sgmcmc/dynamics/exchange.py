@@ -239,7 +239,6 @@ class ReplicaExchange(Dynamics):
         return {f"{_RATE}{a:g} and {b:g}": float(rate) for a, b, rate in pairs}
 
     def _divided(self, normals: tf.Tensor) -> list[tf.Tensor]:
-        """Return the normals of each replica."""
         return tf.split(normals, len(self.temperatures))
 
     def _due(self, state: ExchangeState) -> tf.Tensor:
@@ -291,7 +290,6 @@ class ReplicaExchange(Dynamics):
 
 
 def _read_temperatures(value: Any) -> tuple[float, ...]:
-    """Return the temperatures, checked."""
     expected = "a list of two or more temperatures, rising, of which the first is 1"
     if isinstance(value, str | Mapping) or not np.iterable(value):
         raise TypeError(f"`temperatures` must be {expected}; it is {describe(value)}.")

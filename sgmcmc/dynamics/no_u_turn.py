@@ -206,7 +206,6 @@ class NUTS(Hamiltonian):
 def _extended(
     motion: Motion, branch: _Branch, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
 ) -> _Branch:
-    """Return the branch with one more point."""
     number = branch.number
     point, velocity = motion.step(branch.point, branch.velocity, stepsize)
     above = log_weight(point, velocity) - energy
@@ -258,7 +257,6 @@ def _is_u_turn(left: tf.Tensor, right: tf.Tensor, total: tf.Tensor) -> tf.Tensor
 
 
 def _where(condition: tf.Tensor, chosen: Any, alternative: Any) -> Any:
-    """Return the one structure of tensors or the other."""
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), chosen, alternative)
 
 

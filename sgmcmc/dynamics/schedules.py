@@ -95,7 +95,6 @@ class Cyclical:
         return np.asarray(self._cycle_fraction(iterations) >= self.exploration, float)
 
     def _cycle_fraction(self, iteration: int | np.ndarray) -> float | np.ndarray:
-        """Return the part of the cycle that is over."""
         return ((iteration - 1) % self.cycle) / self.cycle
 
 

@@ -153,7 +153,6 @@ class Members:
         return self.values(samples, "outputs")
 
     def _mixture(self, outputs: Array, held_rows: Array) -> Array:
-        """Return the log density of each row for the mixture of all draws."""
         by_draw = outputs.reshape(-1, *outputs.shape[2:])
         return mixture(self.network.densities(self.data.rows(held_rows)["y"], by_draw))
 

@@ -136,7 +136,6 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._sample(network, seed, train(network, weights, self._data, rows, schedule, rng))
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
-        """Sample the members, and judge them."""
         chains = Members(
             network, self._data, members.best, int(self.batch_size), seed, self.verbose
         )
@@ -173,7 +172,6 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._sample(self._network(), seed, Trained(self._last_weights, self._last_weights))
 
     def _length(self) -> int:
-        """Return the number of iterations of a chain."""
         if self.n_iters is not None:
             return int(self.n_iters)
         return _ITERATIONS if whole(self._data.size, int(self.batch_size)) else _SHORTER_STEPS

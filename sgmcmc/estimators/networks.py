@@ -280,7 +280,6 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
 
 def _sd(outputs: tf.Tensor) -> tf.Tensor:
-    """Return σ, the scale of a response."""
     return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
 
 
@@ -378,7 +377,6 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         self._fit(X, self._codes(y))
 
     def _codes(self, y: Any) -> Array:
-        """Return the numbers of classes."""
         codes = np.searchsorted(self.classes_, np.asarray(y))
         codes = np.minimum(codes, len(self.classes_) - 1)
         if not (self.classes_[codes] == np.asarray(y)).all():

@@ -165,7 +165,6 @@ class BayesianRegression(BaseEstimator):
         self.coef_, self.intercept_ = coef.mean(0), intercept.mean(0)
 
     def _seed(self) -> int | None:
-        """Return the seed of the sampler."""
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31 - 1))
         return None if self.random_state is None else int(self.random_state)
@@ -206,5 +205,4 @@ class BayesianRegression(BaseEstimator):
 
 
 def _flat(draws: Array) -> Array:
-    """Return the draws of all chains, one after the other."""
     return np.asarray(draws, np.float64).reshape(-1, *draws.shape[2:])

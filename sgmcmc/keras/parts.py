@@ -117,7 +117,6 @@ class Parts:
 
 
 def _classes(density: RowDensity, outputs: Array, y: Array, members: int) -> dict[str, Any]:
-    """Return the facts on the probabilities of classes."""
     logits = density.from_logits
     if density.name == BINARY:
         p = 1 / (1 + np.exp(-outputs)) if logits else outputs

@@ -198,13 +198,11 @@ def _check_width(size: int, width: int | None) -> None:
 
 
 def _scaled(rows: sparse.csr_array) -> sparse.csr_array:
-    """Return the rows divided by their lengths."""
     scaled = rows.copy()
     scaled.data = rows.data / np.repeat(_lengths(rows), np.diff(rows.indptr))
     return scaled
 
 
 def _lengths(rows: sparse.csr_array) -> NDArray[np.float64]:
-    """Return the length of each row."""
     squares: NDArray[np.float64] = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     return np.sqrt(squares)

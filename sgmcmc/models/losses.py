@@ -186,7 +186,6 @@ class RowDensity:
         return y, outputs
 
     def _need_shape(self, y: tf.Tensor, needed: Any, outputs: tf.Tensor) -> None:
-        """Raise an error unless the targets of a row have this shape."""
         if y.shape[1:].is_compatible_with(needed[1:]):
             return
         classes = outputs.shape[-1] or "K"
@@ -315,7 +314,6 @@ class RowDensity:
             )
 
     def _check_targets(self, y: Array) -> None:
-        """Raise an error if targets are not those that a loss of Keras is made for."""
         if self.name in (BINARY, CATEGORICAL) and not ((y >= 0) & (y <= 1)).all():
             wrong = y[(y < 0) | (y > 1)].flat[0]
             raise ValueError(

@@ -318,7 +318,6 @@ class DPMixture:
         return Prediction(rows["words"], rows["lengths"], self.base)
 
     def _read(self, counts: Any) -> Tensors:
-        """Return observations in the model's vocabulary."""
         dataset, n_words = _read_rows(counts)
         if n_words != self.n_words:
             raise ValueError(

@@ -263,7 +263,6 @@ def _lengths(tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
 
 
 def _specs(tensors: Sequence[tf.Tensor]) -> list[Any]:
-    """Return shapes and dtypes as JAX has them."""
     for tensor in tensors:
         if tensor.shape.rank is None or None in tensor.shape[1:]:
             raise ValueError(f"JAX needs to know shapes but for the first axis; got {tensor.shape}")
@@ -351,7 +350,6 @@ def _length(length: Any, lengths: Mapping[str, Any]) -> Any:
 
 
 def _apply(equation: Equation, inputs: list[Any]) -> list[Any]:
-    """Return the outputs of an equation."""
     name = equation.primitive.name
     rule = RULES.get(name)
     constant = all(isinstance(value, np.ndarray) for value in inputs)

@@ -109,7 +109,6 @@ def _on_axis(values: tf.Tensor, axis: int, rank: int) -> tf.Tensor:
 
 
 def _mode(mode: Any) -> str:
-    """Return the name of a mode, a string or an enumeration of JAX."""
     name = getattr(mode, "name", None) or str(mode).rpartition(".")[2]
     return "PROMISE_IN_BOUNDS" if name == "None" else name.upper()
 

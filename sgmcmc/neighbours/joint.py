@@ -220,7 +220,6 @@ class JointModel(Model):
         return by_shape(self._terms)(params, with_rows)
 
     def _of(self, covariates: Mapping[str, Any]) -> Any:
-        """Return the joint distribution of rows with these covariates."""
         joint = self._model
         if not self._is_joint(joint):
             if not callable(joint):

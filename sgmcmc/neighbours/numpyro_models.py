@@ -347,7 +347,6 @@ class NumPyroModel(TracedModel):
 
 
 def _numpyro(module: str) -> Any:
-    """Return a module of NumPyro, or NumPyro itself."""
     jax()
     try:
         return importlib.import_module(f"numpyro.{module}".rstrip("."))
@@ -403,7 +402,6 @@ def _of_one(distribution: Any, rank: int) -> Any:
 
 
 def _bijector(name: str, site: Any, second_site: Any, start: np.ndarray) -> Any:
-    """Return the bijector of a parameter, or ``None`` if it has no constraint."""
     numpy, to = jax().numpy, _numpyro("distributions").biject_to
     first, second = (to(one["fn"].support) for one in (site, second_site))
     shape = first.inverse_shape(start.shape)

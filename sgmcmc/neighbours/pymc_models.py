@@ -365,7 +365,6 @@ class _Graph:
 
 
 def _pymc(module: str = "") -> Any:
-    """Return a module of PyMC, or PyMC itself."""
     jax()
     try:
         version = importlib.import_module("pymc").__version__
@@ -402,7 +401,6 @@ def _observed_rows(model: Any, rows: Sequence[str] | None) -> list[str]:
 
 
 def _ancestors(outputs: Sequence[Any]) -> list[Any]:
-    """Return the variables of a graph."""
     return list(importlib.import_module("pytensor.graph.traversal").ancestors(outputs))
 
 
@@ -456,7 +454,6 @@ def _with_rows(node: Any, inputs: list[Any], size: int, rows: Any) -> list[Any]:
 
 
 def _is_length(variable: Any, size: int) -> bool:
-    """Return whether a variable is a constant, the number of all rows."""
     data = getattr(variable, "data", None)
     return data is not None and np.ndim(data) == 0 and size > 1 and int(data) == size
 
