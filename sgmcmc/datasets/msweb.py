@@ -48,7 +48,7 @@ SPECS = {
 }
 
 
-class Visits(NamedTuple):
+class AreaVisits(NamedTuple):
     """Content of a file.
 
     Attributes:
@@ -81,7 +81,7 @@ def load(verbose: bool = True) -> dict[str, dict[str, NDArray[np.uint8]] | NDArr
     }
 
 
-def parse(path: Path, spec: Spec) -> Visits:
+def parse(path: Path, spec: Spec) -> AreaVisits:
     """Return checked visits and areas, in the order of the areas' numbers."""
     with fetch.open_decompressed(path) as file:
         lines = list(csv.reader(io.StringIO(file.read().decode("latin-1"))))
@@ -104,7 +104,7 @@ def parse(path: Path, spec: Spec) -> Visits:
             f"{user + 1} users with {n_visits} visits instead of {spec.users} with {spec.visits}"
         )
     _, titles, paths = zip(*areas, strict=True)
-    return Visits(visits, np.array(titles), np.array(paths))
+    return AreaVisits(visits, np.array(titles), np.array(paths))
 
 
 def _of_kind(lines: list[list[str]], kind: str, fields: int) -> list[list[str]]:

@@ -247,7 +247,7 @@ def _read_shard(
     params: Any,
     bijectors: Any,
     keywords: Mapping[str, Any],
-) -> _Shard:
+) -> _ShardSampler:
     checks.function("log_lik", log_lik, "of `params` and `dataset`")
     if log_prior is not None:
         checks.function("log_prior", log_prior, "of `params`")
@@ -263,7 +263,7 @@ def _read_shard(
     checks.known_keys("bijectors", given_bijectors, starts[0], "the parameters are")
     geometries = read_geometries(given_bijectors, {}, Underdamped(), starts, dtype)
     spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
-    return _Shard(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
+    return _ShardSampler(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
 
 
 class _Shares:
@@ -325,7 +325,7 @@ class _ShardResult(NamedTuple):
     versions: Any
 
 
-class _Shard:
+class _ShardSampler:
     """Samples a shard, in this process or in a worker, in unconstrained coordinates u.
 
     The target is Σ_i log p(x_i | θ) + (log p(θ) + log |dθ/du|) ``share``, with θ = f(u).

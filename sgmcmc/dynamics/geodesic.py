@@ -64,7 +64,7 @@ class GeodesicDynamics(Dynamics):
         return self.space
 
 
-class LearningState(NamedTuple):
+class GeodesicLearningState(NamedTuple):
     """The state of SGGMC that estimates the noise of its gradients.
 
     Attributes:
@@ -139,13 +139,15 @@ class SGGMC(GeodesicDynamics):
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> MomentumState | LearningState:
+    ) -> MomentumState | GeodesicLearningState:
         """Return the state at the start of a chain, with ν ~ N(0, ε) in the tangent space."""
         momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
         if not self.learns_noise:
             return MomentumState(position, momentum)
         size, dtype = position.shape[0], position.dtype
-        return LearningState(position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype))
+        return GeodesicLearningState(
+            position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype)
+        )
 
     def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
@@ -161,7 +163,7 @@ class SGGMC(GeodesicDynamics):
         momentum = self._cooled(state, position, momentum, stepsize)
         return state._replace(position=position, momentum=momentum)
 
-    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+    def learn(self, state: GeodesicLearningState, parts: tf.Tensor) -> GeodesicLearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=False))

@@ -108,7 +108,7 @@ def overdamped(
     return position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals
 
 
-class LearningState(NamedTuple):
+class BarkerState(NamedTuple):
     """The state of Barker dynamics that estimate the noise of their gradients.
 
     Attributes:
@@ -171,11 +171,11 @@ class Barker(Dynamics):
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> PositionState | LearningState:
+    ) -> PositionState | BarkerState:
         """Return the state at the start of a chain."""
         if not self.learns_noise:
             return PositionState(position)
-        return LearningState(position, tf.zeros_like(position), tf.zeros([], position.dtype))
+        return BarkerState(position, tf.zeros_like(position), tf.zeros([], position.dtype))
 
     def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state one step on; ``normals`` are those of z and of b, of shape (2, d)."""
@@ -189,7 +189,7 @@ class Barker(Dynamics):
         increment = tf.where(uniform <= self._probability(state, z, gradient), z, -z)
         return state._replace(position=state.position + increment)
 
-    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+    def learn(self, state: BarkerState, parts: tf.Tensor) -> BarkerState:
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))

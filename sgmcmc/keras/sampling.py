@@ -216,7 +216,9 @@ def sample_network(
     starts = new_members(models, members, seed)
     rows = _read(data, split_model)
     split_model.check(rows, starts)
-    run = _Run(split_model, split_model.network(scale), rows, starts, batch_size, seed, verbose)
+    run = _NetworkRun(
+        split_model, split_model.network(scale), rows, starts, batch_size, seed, verbose
+    )
     run.train(epochs, validation_fraction)
     return run.sample(n_iters, draws, predict_at, store_weights)
 
@@ -273,7 +275,7 @@ def _numbers(y: Any) -> Array:
     return numbers.astype(np.int64) if (numbers == np.floor(numbers)).all() else numbers
 
 
-class _Run:
+class _NetworkRun:
     """The training and the chains of one call."""
 
     def __init__(

@@ -30,7 +30,7 @@ _CLOSE = {tf.float64: (1e-9, 1e-9)}  # relative and absolute difference of equal
 _CLOSE_SINGLE = (1e-4, 1e-5)
 
 
-class Model(Protocol):
+class RowModel(Protocol):
     """Densities that are tried, as :class:`sgmcmc.neighbours.models.Model` has them."""
 
     dataset: dict[str, Any]
@@ -43,7 +43,7 @@ class Model(Protocol):
         """Return the log density of each row, (n,)."""
 
 
-def positions(model: Model, seed: int = 0) -> Iterator[Tensors]:
+def positions(model: RowModel, seed: int = 0) -> Iterator[Tensors]:
     """Yield the start, and positions around it in the unconstrained space."""
     rng = np.random.default_rng(seed)
     start = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
@@ -94,11 +94,11 @@ def some_of(dataset: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
     }
 
 
-def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> list[Tensors]:
+def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[Tensors]:
     """Refuse rows whose density depends on other rows.
 
     Args:
-        model: Model.
+        model: RowModel.
         observed: Names of the observed variables by their columns.
 
     Returns:
