@@ -222,7 +222,6 @@ def _is_float(text: str) -> bool:
 
 
 def _open_parquet(where: str, arrow: Any) -> Any:
-    """Return the Arrow dataset at a URL."""
     scheme = where.partition("://")[0]
     if "?" not in where or scheme not in _OF_ARROW:
         try:
@@ -251,7 +250,6 @@ def _with_folders(arrow: Any, path: str, system: Any) -> Any:
 
 
 def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
-    """Return an array of Zarr's, or the arrays of a group."""
     zarr = _library(label, "zarr", "is in Zarr's form, which Zarr reads")
     url = str(where)
     if not is_url(url):

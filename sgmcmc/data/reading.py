@@ -338,6 +338,5 @@ def _read_table(
 
 
 def _as_matrix(arrays: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
-    """Return columns as a matrix."""
     matrices = [array.astype(dtype.as_numpy_dtype).reshape(len(array), -1) for array in arrays]
     return np.concatenate(matrices, axis=1)

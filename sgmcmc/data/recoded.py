@@ -109,7 +109,6 @@ def _need_known(
 
 
 def _numbers(label: str, levels: Levels, dtype: tf.DType) -> np.ndarray:
-    """Return the values of levels that are numbers."""
     if not all(isinstance(value, bool | int | float) for value in levels.values):
         raise ValueError(
             f"`{label}` holds categories, such as {levels.values[0]!r}, where the model has "

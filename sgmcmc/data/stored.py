@@ -100,7 +100,7 @@ class StoredColumn(DenseColumn):
         self._last: tuple[int, np.ndarray] = -1, np.empty(0)
 
     def _read(self, number: int) -> np.ndarray:
-        """Return a slab; two threads may do so at once."""
+        """Return a chunk; two threads may do so at once."""
         last, array = self._last
         if last != number:
             start = number * self._chunk_rows
@@ -109,7 +109,7 @@ class StoredColumn(DenseColumn):
         return array
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Copy these rows into ``out``; each slab that holds some of them is read once."""
+        """Copy these rows into ``out``; each chunk that holds some of them is read once."""
         flat = rows.reshape(-1)
         order = np.argsort(flat, kind="stable")
         chunks = flat[order] // self._chunk_rows

@@ -117,7 +117,6 @@ def is_plain_frame(values: Any) -> bool:
 
 
 def _of_frame(label: str, frame: Any, coded: Collection[str]) -> Table:
-    """Return the columns of a pandas data frame."""
     names = tuple(_names(label, frame.columns))
     categories = {
         name: Coder(of_column(label, name))
@@ -148,7 +147,6 @@ def _of_series(label: str, series: Any) -> np.ndarray:
 
 
 def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:
-    """Return the columns of a Hugging Face dataset, or one of them."""
     name = getattr(values, "column_name", None)
     source = values if name is None else values.source
     if isinstance(source, Mapping):
@@ -174,7 +172,6 @@ def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:
 
 
 def _of_arrow(label: str, values: Any, coded: Collection[str]) -> Table:
-    """Return the columns of a table, reader or file of Arrow's."""
     if hasattr(values, "dictionary_encode"):  # an array, whole or in chunks
         arrow = importlib.import_module("pyarrow")
         values = arrow.table({"": values})

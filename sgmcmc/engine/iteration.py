@@ -80,7 +80,7 @@ class UpdateOrder:
         return self.merged(0, tf.zeros_like(gradient), gradient)
 
 
-class Visits:
+class MinibatchEstimates:
     """Estimates at any positions, from one minibatch.
 
     Args:
@@ -252,7 +252,9 @@ class Iteration:
         if dynamics.learns_noise:
             state = dynamics.learn(state, self._noise(carry, state.position, minibatch))
         if dynamics.visits:
-            state = dynamics.visit(state, Visits(self.target, self.gradient, memory, minibatch))
+            state = dynamics.visit(
+                state, MinibatchEstimates(self.target, self.gradient, memory, minibatch)
+            )
         state = dynamics.finish_step(state, carry.gradient, stepsize)
         return carry._replace(state=state)
 

@@ -23,7 +23,7 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.posterior import WholePosterior
 
 
-class Start(NamedTuple):
+class ChainStart(NamedTuple):
     """Inputs at the start of a chain.
 
     Attributes:
@@ -80,7 +80,7 @@ class Kernel:
         assert self._run is not None, "not compiled"
         return self._run(carry, self.stream.fixed, inputs, span)
 
-    def init(self, start: Start) -> Carry:
+    def init(self, start: ChainStart) -> Carry:
         """Return the carry at the start of a chain."""
         # A weight for all stays a number, as it is in the compiled chain.
         if isinstance(start.minibatch.weights, float):

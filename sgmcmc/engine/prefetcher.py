@@ -25,7 +25,7 @@ from sgmcmc.data.dataset import aligned, is_shared, tensor_of
 from sgmcmc.data.numbers import Purpose, RunPhase, generator, standard_normals
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
-from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.minibatches.reshuffled import Place
 from sgmcmc.minibatches.streams import Edges
 
@@ -152,7 +152,7 @@ def _buffers(kernel: Kernel, stepsizes: Stepsizes) -> Buffers:
     )
 
 
-class Source(NamedTuple):
+class BlockSource(NamedTuple):
     """Source of the random numbers and stepsizes of a chain.
 
     Attributes:
@@ -181,8 +181,6 @@ class Source(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """A block that is ready to run."""
-
     number: int
     buffers: Buffers
     inputs: BlockInputs
@@ -191,7 +189,7 @@ class _Prepared(NamedTuple):
 class Prefetcher:
     """Inputs of the blocks of one chain; chains may share the ``pool`` of memory."""
 
-    def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: Source) -> None:
+    def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: BlockSource) -> None:
         self._kernel = kernel
         self._pool = pool
         self._source = source
@@ -210,14 +208,14 @@ class Prefetcher:
             rng = self._source.rng(purpose, block)
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
-    def start(self, position: np.ndarray, estimator: Any) -> Start:
+    def start(self, position: np.ndarray, estimator: Any) -> ChainStart:
         """Return the inputs at the start of the chain, at a flat position."""
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
         standard_normals(source.rng(Purpose.START_NOISE), normals)
         seeds = np.empty((kernel.iteration.latent_seeds, 2), np.int32)
         self._seeds(Purpose.START_LATENTS, seeds)
-        return Start(
+        return ChainStart(
             tf.constant(position),
             estimator,
             kernel.stream.first(source.rng(Purpose.START_MINIBATCH), source.sequence_place(0)),

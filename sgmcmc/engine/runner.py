@@ -77,7 +77,7 @@ def finite_rows(draws: np.ndarray | None, completed: int) -> int:
 Snapshot = dict[str, np.ndarray]
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """Array to which rows are written, in memory or on disk."""
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
@@ -112,7 +112,7 @@ class Runner:
         whole: WholeData,
         carry: Carry,
         total: int,
-        records: Mapping[str, Rows],
+        records: Mapping[str, RowWriter],
         checkpoint: Callable[[Runner], None] | None = None,
         stops: bool = True,
     ) -> None:

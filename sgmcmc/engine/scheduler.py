@@ -30,8 +30,8 @@ from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
 from sgmcmc.interrupts import TICK, Mailbox, need_time, time_left
 
-_SETTLED, _PACED = 10.0, 30.0
-"""Seconds after the start between which iterations are counted, to predict the rest."""
+# Seconds after the start between which iterations are counted, to predict the rest.
+_COUNT_FROM, _COUNT_TO = 10.0, 30.0
 
 
 class Progress:
@@ -76,11 +76,11 @@ class Progress:
     def _predict(self) -> None:
         """Say once how long the rest will take; compilation is over when counting begins."""
         passed = time.monotonic() - self._start_time
-        if self._announce is None or passed < _SETTLED:
+        if self._announce is None or passed < _COUNT_FROM:
             return
         if self._settled is None:
             self._settled = passed, self._left
-        elif passed >= _PACED:
+        elif passed >= _COUNT_TO:
             then, left = self._settled
             announce, self._announce = self._announce, None
             if left > self._left:
@@ -98,8 +98,8 @@ class Progress:
         self._bar.close()
 
 
-_SHORT, _LONG = 0.3, 1.0
-"""Seconds between which a piece of a chain should be that has a limited time."""
+# Seconds that iterations should take between two looks at the clock, if the time is limited.
+_SHORTEST_LOOK, _LONGEST_LOOK = 0.3, 1.0
 
 PATIENCE = 300.0
 """Seconds without progress, unless the user sets others."""
@@ -226,9 +226,9 @@ class _IterationsPerLook:
 
     def see(self, seconds: float) -> None:
         """Adapt the number to the time that the last piece took."""
-        if seconds < _SHORT:
+        if seconds < _SHORTEST_LOOK:
             self.count *= 2
-        elif seconds > _LONG and self.count > 1:
+        elif seconds > _LONGEST_LOOK and self.count > 1:
             self.count //= 2
 
 

@@ -20,7 +20,7 @@ from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, folded, recorded
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Buffer, Pool
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.graphs.compiler import Compiled, Compiler
@@ -127,7 +127,9 @@ def _for_each(inputs: Any, function: Any) -> Any:
     return tf.vectorized_map(function, inputs, fallback_to_while_loop=False)
 
 
-def begin_together(kernel: Kernel, stream: SharedStream, starts: Sequence[Start]) -> list[Carry]:
+def begin_together(
+    kernel: Kernel, stream: SharedStream, starts: Sequence[ChainStart]
+) -> list[Carry]:
     """Return the carries at the start of several chains, a group of them from one call of a graph.
 
     ``starts`` has the arguments of :meth:`Kernel.init` for each chain.
@@ -141,7 +143,7 @@ def begin_together(kernel: Kernel, stream: SharedStream, starts: Sequence[Start]
     def together(stacked: dict[str, Any], shared: dict[str, Any]) -> Carry:
         return _for_each(stacked, lambda one: function(**one, **shared))
 
-    def of(start: Start) -> dict[str, Any]:
+    def of(start: ChainStart) -> dict[str, Any]:
         weights = start.minibatch.weights
         weights = () if isinstance(weights, float) else weights
         return {**start._asdict(), "minibatch": start.minibatch._replace(weights=weights)}

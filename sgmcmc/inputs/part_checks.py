@@ -13,7 +13,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.kernel import Start
+from sgmcmc.engine.kernel import ChainStart
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.user_functions import naming
@@ -171,7 +171,7 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
     )
 
 
-def try_parts(iteration: Iteration, start: Start) -> None:
+def try_parts(iteration: Iteration, start: ChainStart) -> None:
     """Try a user's own dynamics and gradient where a chain starts, before it is compiled."""
     dynamics, gradient, target = iteration.dynamics, iteration.gradient, iteration.target
     inner = getattr(dynamics, "inner", dynamics)

@@ -233,7 +233,6 @@ def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 
 def _pairs(first: Any, second: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the arrays of two results side by side."""
     for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
         yield np.asarray(a), np.asarray(b)
 

@@ -25,11 +25,11 @@ def _has_name(part: Any) -> bool:
     return isinstance(getattr(part, "name", None), str) and bool(part.name)
 
 
+# The parts that go by a name.
 _DYNAMICS, _GRADIENTS = (
     {part.name: part for part in (getattr(room, name) for name in room.__all__) if _has_name(part)}
     for room in (dynamics_room, gradients_room)
 )
-"""The parts that go by a name."""
 
 _MINIBATCHES: Mapping[str, Minibatches] = {
     "uniform": Uniform(),
@@ -43,7 +43,6 @@ _PartType = TypeVar("_PartType")
 def _read_part(
     argument: str, value: Any, names: Mapping[str, Any], kind: type[_PartType]
 ) -> _PartType:
-    """Return the part that the user chose."""
     if isinstance(value, kind):
         return value
     allowed = f"{or_list(names)}, or an object of {kind.__module__.rpartition('.')[0]}"

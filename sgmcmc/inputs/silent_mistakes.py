@@ -7,6 +7,7 @@ set against an (n,), a prior within it) or draws random numbers, and its draws a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,20 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
-# Distances of the second position from the start, on the scale of one and of the coordinates: the
-# first of these at which the log-likelihood is finite is used.
-_DISTANCES = (0.1, 0.01, 1e-3)
-# Distance of a third position, which is left out if the log-likelihood is not finite there.
-_LARGE_DISTANCE = 0.7
-_TOLERANCE = 1e-3  # largest error of a sum, relative to the sizes of its terms
+
+@dataclass(frozen=True)
+class _Settings:
+    # Distances of the second position from the start, on the scale of one and of the coordinates:
+    # the first of these at which the log-likelihood is finite is used.
+    distances: tuple[float, ...] = (0.1, 0.01, 1e-3)
+    far_distance: float = 0.7  # of a third position, left out if the log-likelihood is not finite
+    tolerance: float = 1e-3  # largest error of a sum, relative to the sizes of its terms
+    trial_rows: int = 64  # what rows have in common is easier to see the fewer they are
+    same_value: float = 1e-4  # largest relative difference of two values of one function
+
+
+_SETTINGS = _Settings()
+
 ROUNDING = 1e-5
 """Largest error of it, relative to the values whose differences are summed."""
 
@@ -50,7 +59,7 @@ class Sums(NamedTuple):
     def equals(self, change: float) -> bool:
         """Return whether the change over all rows is a certain number."""
         size = abs(self.whole) + sum(map(abs, self.halves))
-        return abs(self.whole - change) <= _TOLERANCE * size + self.rounding
+        return abs(self.whole - change) <= _SETTINGS.tolerance * size + self.rounding
 
     @property
     def is_sum(self) -> bool:
@@ -92,8 +101,8 @@ class Trial:
         rng = np.random.default_rng(0)
         direction, far_direction = rng.standard_normal((2, start.size)) * (1.0 + np.abs(start))
         attempts = [
-            [displacement * direction for displacement in _DISTANCES],
-            [_LARGE_DISTANCE * far_direction],
+            [displacement * direction for displacement in _SETTINGS.distances],
+            [_SETTINGS.far_distance * far_direction],
         ]
         for displacements in attempts:
             for displacement in displacements:
@@ -225,11 +234,6 @@ def row_by_row(
     return second - first
 
 
-# Largest number of rows: what they have in common is easier to see the fewer they are.
-_TRIAL_ROWS = 64
-_SAME_VALUE = 1e-4  # largest relative difference of two values of one function
-
-
 def refuse_silent_mistakes(
     target: Target,
     data: Data,
@@ -253,7 +257,7 @@ def refuse_silent_mistakes(
     Raises:
         ValueError: A function is wrong; the message says how to correct it.
     """
-    size = min(data.size, _TRIAL_ROWS, max(2, rows))
+    size = min(data.size, _SETTINGS.trial_rows, max(2, rows))
     # What `gibbs` completes belongs to the first rows.
     chosen = np.arange(size) if complete is not None else rows_from_everywhere(data.size, size)
     columns = data.rows(chosen)
@@ -318,7 +322,7 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
     if not np.isfinite(values).all():
         return
     another = max(values, key=lambda value: abs(value - first))
-    if abs(first - another) > _SAME_VALUE * max(abs(first), abs(another)):
+    if abs(first - another) > _SETTINGS.same_value * max(abs(first), abs(another)):
         raise ValueError(
             f"`{name}` draws random numbers: for the same arguments it is {first:g}, and then "
             f"{another:g}. A chain needs a function of its arguments alone, and what NumPy draws "
@@ -332,7 +336,9 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     if first.dtype.kind != "f":
         return bool((first == second).all())
     size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(initial=0.0)
-    return np.allclose(first, second, rtol=0.0, atol=_SAME_VALUE * float(size), equal_nan=True)
+    return np.allclose(
+        first, second, rtol=0.0, atol=_SETTINGS.same_value * float(size), equal_nan=True
+    )
 
 
 def _refuse_broadcasting(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -28,27 +29,22 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
-# Lengths of lines, relative to one and to the coordinates.
-_SCALES = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
 
-# Number of lines with the right gradient after which no more are tried: what rounds, but has the
-# gradient of what does not, is right on long lines alone.
-_RIGHT_LINES = 3
+@dataclass(frozen=True)
+class _Settings:
+    line_lengths: tuple[float, ...] = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
+    # What rounds, but has the gradient of what does not, is right on long lines alone.
+    right_lines: int = 3  # lines with the right gradient after which no more are tried
+    same: float = 0.05  # largest relative difference of change and integral that are the same
+    different: float = 0.2  # least such difference of those that are not
+    reliable: float = 0.25  # largest difference of the two rules, relative to the error
+    rounding: float = 16.0  # error of a value, in units of its rounding
+    halvings: int = 16  # number of times that a line is halved
+    least_halvings: int = 3  # least number of these after which what is left is rounding
+    max_parameters: int = 24  # largest number of parameters that are tried
 
-# Largest difference of change and integral that are the same, relative to the larger.
-_SAME = 0.05
 
-_DIFFERENT = 0.2  # least such difference of those that are not
-
-_RELIABLE = 0.25  # largest difference of the two rules, relative to that of change and integral
-
-_ROUNDING = 16.0  # error of a value, in units of its rounding
-
-_HALVINGS = 16  # number of times that a line is halved
-
-_LEAST_HALVINGS = 3  # least number of these after which what is left is rounding
-
-_MOST_PARAMETERS = 24  # largest number of parameters that are tried
+_SETTINGS = _Settings()
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
 """Returns the log posterior and its gradient at a flat position, and the log-likelihood of its
@@ -95,7 +91,7 @@ class Line(NamedTuple):
     @property
     def noise(self) -> float:
         """Rounding error of the change; terms of a value near zero may be of size one."""
-        return _ROUNDING * self.rounding * max(1.0, float(np.abs(self.values).max()))
+        return _SETTINGS.rounding * self.rounding * max(1.0, float(np.abs(self.values).max()))
 
     @property
     def size(self) -> float:
@@ -105,14 +101,14 @@ class Line(NamedTuple):
     @property
     def is_same(self) -> bool:
         """Whether the change is clearly the integral."""
-        return self.size > 4 * self.noise and self.error <= _SAME * self.size + self.noise
+        return self.size > 4 * self.noise and self.error <= _SETTINGS.same * self.size + self.noise
 
     @property
     def is_different(self) -> bool:
         """Whether the change is clearly not the integral."""
         trapezoid = float(self.slopes[0] + self.slopes[2]) / 2.0
-        reliable = abs(self.integral - trapezoid) <= _RELIABLE * self.error
-        return reliable and self.error > _DIFFERENT * self.size + 4 * self.noise
+        reliable = abs(self.integral - trapezoid) <= _SETTINGS.reliable * self.error
+        return reliable and self.error > _SETTINGS.different * self.size + 4 * self.noise
 
 
 def check_slopes(
@@ -146,7 +142,7 @@ def check_slopes(
     rng = np.random.default_rng(1)
     signs = rng.choice([-1.0, 1.0], u.shape) * rng.uniform(0.5, 1.0, u.shape)
     coordinates = {name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain}
-    lines = [([name], coordinates[name]) for name in plain[:_MOST_PARAMETERS]]
+    lines = [([name], coordinates[name]) for name in plain[: _SETTINGS.max_parameters]]
     if any(indices.size > 1 for _, indices in lines) or len(plain) > len(lines):
         flat = _without_gradient(target, start, evaluate(start)[1])
         hidden = {
@@ -190,7 +186,7 @@ def _without_gradient(target: Target, start: np.ndarray, gradient: np.ndarray) -
     except Exception as error:  # some functions, such as tf.hessians, are for graphs alone
         pass_on(error)
         return np.zeros(start.shape, bool)
-    rounding = _ROUNDING * float(np.finfo(start.dtype).eps)
+    rounding = _SETTINGS.rounding * float(np.finfo(start.dtype).eps)
     return np.abs(gradient - of_prior) <= rounding * np.abs(of_prior)
 
 
@@ -203,12 +199,12 @@ def _first_wrong_line(
     the change was the integral on one tried before.
     """
     right = 0
-    for scale in _SCALES:
+    for scale in _SETTINGS.line_lengths:
         line = _line(np.stack([at(0.0), at(scale)]), evaluate, rounding)
         if line.finite and line.is_different:
             return line, right > 0
-        right += line.finite and line.is_same and line.likelihood > _ROUNDING
-        if right == _RIGHT_LINES:
+        right += line.finite and line.is_same and line.likelihood > _SETTINGS.rounding
+        if right == _SETTINGS.right_lines:
             break
     return None, right > 0
 
@@ -258,7 +254,7 @@ def _confirmed_message(
     if not (line.finite and line.is_different):
         return None
     first = line
-    for count in range(_HALVINGS):
+    for count in range(_SETTINGS.halvings):
         middle = line.ends.mean(0)
         halves = [
             _line(np.stack(ends), total, rounding)
@@ -268,7 +264,7 @@ def _confirmed_message(
             return None
         line = max(halves, key=lambda line_half: line_half.error)
         if not line.is_different:
-            if count >= _LEAST_HALVINGS and line.size <= 50 * line.noise:
+            if count >= _SETTINGS.least_halvings and line.size <= 50 * line.noise:
                 break
             return None
 

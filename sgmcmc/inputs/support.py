@@ -8,6 +8,7 @@ Float32 cannot hold some log posteriors where their mass is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,29 +26,26 @@ from sgmcmc.results.arrays import coordinate_name
 from sgmcmc.target.geometry import root_of
 from sgmcmc.target.target import Target
 
-_BISECTIONS = 60  # number of halvings by which an end is found
 
-_LARGEST_DISTANCE = 1e12  # largest distance at which another end is looked for
+@dataclass(frozen=True)
+class _Settings:
+    bisections: int = 60  # number of halvings by which an end is found
+    largest_distance: float = 1e12  # at which another end is searched
+    round_number: float = 1e-4  # relative distance of an end from the round number that it is
+    trial_rows: int = 1000  # largest number of rows on which float32 is tried
+    draws: int = 8  # from the normal approximation, at which float32 is tried next to the mode
+    tolerated_failures: int = 2  # largest number of these at which float32 may fail
+    negligible_depth: float = 100.0  # below the highest value, where errors do not matter
+    largest_error: float = 2.0  # difference of two errors: draws would be off by e to that
 
-_ROUND_NUMBER = 1e-4  # relative distance of an end from a round number that it is taken for
 
-_TRIAL_ROWS = 1000  # largest number of rows on which float32 is tried
-
-# Number of draws from the normal approximation at which float32 is tried, next to the mode.
-_DRAWS = 8
-
-_TOLERATED_FAILURES = 2  # largest number of these at which float32 may fail
+_SETTINGS = _Settings()
 
 # Operations that may lose most digits.
 _LOSSY = (
     "Cholesky", "LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixInverse", "MatrixSolve",
     "MatrixTriangularSolve", "Qr", "SelfAdjointEigV2", "Svd",
 )  # fmt: skip
-
-_NEGLIGIBLE_DEPTH = 100.0  # depth below the highest of the values at which errors do not matter
-
-# Largest difference of the errors of two of its values: draws would be off by e to that.
-_LARGEST_ERROR = 2.0
 
 LogPrior = Callable[[dict[str, Any]], Any]
 Point = Mapping[str, np.ndarray]
@@ -173,7 +171,7 @@ def overflows(log_prior: LogPrior, support: Support, inside: Point, outside: Poi
 
 def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
     """Return the end of an interval between two numbers, rounded if that is near."""
-    for _ in range(_BISECTIONS):
+    for _ in range(_SETTINGS.bisections):
         middle = 0.5 * (inside + outside)
         if at(middle):
             inside = middle
@@ -183,12 +181,12 @@ def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
     if abs(end) < 1e-6:
         return 0.0
     nearest = float(f"{end:.3g}")
-    return nearest if abs(nearest - end) <= _ROUND_NUMBER * abs(end) else end
+    return nearest if abs(nearest - end) <= _SETTINGS.round_number * abs(end) else end
 
 
 def _other_end(at: Callable[[float], bool], inside: float, sign: float) -> float:
     distance = 1.0 + abs(inside)
-    while distance < _LARGEST_DISTANCE:
+    while distance < _SETTINGS.largest_distance:
         if not at(inside + sign * distance):
             return _end(at, inside, inside + sign * distance)
         distance *= 10.0
@@ -212,30 +210,34 @@ def need_precision(
     """
     if target.dtype != tf.float32 or data.sparse:
         return
-    columns = data.rows(rows_from_everywhere(data.size, min(data.size, _TRIAL_ROWS)))
-    normals = np.random.default_rng(1).standard_normal((_DRAWS, target.size))
+    columns = data.rows(rows_from_everywhere(data.size, min(data.size, _SETTINGS.trial_rows)))
+    normals = np.random.default_rng(1).standard_normal((_SETTINGS.draws, target.size))
     points = (
         np.concatenate([np.zeros((1, target.size)), normals @ root_of(covariance).T]) + position
     )
     evaluations, lossy = _values(target, columns, points)
     values = np.array([value for value, _ in evaluations])
     bad = np.flatnonzero(~np.isfinite(values))
-    few = not len(bad) or (bad[0] > 0 and len(bad) <= _TOLERATED_FAILURES)
+    few = not len(bad) or (bad[0] > 0 and len(bad) <= _SETTINGS.tolerated_failures)
     if few and not lossy:
         return
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     exact = np.array([value for value, _ in _values(double, columns, points)[0]])
     if few:
         errors, top = values - exact, np.max(exact, initial=-np.inf, where=np.isfinite(exact))
-        errors = errors[np.isfinite(errors) & (exact > top - _NEGLIGIBLE_DEPTH)]
+        errors = errors[np.isfinite(errors) & (exact > top - _SETTINGS.negligible_depth)]
         spread = float(np.ptp(errors)) if len(errors) else 0.0
-        if spread <= _LARGEST_ERROR:
+        if spread <= _SETTINGS.largest_error:
             return
         what = f"the errors of the log posterior around its mode differ by {spread:.2g}"
     elif not np.isfinite(exact[bad]).all():
         return
     else:
-        where = "at the mode" if bad[0] == 0 else f"at {len(bad)} of {_DRAWS} draws around the mode"
+        where = (
+            "at the mode"
+            if bad[0] == 0
+            else f"at {len(bad)} of {_SETTINGS.draws} draws around the mode"
+        )
         what = f"the log posterior has no finite value {where} of the posterior; in float64 it has"
     reason = next((text for _, text in evaluations if text), "")
     raise ValueError(

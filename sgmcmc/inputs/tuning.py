@@ -223,7 +223,6 @@ def _refuse_mixing() -> None:
 
 
 def _state(dynamics: Dynamics, target: Target) -> object:
-    """Return a state of these dynamics, for its shapes."""
     zeros = tf.zeros([target.size], target.dtype)
     normals = tf.zeros([dynamics.start_normals, target.size], target.dtype)
     return dynamics.init(zeros, zeros, tf.ones([], target.dtype), normals)

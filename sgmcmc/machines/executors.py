@@ -211,7 +211,6 @@ class LastingExecutor:
 
 
 def _warn_once(executor: Executor) -> None:
-    """Warn once that a pool broke in an earlier call."""
     if executor not in _warned:
         _warned.add(executor)
         warnings.warn(

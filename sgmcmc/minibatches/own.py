@@ -13,9 +13,11 @@ from sgmcmc.minibatches.base import Minibatches, RowDraws
 # Tolerated relative difference of the expected size of a minibatch, by the weights, from n.
 _ROUNDING = 1e-3
 
-_MOST_DRAWN = 100_000  # number of rows drawn, twice, to count how often each appears
+_ROWS_DRAWN = 100_000  # number of rows drawn, twice, to count how often each appears
 
-_MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
+# Numbers of minibatches that are drawn for that; of fewer, weights are not tested.
+_MAX_MINIBATCHES, _MIN_MINIBATCHES = 400, 16
+
 _TOO_OFTEN = 8.0  # number of standard errors above which a row counts as drawn too often
 
 
@@ -102,7 +104,7 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
         json.dumps(minibatches.to_json())
     if draws.every_row:
         return
-    count = max(2, min(_MOST_MINIBATCHES, _MOST_DRAWN // draws.size))
+    count = max(2, min(_MAX_MINIBATCHES, _ROWS_DRAWN // draws.size))
     label = f"`minibatches`: {type(draws).__name__}.draw"
     with naming(draws, "draw"):
         first, repeated = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
@@ -114,7 +116,7 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
         )
     if neighbours:
         _need_neighbours(label, first)
-    if count >= _FEWEST_MINIBATCHES:
+    if count >= _MIN_MINIBATCHES:
         second = drawn(draws, rows, np.random.default_rng(2), count)
         _need_right_weights(label, draws.weights, rows, first, second)
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from sgmcmc.engine.block import Carry
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.engine.prefetcher import Prefetcher, Source, core_to_spare, pool_of
-from sgmcmc.engine.runner import Rows, Runner
+from sgmcmc.engine.kernel import ChainStart, Kernel
+from sgmcmc.engine.prefetcher import BlockSource, Prefetcher, core_to_spare, pool_of
+from sgmcmc.engine.runner import RowWriter, Runner
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.part_checks import try_parts
@@ -27,7 +27,7 @@ class ChainExecutor(Protocol):
     def together(self) -> bool:
         """Whether chains share a kernel; known once they have begun."""
 
-    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+    def begin(self, kernel: Kernel, starts: Sequence[ChainStart]) -> list[Carry]:
         """Return the states from which the chains start."""
 
     def compile(self, runner: Runner) -> bool:
@@ -55,7 +55,7 @@ def make_runners(
     starts: Sequence[np.ndarray],
     whole: Sequence[WholeData],
     total: int,
-    rows: Sequence[Mapping[str, Rows]],
+    rows: Sequence[Mapping[str, RowWriter]],
     resume: Callable[[Sequence[Runner]], None],
     save: Save,
     executor: ChainExecutor,
@@ -78,7 +78,7 @@ def make_runners(
         pool = pool_of(kernel, phase.stepsizes)
         prefetchers = [
             Prefetcher(
-                kernel, pool, Source(sampler.seed, number, phase.kind, phase.stepsizes, total)
+                kernel, pool, BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, total)
             )
             for number in range(len(starts))
         ]

@@ -17,7 +17,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry, block_length
-from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Pool
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.scheduler import Progress
@@ -114,7 +114,7 @@ def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream |
 
 
 def start_in_groups(
-    sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[Start]
+    sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[ChainStart]
 ) -> list[Carry] | None:
     """Return the starts of chains that run in groups; ``None`` if they cannot.
 
@@ -156,7 +156,7 @@ class GroupedChains:
         """Whether chains share a kernel; known once they have begun."""
         return self._kernel is not None
 
-    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+    def begin(self, kernel: Kernel, starts: Sequence[ChainStart]) -> list[Carry]:
         """Return the states from which the chains start."""
         self._kernel = self._pool = None
         carries = start_in_groups(self._sampler, kernel, self._stream, starts)

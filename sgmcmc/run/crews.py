@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.engine.prefetcher import Buffers, Pool, Prefetcher, Source, core_to_spare, pool_of
+from sgmcmc.engine.kernel import ChainStart, Kernel
+from sgmcmc.engine.prefetcher import BlockSource, Buffers, Pool, Prefetcher, core_to_spare, pool_of
 from sgmcmc.engine.runner import Diverged, Runner, Snapshot
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.engine.vectorized import GroupBuffers, GroupKernel, group_pool
@@ -170,7 +170,7 @@ class Chains:
                 self._pool = pool_of(self._kernel, phase.stepsizes)
             if number not in self._runners:
                 assert self._pool is not None
-                source = Source(sampler.seed, number, phase.kind, phase.stepsizes, self._total)
+                source = BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, self._total)
                 rows = {name: _RowBuffer() for name in self._names}
                 runner = Runner(
                     self._kernel, Prefetcher(self._kernel, self._pool, source),
@@ -269,7 +269,7 @@ class Threads:
         """Whether chains share a kernel: they do not."""
         return False
 
-    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+    def begin(self, kernel: Kernel, starts: Sequence[ChainStart]) -> list[Carry]:
         """Return the states from which the chains start."""
         return [kernel.init(start) for start in starts]
 
@@ -307,7 +307,7 @@ class Workers:
         """Whether chains share a kernel; known once they have begun."""
         return self._size > 1
 
-    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+    def begin(self, kernel: Kernel, starts: Sequence[ChainStart]) -> list[Carry]:
         """Return the states from which the chains start."""
         self._size, carries = self._group_size, None
         if self._size > 1:
