@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,12 +64,18 @@ _REFUSED = {
     "reductions": "values in a shard are not combined. Evaluate them at the combined draws",
 }
 
-_LEAST_SECONDS = 1.0  # seconds that each shard has at least, if they are limited
-_MOST_FOR_KERNELS = 20  # largest number of coordinates for kernel densities
-_FEW = 4  # smallest number of draws that have an effective sample size
-_WIDER = 0.05  # inflation of SDs above which there is a warning
-_SPREAD = 3.0  # spread of the shards' means, in their SDs, above which there is a warning
-_FEWEST = 100.0  # effective sample size of a shard below which there is a warning
+
+@dataclass(frozen=True)
+class _Settings:
+    smallest_seconds: float = 1.0  # seconds that each shard has at least, if they are limited
+    largest_kernel_size: int = 20  # largest number of coordinates for kernel densities
+    smallest_draws: int = 4  # smallest number of draws that have an effective sample size
+    sd_inflation: float = 0.05  # inflation of SDs above which there is a warning
+    spread: float = 3.0  # spread of the shards' means, in their SDs, above which there is a warning
+    smallest_ess: float = 100.0  # effective sample size of a shard below which there is a warning
+
+
+_SETTINGS = _Settings()
 
 
 @brief
@@ -169,9 +176,10 @@ def divide(
     shown = checks.flag("verbose", verbose)
     name, function = _read_sampler(sampler, keywords)
     shard = _read_shard(function, log_lik, log_prior, params, bijectors, keywords)
-    if method == "kernel_density" and shard.size > _MOST_FOR_KERNELS:
+    largest = _SETTINGS.largest_kernel_size
+    if method == "kernel_density" and shard.size > largest:
         raise ValueError(
-            f"`method`: kernel densities are refused beyond {_MOST_FOR_KERNELS} coordinates, and "
+            f"`method`: kernel densities are refused beyond {largest} coordinates, and "
             f"there are {shard.size}: their bandwidth is as wide as the posterior. Use "
             '"consensus" or "weierstrass".'
         )
@@ -287,7 +295,7 @@ class _Shares:
         seconds = self._seconds_each
         if self._in_process:
             seconds = (self._until - time.monotonic()) / (self._count - number)
-        return max(seconds, _LEAST_SECONDS)
+        return max(seconds, _SETTINGS.smallest_seconds)
 
 
 def _calls(
@@ -378,9 +386,10 @@ class _ShardSampler:
         arrays = by_chain(samples.settings, {name: samples[name] for name in self._shapes})
         flat = [np.reshape(a, (*a.shape[:2], -1)) for a in arrays.values()]
         draws = np.concatenate(flat, axis=2).astype(np.float64)
-        if draws.shape[1] < _FEW:
+        smallest = _SETTINGS.smallest_draws
+        if draws.shape[1] < smallest:
             raise ValueError(
-                f"`sampler` must return {_FEW} or more draws of a chain; of shard {label} it "
+                f"`sampler` must return {smallest} or more draws of a chain; of shard {label} it "
                 f"returned {draws.shape[1]}."
             )
         if not np.isfinite(draws).all():
@@ -442,19 +451,19 @@ def _report(
             f"{len(doubtful)} of {count} shards have warnings. Shard {doubtful[0][0]}: "
             f"{doubtful[0][1]}"
         )
-    if spread > _SPREAD:
+    if spread > _SETTINGS.spread:
         remarks.append(
             f"The means of the shards are {spread:.1f} of their SDs apart: subposteriors hardly "
             "overlap, and no combination of their draws is reliable. Use fewer shards."
         )
     wider = facts.get("SDs too wide by kernels, normal shards", 0.0)
-    if wider > _WIDER:
+    if wider > _SETTINGS.sd_inflation:
         remarks.append(
             f"SDs are about {wider:.0%} too wide because of the kernels' bandwidth. Use more "
             "draws, or another `method`."
         )
     diagnostics = diagnose(samples)
-    remarks += diagnostics.warnings(_FEWEST)
+    remarks += diagnostics.warnings(_SETTINGS.smallest_ess)
     return Report(
         {
             "method": f"divide and conquer, {settings['method']}",

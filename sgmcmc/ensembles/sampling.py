@@ -20,25 +20,25 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.samples import Samples
 
-_STABLE = 0.5  # stepsize times the largest curvature, for gradients over all rows
-_WHOLE_UP_TO = 2000  # largest number of rows for which every gradient uses all of them
-_MEMORY = 200  # steps, with gradients over all rows, after which a momentum has decayed
-_JUDGED = 4  # iterations divided by those of the chains that held-out rows judge
 
-# Iterations divided by the burn-in before them, after these rows have joined the others
-_SETTLING = 10
+@dataclass(frozen=True)
+class _Settings:
+    stability: float = 0.5  # stepsize times the largest curvature, for gradients over all rows
+    full_gradient_rows: int = 2000  # up to so many rows, every gradient uses all of them
+    # Steps, with gradients over all rows, after which a momentum has decayed
+    momentum_decay: int = 200
+    held_out_divisor: int = 4  # iterations, divided by those of the chains that held-out rows judge
+    burn_in_divisor: int = 10  # iterations, divided by the burn-in before them
+    step_of_trained: float = 0.5  # factor of the steps if the curvature is that of trained weights
+    restarts: int = 6  # largest number of restarts of chains that diverge
+    restart_divisor: float = 3.0  # divisor of the stepsize at a restart
+    minibatch_pairs: int = 32  # pairs of minibatches whose gradients measure the information
+    power_iterations: int = 16  # power iterations for the largest curvature
+    power_rows: int = 2000  # rows that the power iterations use
+    difference: float = 1e-2  # distance, in scaled weights, of the gradients of a Hessian product
 
-# Factor of the steps as long as the curvature is that of trained weights, not of a draw
-_CAREFUL = 0.5
 
-_TRIES = 6  # largest number of restarts of chains that diverge
-_SMALLER = 3.0  # divisor of the stepsize at a restart
-_PAIRS = 32  # pairs of minibatches whose gradients measure the information
-_POWERS = 16  # power iterations for the largest curvature
-_PROBED = 2000  # rows that the power iterations use
-
-# Distance, in scaled weights, of the gradients whose difference is a product with the Hessian
-_NUDGE = 1e-2
+_SETTINGS = _Settings()
 
 
 # The weights of the last draw
@@ -121,7 +121,7 @@ class Members:
         everything = np.ones(self.data.size, np.float32)
         use = everything.copy()
         use[held_rows if len(held_rows) < len(use) else []] = 0.0
-        n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
+        n_iters, short = max(n_iters, draws), max(draws, n_iters // _SETTINGS.held_out_divisor)
         outputs = self._short(members.best, use, held_rows, short, draws)
         self.began = "weights as they were given"
         if members.retrain is not None:
@@ -137,7 +137,8 @@ class Members:
                 self.began = "end of training, on all rows"
             self.weights = weights
         self.scales, self._step_factor = self._measured(everything), 1.0
-        return outputs, self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
+        burn_in = n_iters // _SETTINGS.burn_in_divisor
+        return outputs, self.run(everything, n_iters, burn_in, draws, **keywords)
 
     def _short(
         self, start: Weights, use: Array, held_rows: Array, n_iters: int, draws: int
@@ -145,7 +146,7 @@ class Members:
         """Return the outputs at the held-out rows of the draws of short chains."""
         self.weights = start
         X = self.data.rows(held_rows)["X"]
-        self.scales, self._step_factor = self._measured(use), _CAREFUL
+        self.scales, self._step_factor = self._measured(use), _SETTINGS.step_of_trained
         test_functions = {"outputs": lambda weights: self.network.forward(weights, X)}
         samples = self.run(
             use, n_iters, n_iters, draws, store_params=False, test_functions=test_functions
@@ -240,7 +241,7 @@ class Members:
         thin = max(1, n_iters // draws)
         all_rows, n, stepsize, friction = self._constants()
         self._calls += 1
-        for _ in range(_TRIES):
+        for _ in range(_SETTINGS.restarts):
             try:
                 samples = sgmcmc.samplers.sample(
                     self.network.log_lik, data, starts if groups > 1 else starts[0],
@@ -254,7 +255,9 @@ class Members:
                     jit_compile=self.network.jit_compile, **keywords,
                 )  # fmt: skip
             except DivergenceError as error:
-                stepsize, friction, diverged = stepsize / _SMALLER, friction / _SMALLER**0.5, error
+                diverged = error
+                stepsize /= _SETTINGS.restart_divisor
+                friction /= _SETTINGS.restart_divisor**0.5
                 continue
             if samples.reductions is None:
                 self.weights = {
@@ -281,8 +284,8 @@ class Members:
         assert self.scales is not None
         N = self.data.size
         n, all_rows = min(self.batch_size, N), whole(N, self.batch_size)
-        step = self._step_factor * np.sqrt(_STABLE / max(1.0, self.scales.curvature))
-        friction = self._step_factor / _MEMORY
+        step = self._step_factor * np.sqrt(_SETTINGS.stability / max(1.0, self.scales.curvature))
+        friction = self._step_factor / _SETTINGS.momentum_decay
         if not all_rows:
             shorter = min(1.0, self.reach * n / N)
             step, friction = step * shorter, friction * shorter
@@ -295,17 +298,16 @@ class Members:
         at = {name: tf.constant(array, tf.float32) for name, array in self.weights.items()}
         n = max(1, min(64, len(used) // 2))
         squares = {name: 0.0 for name in at}
-        for _ in range(_PAIRS):
+        for _ in range(_SETTINGS.minibatch_pairs):
             first, second = (self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2))
             for name in at:
-                squares[name] += (
-                    float(np.mean((first[name] - second[name]).numpy() ** 2)) / 2 / _PAIRS
-                )
+                difference = (first[name] - second[name]).numpy()
+                squares[name] += float(np.mean(difference**2)) / 2 / _SETTINGS.minibatch_pairs
         variances = {}
         for name, square in squares.items():
             prior = float(np.mean(1.0 / np.square(self.network.prior_sds[name])))
             variances[name] = 1.0 / (square * n / len(used) + prior)
-        probed = rng.permutation(used)[:_PROBED]
+        probed = rng.permutation(used)[: _SETTINGS.power_rows]
         return Scales(variances, self._stiffest(at, variances, probed, len(used), rng))
 
     def _slopes(self, weights: Weights, rows: Array, size: int) -> Weights:
@@ -340,12 +342,12 @@ class Members:
         """
         roots = {name: float(np.sqrt(variance)) for name, variance in variances.items()}
         v = {name: rng.normal(size=array.shape) for name, array in at.items()}
-        norms = np.ones(1)
-        for _ in range(_POWERS):
+        norms, distance = np.ones(1), _SETTINGS.difference
+        for _ in range(_SETTINGS.power_iterations):
             norms = np.sqrt(
                 sum(np.square(array).sum(tuple(range(1, array.ndim))) for array in v.values())
             )
-            unit = {name: _NUDGE * _over(array, norms) for name, array in v.items()}
+            unit = {name: distance * _over(array, norms) for name, array in v.items()}
             ahead, behind = (
                 self._slopes(
                     {
@@ -358,7 +360,7 @@ class Members:
                 for sign in (1.0, -1.0)
             )
             v = {
-                name: -roots[name] * (ahead[name] - behind[name]).numpy() / (2 * _NUDGE)
+                name: -roots[name] * (ahead[name] - behind[name]).numpy() / (2 * distance)
                 for name in at
             }
         largest = float(np.max(norms))
@@ -367,7 +369,7 @@ class Members:
 
 def whole(rows: int, batch_size: int) -> bool:
     """Return whether gradients use all rows."""
-    return rows <= max(_WHOLE_UP_TO, batch_size)
+    return rows <= max(_SETTINGS.full_gradient_rows, batch_size)
 
 
 def _by_member(array: Array) -> Array:

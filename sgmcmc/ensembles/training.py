@@ -15,12 +15,20 @@ from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.graphs.tracing import trace
 
 _ROWS = "rows"  # name of the row numbers, from which a graph gathers the rows of sparse columns
-_STEPS = 30_000  # steps of Adam, if the number of epochs is not given
-_MOST_EPOCHS = 2000  # largest number of epochs, if it is not given
-_LEAST_EPOCHS = 5  # smallest number of epochs, if it is not given
-_RATE = 0.01  # rate of Adam at the start; it falls to zero along a cosine
-_DECAYS = 0.9, 0.99  # Adam's decays of the means of gradients and of their squares
-_BLOCK = 2**24  # bytes of the minibatches that are prepared at a time
+
+
+@dataclass(frozen=True)
+class _Settings:
+    steps: int = 30_000  # steps of Adam, if the number of epochs is not given
+    largest_epochs: int = 2000  # largest number of epochs, if it is not given
+    smallest_epochs: int = 5  # smallest number of epochs, if it is not given
+    rate: float = 0.01  # rate of Adam at the start; it falls to zero along a cosine
+    # Adam's decays of the means of gradients and of their squares
+    decays: tuple[float, float] = 0.9, 0.99
+    block_bytes: int = 2**24  # bytes of the minibatches that are prepared at a time
+
+
+_SETTINGS = _Settings()
 
 
 class Batches:
@@ -61,7 +69,7 @@ class Schedule:
 
     epochs: int | None = None
     batch_size: int = 64
-    rate: float = _RATE
+    rate: float = _SETTINGS.rate
 
     def length(self, rows: int) -> tuple[int, int, int]:
         """Return epochs, minibatches of an epoch, and rows of a minibatch."""
@@ -69,7 +77,8 @@ class Schedule:
         batches = max(1, rows // n)
         epochs = self.epochs
         if epochs is None:
-            epochs = int(np.clip(_STEPS // batches, _LEAST_EPOCHS, _MOST_EPOCHS))
+            bounds = _SETTINGS.smallest_epochs, _SETTINGS.largest_epochs
+            epochs = int(np.clip(_SETTINGS.steps // batches, *bounds))
         return epochs, batches, n
 
 
@@ -149,7 +158,7 @@ class _Training:
         """Return the same, of members in one kernel."""
         train_rows, held_rows = rows
         epochs, batches, n = self.schedule.length(len(train_rows))
-        some = max(1, min(batches, _BLOCK // (n * self.data.row_bytes)))
+        some = max(1, min(batches, _SETTINGS.block_bytes // (n * self.data.row_bytes)))
         trainer = _Trainer(self.network, self.data, len(train_rows))
         held_out = trainer.batches.graph_arguments(held_rows) if len(held_rows) else None
         now = {name: tf.constant(array, tf.float32) for name, array in start.items()}
@@ -230,7 +239,7 @@ class _Trainer:
             loss = self._network.loss(weights, rows)
             loss -= self._network.log_prior(weights) / self._size
         gradients = tape.gradient(loss, weights)
-        a, b = _DECAYS
+        a, b = _SETTINGS.decays
         step += 1.0
         first = {name: a * first[name] + (1 - a) * g for name, g in gradients.items()}
         second = {name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()}

@@ -29,9 +29,8 @@ _ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.tanh, "silu": tf.nn.silu}
 BATCH = 1000
 """Rows of a minibatch of the chains."""
 
-_ITERATIONS, _SHORTER_STEPS = 20_000, 100_000
-"""Iterations of a chain with gradients over all rows, and with minibatches, whose steps are
-shorter."""
+_ITERATIONS = 20_000  # iterations of a chain with gradients over all rows
+_SHORTER_STEPS = 100_000  # iterations with minibatches, whose steps are shorter
 
 NUMBERS = 2**23
 """Largest number of predictions held at a time."""

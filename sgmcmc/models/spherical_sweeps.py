@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from sgmcmc.models.scores import nth_seed
 
+# Bounds of the odds: no proportion becomes 0, because the others are divided by their sum
 _LEAST, _MOST = 1e-30, 1e26
-"""Bounds of the odds: no proportion becomes 0, because the others are divided by their sum."""
 
 # Below this a squared length is rounding: topics that point against each other cancel
 _SHORTEST = 1e-12
