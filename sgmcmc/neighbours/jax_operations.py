@@ -150,8 +150,8 @@ def _slice(equation: Equation, x: Any) -> tf.Tensor:
 
 
 def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
-    x = tf.convert_to_tensor(x)
-    for axis, (low, high, inner) in enumerate(equation.params["padding_config"]):
+    x, config = tf.convert_to_tensor(x), equation.params["padding_config"]
+    for axis, (low, high, inner) in enumerate(config):
         if inner and x.shape[axis]:
             length = (int(x.shape[axis]) - 1) * (int(inner) + 1) + 1
             shape = [length if i == axis else n for i, n in enumerate(tf.unstack(tf.shape(x)))]
@@ -167,12 +167,8 @@ def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
         cut = [slice(None)] * x.shape.rank
         cut[axis] = slice(max(0, -int(low)), min(0, int(high)) or None)
         x = x[tuple(cut)]
-    pads = [[max(0, int(low)), max(0, int(high))] for low, high, _ in _config(equation)]
+    pads = [[max(0, int(low)), max(0, int(high))] for low, high, _ in config]
     return tf.pad(x, pads, constant_values=value) if np.any(pads) else x
-
-
-def _config(equation: Equation) -> Any:
-    return equation.params["padding_config"]
 
 
 def _dynamic_slice(equation: Equation, x: Any, *starts: Any) -> tf.Tensor:
