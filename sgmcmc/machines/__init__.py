@@ -1,6 +1,6 @@
 """Executors: work in this process, or in the workers of an executor."""
 
 from sgmcmc.machines.spread import HERE, Machines, Spread
-from sgmcmc.machines.worker import Courier
+from sgmcmc.machines.worker import PickleRecipe
 
-__all__ = ["HERE", "Courier", "Machines", "Spread"]
+__all__ = ["HERE", "Machines", "PickleRecipe", "Spread"]

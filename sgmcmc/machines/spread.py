@@ -20,7 +20,7 @@ from typing import Any
 from sgmcmc.interrupts import TICK, Mailbox
 from sgmcmc.machines import worker
 from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
-from sgmcmc.machines.worker import Courier, PickledObject, pack
+from sgmcmc.machines.worker import PickledObject, PickleRecipe, pack
 
 PER_WORKER = 2
 """Calls under way for each worker, so that none waits for its next."""
@@ -179,7 +179,7 @@ class Machines(ABC):
         """Let those machines go that were made here."""
 
 
-class Here(Machines):
+class LocalProcess(Machines):
     """This process: calls are made one after the other, as their results are asked for."""
 
     is_local = True
@@ -189,14 +189,14 @@ class Here(Machines):
         function = getattr(obj, method)
         return (function(*arguments) for arguments in calls)
 
-    def __enter__(self) -> Here:
+    def __enter__(self) -> LocalProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-HERE = Here()
+HERE = LocalProcess()
 """This process."""
 
 
@@ -204,13 +204,13 @@ class Spread(Machines):
     """The workers of an executor.
 
     What is made here of a function that makes executors is shut down when the outermost ``with``
-    block ends. ``couriers`` send objects that many others share, by type.
+    block ends. ``recipes`` send objects that many others share, by type.
     """
 
-    def __init__(self, executor: Any, couriers: Mapping[type, Courier]) -> None:
+    def __init__(self, executor: Any, recipes: Mapping[type, PickleRecipe]) -> None:
         self._executor = LastingExecutor(executor)
         self._depth = 0
-        self._couriers = couriers
+        self._recipes = recipes
         self._pickled_objects: dict[int, tuple[weakref.ref[Any], PickledObject]] = {}
 
     def __enter__(self) -> Spread:
@@ -279,6 +279,6 @@ class Spread(Machines):
         entry = self._pickled_objects.get(id(obj))
         if entry is not None and entry[0]() is obj:
             return entry[1]
-        packed = pack(obj, self._couriers)
+        packed = pack(obj, self._recipes)
         self._pickled_objects[id(obj)] = weakref.ref(obj), packed
         return packed

@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe
 
-Courier = Callable[[Any], tuple[str, Callable[[], Any]]]
+PickleRecipe = Callable[[Any], tuple[str, Callable[[], Any]]]
 """Gives the key of a shared object, and the recipe for making what unpickles to it."""
 
 
@@ -46,14 +46,14 @@ class PickledObject(NamedTuple):
     needs: Mapping[str, Callable[[], bytes]]
 
 
-def pack(obj: Any, couriers: Mapping[type, Courier]) -> PickledObject:
+def pack(obj: Any, recipes: Mapping[type, PickleRecipe]) -> PickledObject:
     """Return an object as it is sent.
 
     Raises:
         TypeError: Something of it cannot leave the process.
     """
     file = io.BytesIO()
-    pickler = _Pickler(file, couriers)
+    pickler = _Pickler(file, recipes)
     try:
         pickler.dump(obj)
     except Exception as error:
@@ -75,17 +75,17 @@ def _reason(error: Exception) -> str:
 class _Pickler(cloudpickle.Pickler):
     """Pickles functions and classes by value if need be, and shared objects by their keys."""
 
-    def __init__(self, file: io.BytesIO, couriers: Mapping[type, Courier]) -> None:
+    def __init__(self, file: io.BytesIO, recipes: Mapping[type, PickleRecipe]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._couriers = couriers
+        self._recipes = recipes
         self.needs: dict[str, Callable[[], bytes]] = {}
 
     def persistent_id(self, obj: Any) -> str | None:
         """Return the key of a shared object; ``None`` for all others."""
-        courier = self._couriers.get(type(obj))
-        if courier is None:
+        recipe_of = self._recipes.get(type(obj))
+        if recipe_of is None:
             return None
-        key, recipe = courier(obj)
+        key, recipe = recipe_of(obj)
         self.needs[key] = lambda: pack(recipe(), {}).blob
         return key
 
