@@ -183,7 +183,7 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
             S[:d, :d] += Q
             kick = np.vstack([K, np.eye(2)])
             S += kick @ (V * (1 - t / ((R - 1) * (R - t)))) @ kick.T
-            places = [law._place, size + law._place]
+            places = [law._position_leaf, size + law._position_leaf]
             mean += S[np.ix_(places, places)] / R
     np.testing.assert_allclose(law.covariance(V, R)[0], mean, rtol=1e-9)
 
