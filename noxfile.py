@@ -40,7 +40,7 @@ QUICK = (
     "tests/datasets/test_parsing.py",
     "tests/regression/test_design.py",
     "tests/regression/test_levels.py",
-    "tests/neighbours",
+    "tests/bridges",
 )
 """An import, each sampler against its equation and law, stores, data, formulas, other models."""
 

@@ -20,8 +20,8 @@ from benchmarks.environments import HERE
 from benchmarks.report import number, publish, table
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner, Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.leverage import leverage
 from sgmcmc.tuning.objective import Objective
 

@@ -16,9 +16,9 @@ from benchmarks.steps import parts as measured
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SGLD
 from sgmcmc.gradients import SAGA, ControlVariate
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.models import HeldOutRatings, MatrixFactorization, matrix_factorization
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 
 DOCUMENT = HERE.parent / "docs" / "matrix-factorization.md"
 

@@ -17,9 +17,9 @@ from benchmarks.topics import read
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SGGMC
 from sgmcmc.manifolds import Manifold, Sphere, Stiefel
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.models import SphericalTopicModel, sam
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 
 DOCS = HERE.parent / "docs"
 Call = Callable[[], Any]

@@ -16,10 +16,10 @@ from benchmarks.steps import parts as measured
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR
 from sgmcmc.dynamics.simplex import SimplexState
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.target import Target
 from sgmcmc.models import DPMixture, dp_mixture
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex
-from sgmcmc.target.target import Target
 
 DOCUMENT = HERE.parent / "docs" / "dirichlet-process.md"
 WHOLE: dict[str, tuple[str, float, dict[str, Any]]] = {

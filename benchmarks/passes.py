@@ -22,8 +22,8 @@ from benchmarks.scaling import write_rows
 from benchmarks.workloads import Arrays
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.gradients import WholeData
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.leverage import PROBES, leverage
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import mode_from, whitening_at

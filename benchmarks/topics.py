@@ -17,10 +17,10 @@ from sgmcmc.counts import Counts
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.dynamics.simplex import SimplexState
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.target import Target
 from sgmcmc.models import TopicModel, lda
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex
-from sgmcmc.target.target import Target
 
 DOCUMENT = HERE.parent / "docs" / "topic-models.md"
 ALPHA, STEPSIZE = 0.1, 0.1

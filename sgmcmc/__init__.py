@@ -28,6 +28,17 @@ from sgmcmc.after.plots import (
 from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
+from sgmcmc.bridges import (
+    Calibration,
+    JointModel,
+    NumPyroModel,
+    PyMCModel,
+    from_jax,
+    from_joint,
+    from_numpyro,
+    from_pymc,
+    sbc,
+)
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
 from sgmcmc.divide_and_conquer import divide
 from sgmcmc.dynamics.scaled import gradient_scaled
@@ -42,17 +53,6 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
-from sgmcmc.neighbours import (
-    Calibration,
-    JointModel,
-    NumPyroModel,
-    PyMCModel,
-    from_jax,
-    from_joint,
-    from_numpyro,
-    from_pymc,
-    sbc,
-)
 from sgmcmc.regression import Regression, glm
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples

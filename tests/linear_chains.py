@@ -24,8 +24,8 @@ from sgmcmc.engine.block import LONGEST_BLOCK
 from sgmcmc.gradients import Gradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 
 Array = np.ndarray
 

@@ -69,7 +69,7 @@ UNIFORM_COMPARED = "sgmcmc.minibatches.uniform._COMPARED"
 
 LEAST_WIDTH = "sgmcmc.models.topic_sweeps._LEAST_WIDTH"
 
-JOINT_MODEL_CHECK = "sgmcmc.neighbours.joint.JointModel._check"
+JOINT_MODEL_CHECK = "sgmcmc.bridges.joint.JointModel._check"
 
 AVERAGES_HELD = "sgmcmc.regression.averages._HELD"
 AVERAGES_MADE = "sgmcmc.regression.averages._MADE"
@@ -142,7 +142,7 @@ START_NARROW = "sgmcmc.run.exact.start._NARROW"
 SUBSAMPLED_BOUNDS = "sgmcmc.run.exact.subsampled._bounds"
 LENGTHS_FIRST = "sgmcmc.run.lengths._FIRST"
 
-MOST_ROWS = "sgmcmc.target.posterior.MOST_ROWS"
+MOST_ROWS = "sgmcmc.model.posterior.MOST_ROWS"
 
 ARROWS_FEW = "sgmcmc.tuning.arrows._FEW"
 ONE_BY_ONE = "sgmcmc.tuning.arrows._ONE_BY_ONE"

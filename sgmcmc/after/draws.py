@@ -12,10 +12,10 @@ from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.model.geometry.conversion import fitting
+from sgmcmc.model.layout import Layout
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
-from sgmcmc.target.geometry.conversion import fitting
-from sgmcmc.target.layout import Layout
 
 
 def need_samples(samples: Any) -> None:

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from sgmcmc.after.draws import need_draws
 from sgmcmc.checks import known_keys, positive_number, whole_number
+from sgmcmc.model.geometry import Preconditioner, root_of
+from sgmcmc.model.geometry.conversion import fitting
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
-from sgmcmc.target.geometry import Preconditioner, root_of
-from sgmcmc.target.geometry.conversion import fitting
 
 _BLOCK = 2048
 

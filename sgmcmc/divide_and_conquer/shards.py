@@ -25,13 +25,13 @@ from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
 from sgmcmc.interrupts import passed_on
 from sgmcmc.machines.spread import Machines
+from sgmcmc.model.geometry import Geometry
+from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import brief
-from sgmcmc.target.geometry import Geometry
-from sgmcmc.target.target import LogLik, LogPrior
 
 SAMPLERS = (
     "sample",

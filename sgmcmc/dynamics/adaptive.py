@@ -12,8 +12,8 @@ from sgmcmc.checks import choice, describe, flag, is_number
 from sgmcmc.dynamics.base import Dynamics, averaged, covariance_of_sum
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout, positive_constant
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout, positive_constant
 
 
 class PreconditionedState(NamedTuple):

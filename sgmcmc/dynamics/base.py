@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import or_list
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout, constant_not_negative
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout, constant_not_negative
 
 LogPost = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Returns the log posterior over the whole dataset, a scalar, and its gradient, (d,), in float64,

@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc.checks import describe, is_number, whole_number
 from sgmcmc.dynamics.base import Dynamics, Elsewhere, ExactDynamics
 from sgmcmc.dynamics.langevin import SGLD
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 _RATE = "exchange rate of temperatures "
 

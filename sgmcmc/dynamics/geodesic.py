@@ -17,8 +17,8 @@ from sgmcmc.dynamics.momentum import (
     first_thermostats,
     mean_decay,
 )
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import positive_constant
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import positive_constant
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""

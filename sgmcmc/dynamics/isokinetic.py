@@ -13,7 +13,7 @@ from sgmcmc.checks import describe, flag, is_number, positive_number
 from sgmcmc.dynamics.adaptive import frozen_after
 from sgmcmc.dynamics.base import Dynamics, Elsewhere, averaged, covariance_of_sum
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 _FIRST_ERRORS = 10.0  # number of energy errors before which the tuner changes nothing
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import choice
 from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, read_variance
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 EXTREME = "extreme"
 """The user's value for noise of unknown size."""

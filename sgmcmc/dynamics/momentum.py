@@ -18,8 +18,8 @@ from sgmcmc.dynamics.base import (
     covariance_of_sum,
     read_variance,
 )
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout, positive_constant
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout, positive_constant
 
 _SMALL = 1e-8  # below this rate of decay its series is used
 

@@ -18,7 +18,7 @@ from sgmcmc.dynamics.hamiltonian import (
     normals,
     read_frequency,
 )
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 
 class _Branch(NamedTuple):

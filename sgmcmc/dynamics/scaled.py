@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe, whole_number
 from sgmcmc.dynamics.base import Dynamics, Elsewhere
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout
 
 BURN_IN = "burn_in"
 """Value of ``until`` for scales that are learned in the burn-in."""

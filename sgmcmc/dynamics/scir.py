@@ -13,9 +13,9 @@ from sgmcmc import checks
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.half_line import HalfLines, OnHalfLine
-from sgmcmc.target.layout import Layout
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.half_line import HalfLines, OnHalfLine
+from sgmcmc.model.layout import Layout
 
 FEW = 4096
 """Largest number of values for which all are drawn by TensorFlow, at 50 to 100 ns each. Of more,

@@ -12,9 +12,9 @@ from sgmcmc import checks
 from sgmcmc.checks import describe, flag, or_list
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
-from sgmcmc.target.layout import Layout
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
+from sgmcmc.model.layout import Layout
 
 PARAMETERIZATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
 

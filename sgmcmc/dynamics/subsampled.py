@@ -18,7 +18,7 @@ import tensorflow as tf
 from sgmcmc.checks import function, positive_number
 from sgmcmc.data.numbers import AliasTable
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 _SLACK = 1e-4  # part by which a row may exceed its bound, for rounding
 _AT_A_TIME = 64  # rows that Metropolis–Hastings reads together

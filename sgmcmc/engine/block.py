@@ -16,7 +16,7 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.minibatches.streams import Stream
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 BLOCK_BYTES = 64 * 2**20
 LONGEST_BLOCK = 4096

@@ -22,9 +22,9 @@ from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient
 from sgmcmc.gradients.latents import Latents, LatentState
 from sgmcmc.minibatches.streams import Stream
-from sgmcmc.target.layout import Layout
-from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.target import Target
 
 
 class UpdateOrder:

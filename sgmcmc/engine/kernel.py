@@ -20,7 +20,7 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.target.posterior import WholePosterior
+from sgmcmc.model.posterior import WholePosterior
 
 
 class ChainStart(NamedTuple):

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.model.layout import Layout, joined
+from sgmcmc.model.target import Target
 from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALIZED
-from sgmcmc.target.layout import Layout, joined
-from sgmcmc.target.target import Target
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.whole_data import WholeData
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 
 @dataclass(frozen=True)

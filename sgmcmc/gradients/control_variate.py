@@ -14,7 +14,7 @@ from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient, Search
 from sgmcmc.gradients.whole_data import WholeData
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 
 @checks.renamed("centre")

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient
 from sgmcmc.gradients.tables import AtCoordinates, AtRows, TableContents
 from sgmcmc.gradients.whole_data import WholeData
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 _COPIES = 3  # copies of a table in memory while a block runs: input, output, and checkpoint
 _PASSES = 10  # passes over the data after which the table's total is summed again, against rounding

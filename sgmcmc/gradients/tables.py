@@ -14,8 +14,8 @@ from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.whole_data import WholeData
-from sgmcmc.target.layout import Layout
-from sgmcmc.target.target import Target
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.target import Target
 
 _ROUNDING = 1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
 _ROWS = 500  # terms compared

@@ -16,7 +16,7 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 PASSES = 100  # passes over the dataset whose gradients are averaged if latent variables are drawn
 

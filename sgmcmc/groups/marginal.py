@@ -37,7 +37,7 @@ from sgmcmc.groups.packs import (
 )  # fmt: skip
 from sgmcmc.groups.predictors import GroupedPredictors, find_predictors
 from sgmcmc.groups.spec import Groups
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 Tensors = dict[str, tf.Tensor]
 

@@ -30,9 +30,9 @@ from sgmcmc.groups.packs import (
     slots_of_rows,
 )
 from sgmcmc.groups.spec import Groups
-from sgmcmc.target.designs import Columns, PairWeights
-from sgmcmc.target.factors import Factors, PredictorDerivatives, Predictors, find_factors
-from sgmcmc.target.target import Target
+from sgmcmc.model.designs import Columns, PairWeights
+from sgmcmc.model.factors import Factors, PredictorDerivatives, Predictors, find_factors
+from sgmcmc.model.target import Target
 
 _EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
 # Nodes in each direction for a height that is quadratic: exact for the variance of its slope.

@@ -29,8 +29,8 @@ from sgmcmc.inputs.silent_mistakes import (
     rows_from_everywhere,
 )
 from sgmcmc.inputs.slopes import Evaluate, check_slopes
-from sgmcmc.target.layout import Layout
-from sgmcmc.target.target import Target
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.target import Target
 
 _MOST = 64  # number of models kept
 

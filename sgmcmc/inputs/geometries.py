@@ -15,10 +15,10 @@ from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.arrays import as_numbers, broadcast, read_start
 from sgmcmc.manifolds import Manifold
-from sgmcmc.target.geometry import Bijected, Geometry, Preconditioner, Space
-from sgmcmc.target.geometry.conversion import fitting
-from sgmcmc.target.geometry.half_line import OnHalfLine
-from sgmcmc.target.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry import Bijected, Geometry, Preconditioner, Space
+from sgmcmc.model.geometry.conversion import fitting
+from sgmcmc.model.geometry.half_line import OnHalfLine
+from sgmcmc.model.geometry.simplex import OnSimplex
 
 
 def gamma_parameters(gamma: Any, start: Mapping[str, np.ndarray]) -> dict[str, OnHalfLine]:

@@ -24,8 +24,8 @@ from sgmcmc.inputs.part_trials import try_dynamics, try_gradient, try_refresh
 from sgmcmc.minibatches import Minibatches, Uniform
 from sgmcmc.minibatches.own import check_bound, try_minibatches
 from sgmcmc.minibatches.streams import make_stream
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import LogLik, LogPrior, Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import LogLik, LogPrior, Target
 
 
 def check_part(

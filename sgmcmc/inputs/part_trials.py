@@ -15,8 +15,8 @@ from sgmcmc.gradients import Gradient, WholeData
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
-from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
+from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.target import Target
 
 # Tolerated difference of two results for the same arguments, relative to the change.
 _SAME_RESULT = 1e-3

@@ -18,7 +18,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 
 @dataclass(frozen=True)

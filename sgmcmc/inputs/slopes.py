@@ -27,7 +27,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.passes import cast
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 
 @dataclass(frozen=True)

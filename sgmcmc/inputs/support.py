@@ -22,9 +22,9 @@ from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
 from sgmcmc.interrupts import pass_on
+from sgmcmc.model.geometry import root_of
+from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import coordinate_name
-from sgmcmc.target.geometry import root_of
-from sgmcmc.target.target import Target
 
 
 @dataclass(frozen=True)

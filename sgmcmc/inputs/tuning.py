@@ -15,9 +15,9 @@ from sgmcmc.dynamics.scaled import BURN_IN, GradientScaled, Scaled
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.iteration import UpdateOrder
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout, per_parameter
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout, per_parameter
+from sgmcmc.model.target import Target
 
 
 def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.target.geometry import Geometry
+from sgmcmc.model.geometry import Geometry
 
 _ROUNDING = 1e-3
 """Tolerated distance of a starting value from a manifold, relative to its entries."""

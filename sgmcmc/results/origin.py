@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from sgmcmc.data.dataset import Data
+from sgmcmc.model.target import Target
 from sgmcmc.results.report import Report
-from sgmcmc.target.target import Target
 
 
 class Origin(Protocol):

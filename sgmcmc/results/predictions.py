@@ -17,11 +17,11 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column
 from sgmcmc.data.travel import read_machines
 from sgmcmc.graphs.user_functions import need_sum
+from sgmcmc.model.target import LogLik, terms, untempered
 from sgmcmc.results.arrays import Arrays, by_chain
 from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read_path, reduced
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
-from sgmcmc.target.target import LogLik, terms, untempered
 
 _LOO_NUMBERS = 2**24  # largest number of terms held for leave-one-out cross-validation
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.model.layout import Layout
 from sgmcmc.results.arrays import LogPost
-from sgmcmc.target.layout import Layout
 
 # Names in stores of the arrays that a run writes; those of test functions begin with `TEST`.
 DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = "draws", "gradients", "log_post", "unnormalised"

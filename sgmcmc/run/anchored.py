@@ -12,8 +12,8 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, precise_dtype
 from sgmcmc.groups.marginal import Marginal
+from sgmcmc.model.target import Target
 from sgmcmc.run.request import Request
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.modes import has_images
 from sgmcmc.tuning.objective import Objective

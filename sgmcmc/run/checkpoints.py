@@ -23,13 +23,13 @@ from sgmcmc.engine.block import block_length
 from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.own import drawn
+from sgmcmc.model.geometry import Space
 from sgmcmc.results.arrays import Results
 from sgmcmc.results.schema import LOG_POST, Schema, most_estimates
 from sgmcmc.results.store import CHAIN, REDUCTION, Store, blamed, checkpoint, explained
 from sgmcmc.run.builder import chosen_stream, make_kernel
 from sgmcmc.run.chain_groups import group_size
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.geometry import Space
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NOT_COMPARED = ("paths", "weights")

@@ -24,6 +24,8 @@ from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.support import find_support, finite_priors, need_precision, overflows
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
+from sgmcmc.model.geometry import Preconditioner, Space, root_of
+from sgmcmc.model.target import Target, untempered
 from sgmcmc.run.anchored import anchored
 from sgmcmc.run.kept_choices import tune_once
 from sgmcmc.run.request import (
@@ -38,8 +40,6 @@ from sgmcmc.run.request import (
     prepared,
 )
 from sgmcmc.run.uncentered import uncentered
-from sgmcmc.target.geometry import Preconditioner, Space, root_of
-from sgmcmc.target.target import Target, untempered
 from sgmcmc.tuning.laws import LinearRecursion, has_thermostat
 from sgmcmc.tuning.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.tuning.objective import is_of_predictors

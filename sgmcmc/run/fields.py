@@ -9,9 +9,9 @@ import scipy
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.model.target import Target
 from sgmcmc.run.joint_mode import JointMode, with_joint_coordinates
 from sgmcmc.run.request import LaplaceApproximation, Request
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
 from sgmcmc.tuning.objective import Objective, is_of_predictors
 

@@ -12,10 +12,10 @@ import scipy
 import tensorflow as tf
 
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.model.geometry import Preconditioner, Space, arrow_of_coupled
+from sgmcmc.model.geometry.space import Joint
+from sgmcmc.model.target import Target
 from sgmcmc.run.request import LaplaceApproximation, Request
-from sgmcmc.target.geometry import Preconditioner, Space, arrow_of_coupled
-from sgmcmc.target.geometry.space import Joint
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.lanczos import Directions, Product, unusual_directions
 from sgmcmc.tuning.objective import Objective
 

@@ -16,13 +16,13 @@ from sgmcmc.groups.anchors import Held
 from sgmcmc.groups.coordinates import EffectCoordinates
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
+from sgmcmc.model.geometry import Arrow, Preconditioner
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.anchored import with_fixed_nodes
 from sgmcmc.run.joint_mode import with_joint_coordinates
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.uncentered import globals_of
-from sgmcmc.target.geometry import Arrow, Preconditioner
 from sgmcmc.tuning.fields import FieldCoordinates
 
 # Prefixes of arrays in stores.

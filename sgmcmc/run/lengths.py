@@ -19,10 +19,10 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose, until_enough
 from sgmcmc.results.samples import Samples
-from sgmcmc.target.target import Target
 
 # Effective size of a first run over the required one: the worst coordinate's is below the
 # prediction.

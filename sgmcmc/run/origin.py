@@ -22,6 +22,7 @@ from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import Structure
 from sgmcmc.inputs.tuning import halved
+from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -29,7 +30,6 @@ from sgmcmc.run.reports.reporting import report_on_constants
 from sgmcmc.run.reports.robust import robust_draws
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.prediction import Surroundings
 
 _QUICK_SIZE = 200  # coordinates up to which a Hessian costs about a second

@@ -24,8 +24,8 @@ from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.interrupts import passed_on
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
+from sgmcmc.model.geometry import Preconditioner, Space
+from sgmcmc.model.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
 
 if TYPE_CHECKING:

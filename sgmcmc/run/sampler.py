@@ -36,9 +36,9 @@ from sgmcmc.inputs.tuning import (
     read_turns,
 )
 from sgmcmc.minibatches import RowDraws
+from sgmcmc.model.posterior import is_in_pieces
+from sgmcmc.model.target import Target
 from sgmcmc.run.request import Request, prepared
-from sgmcmc.target.posterior import is_in_pieces
-from sgmcmc.target.target import Target
 
 # Of all groups up to which XLA does not compile chains of a closed form, which are quick.
 _FEW_ROWS = 1000

@@ -11,11 +11,11 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.spec import Groups
+from sgmcmc.model.geometry import Geometry, Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.anchored import Searching, find_fixed_nodes, with_fixed_nodes
 from sgmcmc.run.joint_mode import JointMode, with_joint_coordinates
 from sgmcmc.run.request import Request
-from sgmcmc.target.geometry import Geometry, Space
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import MANY
 from sgmcmc.tuning.objective import Objective
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT
+from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.samplers.named import Method
-from sgmcmc.target.target import LogLik, LogPrior
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

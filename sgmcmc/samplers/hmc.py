@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from sgmcmc.dynamics import HMC, MALA, NUTS, Dynamics
 from sgmcmc.inputs.options import OF_GEODESICS
+from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.named import Function, with_arguments
 from sgmcmc.samplers.sample import PARTS, with_updates
-from sgmcmc.target.target import LogLik, LogPrior
 
 NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
 """Keywords of other samplers that mean nothing if every move uses the whole dataset."""

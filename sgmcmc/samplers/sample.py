@@ -8,6 +8,7 @@ from typing import Any
 
 from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
+from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
 from sgmcmc.run.driver import run
@@ -17,7 +18,6 @@ from sgmcmc.run.request import AUTO, Request, brief, is_one_of, open_arguments
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.named import with_arguments
-from sgmcmc.target.target import LogLik, LogPrior
 
 PARTS = {
     "tolerance": """

@@ -13,6 +13,7 @@ from sgmcmc import checks
 from sgmcmc.dynamics import MHSS, ZigZag
 from sgmcmc.dynamics.subsampled import Subsampled
 from sgmcmc.inputs.options import OF_GEODESICS
+from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.subsampled import run_subsampled
 from sgmcmc.run.lengths import Requirements
@@ -20,7 +21,6 @@ from sgmcmc.run.request import Request
 from sgmcmc.samplers.hmc import EXACT_TEXTS, NOT_HERE
 from sgmcmc.samplers.named import with_arguments
 from sgmcmc.samplers.sample import PARTS, with_updates
-from sgmcmc.target.target import LogLik, LogPrior
 
 _NOT_HERE = (*NOT_HERE, *OF_GEODESICS, "bijectors", "groups", "store_gradients")
 """Keywords that mean nothing here: rows are drawn by their bounds, of unconstrained parameters."""

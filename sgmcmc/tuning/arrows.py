@@ -13,9 +13,9 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Function, Pass, shards
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.geometry import Arrow, Preconditioner, arrow_of, inverse_root
-from sgmcmc.target.layout import Layout
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Arrow, Preconditioner, arrow_of, inverse_root
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.objective import Objective, along, slope_over
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient, WholeData
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 
 class AscentState(NamedTuple):

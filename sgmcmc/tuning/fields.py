@@ -28,8 +28,8 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.geometry import Geometry
-from sgmcmc.target.target import LogPrior, Target
+from sgmcmc.model.geometry import Geometry
+from sgmcmc.model.target import LogPrior, Target
 
 SMALLEST_FIELD = 20  # entries of a field
 _SLOPE = "slope/"  # prefix of the arrays of a parameter that w depends on

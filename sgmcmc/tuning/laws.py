@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from sgmcmc.dynamics import SGNHT, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
-from sgmcmc.target.layout import Layout
+from sgmcmc.model.layout import Layout
 
 # Largest number of directions for which their covariances are computed too; beyond, variances
 # alone.

@@ -8,8 +8,8 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
 from sgmcmc.minibatches import Weighted
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.objective import Objective, kept_graphs, of_likelihood
 
 PROBES = 48  # directions in which leverage is measured

@@ -10,8 +10,8 @@ from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.minibatches import Uniform
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO

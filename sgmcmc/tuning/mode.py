@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from sgmcmc.target.geometry import root_of
+from sgmcmc.model.geometry import root_of
 from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
 

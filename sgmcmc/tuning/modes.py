@@ -11,8 +11,8 @@ import scipy
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.target.geometry import root_of
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import root_of
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.symmetries import rearranged

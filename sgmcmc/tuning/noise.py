@@ -17,8 +17,8 @@ from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.minibatches.own import check_bound, drawn
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.target import Target
 
 _ROUND = 64  # pairs of minibatches that are gathered at once
 # Estimators whose center, or whose centers of single rows, are where the chain was before: in the

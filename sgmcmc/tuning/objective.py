@@ -18,10 +18,10 @@ from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import graphs_of, has_own_gradients, trace
 from sgmcmc.graphs.vectorization import jacobian, vectorized_map
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 if TYPE_CHECKING:
-    from sgmcmc.target.factors import Factored, Predictors
+    from sgmcmc.model.factors import Factored, Predictors
 
 # Rows from which on linear predictors are searched, which takes longer than Hessians of few.
 _FACTORED_FROM = 10_000
@@ -320,7 +320,7 @@ def _factored(target: Target, size: int, graphs: dict[Any, Any]) -> Factored | N
     """Return the functions of linear predictors for a dataset that is large enough for them."""
     if size < _FACTORED_FROM:
         return None
-    from sgmcmc.target.factors import Factored  # small datasets are sampled without it
+    from sgmcmc.model.factors import Factored  # small datasets are sampled without it
 
     return Factored(target, graphs)
 

@@ -15,8 +15,8 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
-from sgmcmc.target.geometry import Preconditioner, root_of
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner, root_of
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.laws import has_thermostat
 from sgmcmc.tuning.leverage import (

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.mode import MANY
 from sgmcmc.tuning.objective import Objective
 

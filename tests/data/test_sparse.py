@@ -18,9 +18,9 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import Parts
 from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.streams import make_stream
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.stepwise.by_hand import step_on
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 from tests import seams
 
 N, P = 300, 5

@@ -11,7 +11,7 @@ from scipy import stats
 
 import sgmcmc
 from sgmcmc.dynamics import SMILE, EnergyTuner
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 Array = np.ndarray
 d, N = 10, 200

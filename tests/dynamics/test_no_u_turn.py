@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sgmcmc.dynamics import NUTS
 from sgmcmc.dynamics.hamiltonian import Motion, Point
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 D = 4000
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
 from sgmcmc.dynamics.scaled import Scaled
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 SHAPES = {"a": (2,), "b": (3, 1)}
 DATA = {"x": np.random.default_rng(1).normal(size=(50, 5))}

@@ -13,8 +13,8 @@ from sgmcmc import init_sess, sgmcmc_step
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.gradients import WholeData
 from sgmcmc.gradients.latents import Latents
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from tests import seams
 from tests.ladder import DISTINCT, Array, Case, bound, every
 

@@ -27,8 +27,8 @@ from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import SAGA, SVRG, Gradient, WholeData
 from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from tests import seams
 from tests.linear_chains import (
     DRAWS,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.target import Target
 from tests import seams
 
 N, D, CHAINS = 40, 3, 2

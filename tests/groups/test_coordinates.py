@@ -15,9 +15,9 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_normal
 from sgmcmc.groups.model import read_groups
+from sgmcmc.model.geometry import Bijected, Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.uncentered import Search
-from sgmcmc.target.geometry import Bijected, Space
-from sgmcmc.target.target import Target
 from tests import seams
 
 J, EACH, SIGMA = 6, 4, 0.7

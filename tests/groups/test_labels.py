@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.bridges.plates import Plate, as_groups
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.effects import draw_effects, for_rows
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.model import GroupedModel, code_column, read_groups
 from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.plates import Plate, as_groups
 from sgmcmc.run.updates import _as_dict
 
 RNG = np.random.default_rng(1)

@@ -13,9 +13,9 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.groups import Groups, predictors
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import SLOT
+from sgmcmc.model.geometry import Bijected, Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.anchored import Searching
-from sgmcmc.target.geometry import Bijected, Space
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective
 from tests import seams
 

@@ -13,8 +13,8 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.support import need_precision
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 
 tfb = tfp.bijectors
 Tensors = dict[str, tf.Tensor]

@@ -15,8 +15,8 @@ import sgmcmc
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from tests.conftest import short_call
 
 Tensors = dict[str, tf.Tensor]

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.simplex import OnSimplex
 from tests.ladder import FALSE_ALARM, Array, bound
 
 REPLICATES = 40_000

@@ -16,8 +16,8 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.arrays import read_dataset
 from sgmcmc.minibatches.uniform import draw_rows
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from tests.ladder import (
     CENTERED,
     LADDER,

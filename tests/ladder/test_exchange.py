@@ -13,7 +13,7 @@ from scipy import stats
 
 import sgmcmc
 from sgmcmc.dynamics import HMC, SGLD, ReplicaExchange, Underdamped
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from tests.ladder import BY_NAME, Array, bound, gaussian
 
 TEMPERATURES = (1.0, 3.0, 7.0)

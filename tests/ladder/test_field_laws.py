@@ -17,7 +17,7 @@ from scipy.linalg import solve_sylvester
 import sgmcmc
 from sgmcmc.dynamics import BADODAB, GSGNHT, PSGLD, SMILE, Barker, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from tests.ladder import BY_NAME, Array, check, compare, flat, gaussian
 
 LIMIT = 4.5

@@ -11,7 +11,7 @@ from scipy.linalg import solve_discrete_lyapunov
 
 import sgmcmc
 from sgmcmc.dynamics import SGHMC
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from tests.ladder import BY_NAME, Array, Law, check, compare, flat, gaussian
 
 N, n = 50, 15

@@ -15,10 +15,10 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR
 from sgmcmc.gradients import SVRG
 from sgmcmc.gradients.control_variate import CenteredState
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.half_line import OnHalfLine
-from sgmcmc.target.geometry.simplex import OnSimplex
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.geometry.half_line import OnHalfLine
+from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.target import Target
 from tests.ladder import Array, bound
 from tests.ladder.categories import REPLICATES, check_law
 

@@ -15,7 +15,7 @@ from scipy.linalg import block_diag, expm
 
 from sgmcmc.dynamics import GSGNHT, SGGMC, Dynamics, Underdamped
 from sgmcmc.manifolds import Sphere, Stiefel
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 
 Array = np.ndarray
 SPACE = Space({"b": (2,), "v": (2, 3), "X": (4, 2)}, {"v": Sphere(), "X": Stiefel()})

@@ -20,9 +20,9 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
 from sgmcmc.groups.model import GroupedModel, read_groups
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.anchored import Searching
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 from tests import seams
 from tests.ladder import BY_NAME, Array, Law, LinearProblem, check, compare, flat
 from tests.run.stopping import same

@@ -11,7 +11,7 @@ from scipy.linalg import solve_discrete_lyapunov
 
 import sgmcmc
 from sgmcmc.dynamics import SGFS
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from tests.ladder import Array, LinearProblem, Noise, check, compare, flat, gaussian, logistic
 
 FORMS = [

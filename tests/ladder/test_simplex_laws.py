@@ -10,8 +10,8 @@ from scipy import special
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SGRLD
-from sgmcmc.target.layout import Layout
-from sgmcmc.target.target import Target
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.target import Target
 from tests.ladder import POINTS, Case, bound, every
 from tests.ladder.categories import (
     ALPHA,

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.layout import Layout
 from tests.ladder import (
     FIELD,
     LADDER,

@@ -19,7 +19,7 @@ import sgmcmc
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import WholeData
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.tuning.leverage import leverage
 from sgmcmc.tuning.objective import Objective
 from tests import seams

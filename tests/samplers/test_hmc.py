@@ -15,6 +15,9 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import HMC, MALA, NUTS
 from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
+from sgmcmc.model.geometry import Preconditioner, Space
+from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.target import Target
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
@@ -22,9 +25,6 @@ from sgmcmc.run.exact.reporting import _of_divergences
 from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Request
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.ascent import DualAveraging
 from tests import seams
 from tests.ladder import EXACT, Array, Case, check, compare, every, flat, gaussian, logistic

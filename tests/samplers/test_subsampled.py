@@ -12,7 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.numbers import AliasTable
 from sgmcmc.dynamics import MHSS, ZigZag
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from tests.ladder import Array, bound
 
 N = 25

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.inputs.arrays import read_dataset
-from sgmcmc.target.geometry import Bijected, Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Bijected, Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.objective import Objective
 
 Array = np.ndarray

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.arrows import Products, arrow_at, dense_at, find_structure
 from sgmcmc.tuning.objective import Objective
 from tests import seams

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.dynamics import HMC
+from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.run.exact.shape import Axes, find_axes
-from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.objective import Objective
 from tests.tuning.models import Tensors, objective

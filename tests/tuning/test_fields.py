@@ -12,9 +12,9 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.model.geometry import Bijected, Space
+from sgmcmc.model.target import Target
 from sgmcmc.run.fields import _Search
-from sgmcmc.target.geometry import Bijected, Space
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import FieldCoordinates, find_field
 
 T, SD = 40, 0.4

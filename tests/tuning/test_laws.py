@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Barker, Dynamics, Underdamped
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.leverage import (
     PROBES,
     STRATA,

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc.dynamics import SGLD, Underdamped
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.tuning.ascent import Ascent, AscentState
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from sgmcmc.target.geometry import Bijected, Space
+from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.tuning.mode import find_mode
 from sgmcmc.tuning.modes import Survey, has_images, survey
 from sgmcmc.tuning.objective import Objective

@@ -12,7 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient
 from sgmcmc.minibatches import Uniform
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.noise import NoiseMeter
 from tests.tuning.models import make
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
-from sgmcmc.target.geometry import Space
+from sgmcmc.model.geometry import Space
 from sgmcmc.tuning.prediction import Surroundings, largest_good
 
 EXACT = 1e-9

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from sgmcmc.dynamics import NUTS
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
     NUTS_WARM_UP_MOVES,
@@ -22,8 +24,6 @@ from sgmcmc.run.reports.judging import judge, unconstrained
 from sgmcmc.run.reports.reporting import WIDE, no_mode_warnings
 from sgmcmc.run.reports.warnings import is_within_tolerance
 from sgmcmc.run.request import Request, all_parts_open
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan

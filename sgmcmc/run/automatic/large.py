@@ -15,6 +15,7 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import HMC, Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
+from sgmcmc.model.target import Target
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
@@ -34,7 +35,6 @@ from sgmcmc.run.lengths import Requirements, RowsWatched, need_draws, with_small
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.run.request import Model, Request, all_parts_open
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (
     LocalPlan,

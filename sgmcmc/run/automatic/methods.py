@@ -18,13 +18,13 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
+from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.target import Target
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.exact.shape import DENSE
 from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
-from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 
 _AFFORDABLE = 900.0  # largest predicted seconds of an exact method, if the user sets no limit

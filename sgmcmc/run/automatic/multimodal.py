@@ -9,6 +9,7 @@ import numpy as np
 
 from sgmcmc.bars import Clock
 from sgmcmc.gradients import ControlVariate
+from sgmcmc.model.geometry import root_of
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -19,7 +20,6 @@ from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, no_mode_warnings
 from sgmcmc.run.request import Request, center_is_open
-from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan

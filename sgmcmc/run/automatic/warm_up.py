@@ -15,11 +15,11 @@ from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import FullGradient, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import KEYWORDS, without
 from sgmcmc.minibatches import Uniform
+from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.run.driver import search
 from sgmcmc.run.lengths import with_smaller_steps
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Phase, make_sampler
-from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.tuning.ascent import Ascent, InformedGradient
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood
 

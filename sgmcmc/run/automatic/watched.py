@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.lengths import FEWEST, Lengths, Requirements, RowsWatched
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
 _SHORTEST = 3000  # iterations of a chain at least

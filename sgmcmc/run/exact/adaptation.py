@@ -15,13 +15,13 @@ from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.model.geometry import Arrow, Preconditioner
+from sgmcmc.model.layout import Layout
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.geometry import Arrow, Preconditioner
-from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.ascent import DualAveraging
 from sgmcmc.tuning.information import shrunk_covariance
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from sgmcmc.bars import Clock
 from sgmcmc.checks import in_words, is_number
+from sgmcmc.model.geometry import Space
 from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
@@ -21,7 +22,6 @@ from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts, watched_facts
 from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.run.reports.warnings import coarse_rounding_warnings
-from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import HMC
 from sgmcmc.groups.marginal import Marginal
+from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.request import Model
-from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.arrows import Products, Structure, arrow_at, dense_at, find_structure
 from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.local import look_around

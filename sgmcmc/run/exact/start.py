@@ -12,10 +12,10 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.support import need_precision
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.posterior import is_in_pieces
+from sgmcmc.model.target import Target
 from sgmcmc.run.request import Model, Request, prepared
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.posterior import is_in_pieces
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode

@@ -19,6 +19,8 @@ from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.graphs.vectorization import jacobian
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.target import Target
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -29,8 +31,6 @@ from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
 from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
-from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import Objective
 

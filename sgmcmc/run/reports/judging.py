@@ -12,10 +12,10 @@ from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.tuning import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
+from sgmcmc.model.geometry import Space
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Phase, Sampler
-from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.plan import information_in, mode_from, unchanged

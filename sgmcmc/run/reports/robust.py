@@ -15,11 +15,11 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import cannot_judge
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import kept_graphs
 from sgmcmc.tuning.plan import mode_from

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.dynamics import GSGNHT, SGGMC
+from sgmcmc.model.geometry import Space
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import centers_of, final_stepsize, unconstrained
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.noise import NoiseMeter
 
 _POSITIONS = 64  # draws at which noise is measured

@@ -10,12 +10,12 @@ import numpy as np
 
 from sgmcmc.gradients import ControlVariate, FullGradient, MinibatchGradient
 from sgmcmc.inputs.support import find_support, finite_priors
+from sgmcmc.model.target import untempered
 from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import RHAT, Diagnostics
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import Judgement
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.target import untempered
 from sgmcmc.tuning.mode import Mode
 
 

@@ -16,6 +16,7 @@ from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.engine.prefetcher import core_to_spare
 from sgmcmc.engine.runner import Runner
+from sgmcmc.model.layout import Layout
 from sgmcmc.results.report import html_page, html_table
 from sgmcmc.results.schema import difference
 from sgmcmc.run.builder import make_runners
@@ -23,7 +24,6 @@ from sgmcmc.run.checkpoints import constrained, fingerprint, modes
 from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain, with_seed
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.layout import Layout
 
 _FORMAT = 3
 _MOST_ITERATIONS = 2**31 - 1

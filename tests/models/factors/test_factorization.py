@@ -15,9 +15,9 @@ from scipy import integrate, stats
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients import SAGA
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from sgmcmc.models import MatrixFactorization, matrix_factorization
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 
 L, M, D, N, TAU = 7, 5, 3, 60, 2.0
 

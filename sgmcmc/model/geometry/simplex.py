@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.target.geometry.base import Geometry
-from sgmcmc.target.layout import Division, Layout
+from sgmcmc.model.geometry.base import Geometry
+from sgmcmc.model.layout import Division, Layout
 
 WHAT_LOG_LIK_MUST_BE = (
     "For points of the simplex `log_lik` must be a sum of logs of polynomials in ω with "

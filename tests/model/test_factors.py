@@ -12,8 +12,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc.data.dataset import ArrayColumn, Data
-from sgmcmc.target.geometry import Bijected, Space
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry import Bijected, Space
+from sgmcmc.model.target import Target
 from sgmcmc.tuning.objective import Objective
 from tests import seams
 

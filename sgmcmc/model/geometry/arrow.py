@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.target.geometry.base import Preconditioner
+from sgmcmc.model.geometry.base import Preconditioner
 
 _MAX_DENSITY = 0.2  # fraction of entries of the coupling up to which it is kept sparse
 _MIN_EIGENVALUE = 1e-4  # relative to the median of all

@@ -13,8 +13,8 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import has_sparse, over_rows
 from sgmcmc.graphs.tracing import spec_of, trace
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.layout import is_long
+from sgmcmc.model.geometry import Preconditioner, Space
+from sgmcmc.model.layout import is_long
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]

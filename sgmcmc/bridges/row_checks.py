@@ -31,7 +31,7 @@ _CLOSE_SINGLE = (1e-4, 1e-5)
 
 
 class RowModel(Protocol):
-    """Densities that are tried, as :class:`sgmcmc.neighbours.models.Model` has them."""
+    """Densities that are tried, as :class:`sgmcmc.bridges.models.Model` has them."""
 
     dataset: dict[str, Any]
     params: dict[str, Any]

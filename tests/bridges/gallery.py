@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.neighbours.models import Model
+from sgmcmc.bridges.models import Model
 
 N = 60
 F8 = tf.float64

@@ -15,7 +15,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
 from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_data_last
 from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 PIECE_NUMBERS = 2**18  # of the dataset: they stay in a core's cache from one pass to the next
 MOST_ROWS = 2048  # of a piece, whose sum in float32 is then right to about 10⁻³

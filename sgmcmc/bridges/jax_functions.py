@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks, libraries
-from sgmcmc.neighbours.jax_calls import CALLS, Equation, as_tensors
-from sgmcmc.neighbours.jax_operations import RULES
+from sgmcmc.bridges.jax_calls import CALLS, Equation, as_tensors
+from sgmcmc.bridges.jax_operations import RULES
 
 _ROWS = "rows"  # name of the length of the first axis, if it is not known while a graph is traced
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from tests.neighbours.test_joint import CASES, Case, made
+from tests.bridges.test_joint import CASES, Case, made
 
 
 def by_nuts(case: Case) -> dict[str, np.ndarray]:

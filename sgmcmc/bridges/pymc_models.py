@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.bridges.jax_functions import JaxFunction, jax, jax_bijector
+from sgmcmc.bridges.models import TracedModel, as_column, as_seed, size_of
+from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
+from sgmcmc.bridges.row_checks import dependent, refuse_dependent_rows
 from sgmcmc.data.entries import refuse_nan
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.neighbours.jax_functions import JaxFunction, jax, jax_bijector
-from sgmcmc.neighbours.models import TracedModel, as_column, as_seed, size_of
-from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
-from sgmcmc.neighbours.row_checks import dependent, refuse_dependent_rows
 
 _OLDEST = 6  # oldest major version of PyMC that is read
 

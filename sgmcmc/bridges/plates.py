@@ -17,15 +17,15 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import libraries
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.row_checks import (
+from sgmcmc.bridges.row_checks import (
     close,
     log_density_of_rows,
     positions,
     rows_for_trial,
     some_of,
 )
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.groups.spec import Groups
 
 _POSITIONS = 2  # number of positions at which groups are tried, with the start
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.vectorization import vectorized_map
-from sgmcmc.target.geometry.base import Geometry, Preconditioner
-from sgmcmc.target.layout import Layout, joined
+from sgmcmc.model.geometry.base import Geometry, Preconditioner
+from sgmcmc.model.layout import Layout, joined
 
 
 class Joint(Protocol):
@@ -263,7 +263,7 @@ class Space:
     ) -> tf.Tensor:
         """Return the slope for the dynamics, flat, given the gradients at those points.
 
-        ``onto`` is for :func:`sgmcmc.target.layout.joined`.
+        ``onto`` is for :func:`sgmcmc.model.layout.joined`.
         """
         if limits is None or at_limits is None:
             slopes = self._by_geometry("slope", points, gradients)

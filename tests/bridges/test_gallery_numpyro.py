@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.neighbours.jax_functions import in_precision
-from tests.neighbours.gallery import F8, N, assert_densities
+from sgmcmc.bridges.jax_functions import in_precision
+from tests.bridges.gallery import F8, N, assert_densities
 
 numpyro = pytest.importorskip("numpyro")
 jax = pytest.importorskip("jax")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from tests.neighbours.gallery import F8, N, assert_densities
+from tests.bridges.gallery import F8, N, assert_densities
 
 pm = pytest.importorskip("pymc", minversion="6")
 jax = pytest.importorskip("jax")

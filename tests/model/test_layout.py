@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch
-from sgmcmc.target.geometry.space import Space
-from sgmcmc.target.layout import LONGEST_CONCATENATION, Layout, joined
-from sgmcmc.target.target import Target
+from sgmcmc.model.geometry.space import Space
+from sgmcmc.model.layout import LONGEST_CONCATENATION, Layout, joined
+from sgmcmc.model.target import Target
 
 SHAPES = {"out": (30, 4), "hidden": (60, 40), "a": (4,), "b": (40,), "log_scale": ()}
 LAYOUT = Layout(SHAPES)

@@ -10,18 +10,18 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks, libraries
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_floats, as_seed, size_of
-from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
-from sgmcmc.neighbours.row_checks import (
+from sgmcmc.bridges.models import FEW, Model, as_arrays, as_floats, as_seed, size_of
+from sgmcmc.bridges.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
+from sgmcmc.bridges.row_checks import (
     by_shape,
     dependent,
     depends_on_count,
     indices_explained,
     refuse_dependent_rows,
 )
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.groups.spec import Groups
 
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""

@@ -10,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.neighbours.jax_functions import JaxFunction, in_precision, jax, jax_bijector
-from sgmcmc.neighbours.models import (
+from sgmcmc.bridges.jax_functions import JaxFunction, in_precision, jax, jax_bijector
+from sgmcmc.bridges.models import (
     FEW,
     TracedModel,
     as_arrays,
@@ -21,8 +20,9 @@ from sgmcmc.neighbours.models import (
     refuse_long,
     size_of,
 )
-from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
-from sgmcmc.neighbours.row_checks import dependent, depends_on_count, refuse_dependent_rows
+from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
+from sgmcmc.bridges.row_checks import dependent, depends_on_count, refuse_dependent_rows
+from sgmcmc.data.minibatch import Tensors
 
 _STARTS = 32  # draws of each prior whose median is where chains start
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.target.geometry.base import Geometry
-from sgmcmc.target.geometry.simplex import smallest, smallest_with_gradient
-from sgmcmc.target.layout import Division, Layout
+from sgmcmc.model.geometry.base import Geometry
+from sgmcmc.model.geometry.simplex import smallest, smallest_with_gradient
+from sgmcmc.model.layout import Division, Layout
 
 WHAT_LOG_LIK_MUST_BE = (
     "As a gamma parameter λ goes to zero, together with all other gamma parameters, `log_lik` must "

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.neighbours import jax_indexing
-from sgmcmc.neighbours.jax_calls import CALLS, Equation, Rule, equation_dtype
+from sgmcmc.bridges import jax_indexing
+from sgmcmc.bridges.jax_calls import CALLS, Equation, Rule, equation_dtype
 
 
 def _unary(operation: Callable[[Any], Any]) -> Rule:

@@ -25,7 +25,7 @@ from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import imported, trace
 from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.designs import (
+from sgmcmc.model.designs import (
     Columns,
     DenseColumns,
     IndicatorColumns,
@@ -34,7 +34,7 @@ from sgmcmc.target.designs import (
     cross_product,
     times_weights,
 )
-from sgmcmc.target.target import Target
+from sgmcmc.model.target import Target
 
 _MAX_PREDICTORS = 6  # most predictors of a row, and most numbers φ
 _PARAMETERS = 1  # bit of a tensor that depends on the parameters

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.target.geometry import Arrow, arrow_of, arrow_of_coupled, inverse_root
+from sgmcmc.model.geometry import Arrow, arrow_of, arrow_of_coupled, inverse_root
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from tests.neighbours.gallery import F8, N, assert_densities
+from tests.bridges.gallery import F8, N, assert_densities
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 rng = np.random.default_rng(4)
