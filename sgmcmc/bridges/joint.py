@@ -11,7 +11,14 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.bridges.models import FEW, Model, as_arrays, as_floats, as_seed, size_of
-from sgmcmc.bridges.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
+from sgmcmc.bridges.plates import (
+    Plate,
+    as_groups,
+    check_plates,
+    log_prior_of,
+    of_one_row,
+    read_plates,
+)
 from sgmcmc.bridges.row_checks import (
     by_shape,
     dependent,
@@ -474,14 +481,7 @@ def _need_names(names: list[str], observed: Mapping[str, Any], rows: Any) -> Non
 
 def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
     """Return the log density of each row, summed over all axes of a row."""
-    tfd = libraries.tensorflow_probability().distributions
-    inner = distribution
-    while isinstance(inner, tfd.Independent):
-        inner = inner.distribution
-    if isinstance(inner, tfd.Sample) and not inner.batch_shape.rank:
-        inner = inner.distribution
-        while isinstance(inner, tfd.Independent):
-            inner = inner.distribution
+    inner = of_one_row(distribution)
     log_prob = inner.log_prob(value)
     # A distribution without a batch has as many rows as there are values; else an axis of the event
     # counts them, and they come from one draw together.

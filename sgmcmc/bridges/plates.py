@@ -124,15 +124,20 @@ def log_prior_of(
     return tf.add_n(terms)
 
 
-def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
+def of_one_row(distribution: Any) -> Any:
+    """Return the distribution inside of ``Independent`` and ``Sample``, whose batch is the rows."""
     tfd = libraries.tensorflow_probability().distributions
-    inner = distribution
-    while isinstance(inner, tfd.Independent):
-        inner = inner.distribution
-    if isinstance(inner, tfd.Sample) and not inner.batch_shape.rank:
-        inner = inner.distribution
-        while isinstance(inner, tfd.Independent):
-            inner = inner.distribution
+    while isinstance(distribution, tfd.Independent):
+        distribution = distribution.distribution
+    if isinstance(distribution, tfd.Sample) and not distribution.batch_shape.rank:
+        distribution = distribution.distribution
+        while isinstance(distribution, tfd.Independent):
+            distribution = distribution.distribution
+    return distribution
+
+
+def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
+    inner = of_one_row(distribution)
     event, batch = inner.event_shape.rank, inner.batch_shape.rank
     if event is None or batch is None or effects.shape.rank - event < 1:
         raise ValueError(

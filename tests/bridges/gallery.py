@@ -13,6 +13,24 @@ F8 = tf.float64
 RELATIVE = 1e-9
 """Of log densities in double precision, which are sums of about a hundred terms."""
 
+# Columns of all galleries.
+rng = np.random.default_rng(4)
+x = rng.normal(size=N)
+X = rng.normal(size=(N, 3))
+y = rng.normal(size=N)
+Y = rng.normal(size=(N, 3))
+p = rng.uniform(0.05, 0.95, N)
+positive = np.exp(0.5 * y)
+counts = rng.poisson(2.0, N)
+binary = rng.integers(0, 2, N)
+kinds = rng.integers(0, 3, N)
+g = rng.integers(0, 5, N)
+h = rng.integers(0, 4, N)
+t = np.sort(rng.integers(0, 6, N))
+trials = rng.integers(3, 9, N)
+hits = rng.binomial(trials, 0.4)
+parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
+
 
 def positions(model: Model, count: int = 2) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield random positions, unconstrained and constrained."""

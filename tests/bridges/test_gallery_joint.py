@@ -9,25 +9,28 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from tests.bridges.gallery import F8, N, assert_densities
+from tests.bridges import gallery
+from tests.bridges.gallery import (
+    F8,
+    N,
+    X,
+    Y,
+    assert_densities,
+    binary,
+    counts,
+    hits,
+    kinds,
+    p,
+    parts,
+    positive,
+    rng,
+    x,
+    y,
+)
 
 tfd, tfb = tfp.distributions, tfp.bijectors
-rng = np.random.default_rng(4)
-x = rng.normal(size=N)
-X = rng.normal(size=(N, 3))
-y = rng.normal(size=N)
-Y = rng.normal(size=(N, 3))
-p = rng.uniform(0.05, 0.95, N)
-positive = np.exp(0.5 * y)
-counts = rng.poisson(2.0, N)
-binary = rng.integers(0, 2, N)
-kinds = rng.integers(0, 3, N)
-g = rng.integers(0, 5, N).astype(np.int32)
-h = rng.integers(0, 4, N).astype(np.int32)
-t = np.sort(rng.integers(0, 6, N)).astype(np.int32)
-trials = rng.integers(3, 9, N).astype(float)
-hits = rng.binomial(trials.astype(int), 0.4)
-parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
+g, h, t = (codes.astype(np.int32) for codes in (gallery.g, gallery.h, gallery.t))
+trials = gallery.trials.astype(float)
 ONE, Z = np.float64(1), np.float64(0)  # constants in the dtype of the parameters
 
 

@@ -8,7 +8,27 @@ import pytest
 
 import sgmcmc
 from sgmcmc.bridges.jax_functions import in_precision
-from tests.bridges.gallery import F8, N, assert_densities
+from tests.bridges.gallery import (
+    F8,
+    N,
+    X,
+    Y,
+    assert_densities,
+    binary,
+    counts,
+    g,
+    h,
+    hits,
+    kinds,
+    p,
+    parts,
+    positive,
+    rng,
+    t,
+    trials,
+    x,
+    y,
+)
 
 numpyro = pytest.importorskip("numpyro")
 jax = pytest.importorskip("jax")
@@ -17,22 +37,6 @@ util = pytest.importorskip("numpyro.infer.util")
 reparam = pytest.importorskip("numpyro.infer.reparam")
 flow = pytest.importorskip("numpyro.contrib.control_flow")
 
-rng = np.random.default_rng(4)
-x = rng.normal(size=N)
-X = rng.normal(size=(N, 3))
-y = rng.normal(size=N)
-Y = rng.normal(size=(N, 3))
-p = rng.uniform(0.05, 0.95, N)
-positive = np.exp(0.5 * y)
-counts = rng.poisson(2.0, N)
-binary = rng.integers(0, 2, N)
-kinds = rng.integers(0, 3, N)
-g = rng.integers(0, 5, N)
-h = rng.integers(0, 4, N)
-t = np.sort(rng.integers(0, 6, N))
-trials = rng.integers(3, 9, N)
-hits = rng.binomial(trials, 0.4)
-parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
 shown = x > -0.5
 s = numpyro.sample
 

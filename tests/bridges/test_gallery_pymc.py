@@ -7,28 +7,32 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from tests.bridges.gallery import F8, N, assert_densities
+from tests.bridges.gallery import (
+    F8,
+    N,
+    X,
+    Y,
+    assert_densities,
+    binary,
+    counts,
+    g,
+    h,
+    hits,
+    kinds,
+    p,
+    parts,
+    positive,
+    rng,
+    t,
+    trials,
+    x,
+    y,
+)
 
 pm = pytest.importorskip("pymc", minversion="6")
 jax = pytest.importorskip("jax")
 pt = pytest.importorskip("pytensor.tensor")
 
-rng = np.random.default_rng(4)
-x = rng.normal(size=N)
-X = rng.normal(size=(N, 3))
-y = rng.normal(size=N)
-Y = rng.normal(size=(N, 3))
-p = rng.uniform(0.05, 0.95, N)
-positive = np.exp(0.5 * y)
-counts = rng.poisson(2.0, N)
-binary = rng.integers(0, 2, N)
-kinds = rng.integers(0, 3, N)
-g = rng.integers(0, 5, N)
-h = rng.integers(0, 4, N)
-t = np.sort(rng.integers(0, 6, N))
-trials = rng.integers(3, 9, N)
-hits = rng.binomial(trials, 0.4)
-parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
 weights = rng.dirichlet([1.0, 1.0], N)
 
 
