@@ -25,7 +25,8 @@ from tests.mutations.changes import Change, drawn
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["results", "after", "groups", "regression", "tuning"]
-FOLDERS = [f"tests/{name}" for name in (*ROOMS, "contract", "estimators", "invariances", "run")]
+OTHERS = ["contract", "estimators", "invariances", "run"]
+"""Folders of tests that run next to those of the rooms."""
 SURVIVORS = Path(__file__).parent / "survivors.json"
 KEPT = ROOT / "build" / "mutations"
 
@@ -113,14 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50, help="number of changes")
     parser.add_argument("--seed", type=int, default=40, help="seed of the draw")
-    parser.add_argument("--tests", nargs="*", default=FOLDERS, help="folders of tests")
+    parser.add_argument("--rooms", nargs="*", default=ROOMS, help="folders that are changed")
+    parser.add_argument("--tests", nargs="*", default=OTHERS, help="further folders of tests")
     options = parser.parse_args(arguments)
     known = json.loads(SURVIVORS.read_text()) if SURVIVORS.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copied(folder)
-        tests = Tests(folder, options.tests)
-        rooms = [f"sgmcmc/{room}" for room in ROOMS]
+        tests = Tests(folder, [f"tests/{name}" for name in (*options.rooms, *options.tests)])
+        rooms = [f"sgmcmc/{room}" for room in options.rooms]
         changes = drawn(folder, rooms, options.count, options.seed)
         survivors = {}
         for k, change in enumerate(changes):
@@ -138,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"[{line}] {len(covering)} tests, {time.perf_counter() - begin:.0f} s",
                 flush=True,
             )
-    SURVIVORS.write_text(json.dumps(survivors, indent=1) + "\n")
+    if options.rooms == ROOMS:
+        SURVIVORS.write_text(json.dumps(survivors, indent=1) + "\n")
     print(f"{len(changes) - len(survivors)} of {len(changes)} changes noticed.")
     return int(any(not each["reason"] for each in survivors.values()))
 
