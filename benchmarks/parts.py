@@ -17,7 +17,7 @@ from benchmarks.workloads import simulate_logistic
 from sgmcmc.data.dataset import ArrayColumn
 from sgmcmc.engine import prefetcher
 from sgmcmc.engine.kernel import Kernel
-from sgmcmc.engine.prefetcher import Prefetcher, Source
+from sgmcmc.engine.prefetcher import BlockSource, Prefetcher
 from sgmcmc.engine.runner import Runner
 from sgmcmc.graphs.compiler import FlatGraph
 from sgmcmc.minibatches.uniform import UniformDraws
@@ -27,7 +27,7 @@ PARTS = (
     ("· row numbers", UniformDraws, "draw"),
     ("· gathering rows", ArrayColumn, "take"),
     ("· noise", prefetcher, "standard_normals"),
-    ("· opening random streams", Source, "rng"),
+    ("· opening random streams", BlockSource, "rng"),
     ("running a block", Kernel, "run"),
     ("· the compiled call", FlatGraph, "__call__"),
     ("keeping what it gave", Runner, "_keep"),
