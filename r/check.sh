@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 needed=(nlme reticulate testthat)
 # For vignettes, and for tests that are skipped without them. R CMD check --as-cran asks a server
 # about each that is not installed, and ends without a network.
-suggested=(bayesplot bit64 coda emmeans knitr lme4 loo MASS Matrix posterior rmarkdown rstantools)
+suggested=(bayesplot bit64 coda emmeans knitr lme4 loo MASS Matrix posterior rmarkdown rstantools tibble)
 packages=("${needed[@],,}" "${suggested[@],,}")
 debian_packages=(r-base-core pandoc qpdf "${packages[@]/#/r-cran-}")
 
