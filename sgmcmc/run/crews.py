@@ -1,4 +1,4 @@
-"""What runs the chains of a phase: threads of this process, or the workers of an executor.
+"""Executors of the chains of a phase: threads of this process, or workers of another executor.
 
 A worker gets the state of a chain, runs it for about a second, and returns the draws that the chain
 has kept and its new state. So the caller shows progress and writes the store, a worker that dies
