@@ -49,16 +49,16 @@ class Change:
 def drawn(root: Path, rooms: list[str], count: int, seed: int) -> list[Change]:
     """Return changes drawn at random, as many of each room as of any other."""
     random_numbers = random.Random(seed)
-    found: list[Change] = []
+    changes: list[Change] = []
     for k, room in enumerate(rooms):
         pool = [
             change
             for path in sorted((root / room).rglob("*.py"))
             for change in changes_of(path.read_text(), str(path.relative_to(root)))
         ]
-        share = count * (k + 1) // len(rooms) - len(found)
-        found += random_numbers.sample(pool, min(share, len(pool)))
-    return found
+        share = count * (k + 1) // len(rooms) - len(changes)
+        changes += random_numbers.sample(pool, min(share, len(pool)))
+    return changes
 
 
 def changes_of(text: str, path: str) -> list[Change]:
@@ -69,8 +69,10 @@ def changes_of(text: str, path: str) -> list[Change]:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("__repr")
     ]
-    found = {change for node in functions for part in node.body for change in source.of(part)}
-    return sorted(found, key=lambda change: (change.line, change.column, change.after))
+    changes = {
+        change for node in functions for statement in node.body for change in source.of(statement)
+    }
+    return sorted(changes, key=lambda change: (change.line, change.column, change.after))
 
 
 class _Source:
@@ -140,7 +142,4 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _is_warning(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in (
-        "warnings.warn",
-        "_logger.info",
-    )
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"

@@ -28,13 +28,14 @@ ROOMS = ["results", "after", "groups", "regression", "tuning"]
 OTHERS = ["contract", "estimators", "invariances", "run"]
 """Folders of tests that run next to those of the rooms."""
 SURVIVORS = Path(__file__).parent / "survivors.json"
-KEPT = ROOT / "build" / "mutations"
-
 FIRST = 30
 """Number of tests that run first."""
 
 MOST_SECONDS = 900
 """Seconds after which a change that keeps the tests from ending counts as noticed."""
+
+_CODES = (0, 1, 2, -1)
+"""All passed, one failed, one cannot be imported, time is up; others are errors of pytest."""
 
 
 def copied(to: Path) -> None:
@@ -53,10 +54,10 @@ def pytest_in(
     folder: Path, arguments: Sequence[str], seconds: float | None = None, measured: bool = False
 ) -> int:
     """Run pytest in a copy; return its code, or -1 if it does not end."""
-    before = ["coverage", "run", "--source=sgmcmc", f"--data-file={KEPT / 'coverage'}", "-m"]
-    command = [sys.executable, "-m", *(before if measured else []), "pytest", "-q", "-x"]
+    before = ["coverage", "run", "--source=sgmcmc", f"--data-file={folder / 'coverage'}", "-m"]
+    command = [sys.executable, "-m", *(before if measured else []), "pytest", "-q"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    environment["SECONDS_OF_TESTS"] = str(KEPT / "seconds.json")
+    environment["SECONDS_OF_TESTS"] = str(folder / "seconds.json")
     process = subprocess.Popen(
         [*command, "-p", "no:cacheprovider", *arguments], cwd=folder, env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -70,18 +71,18 @@ def pytest_in(
 
 
 class Tests:
-    """Which tests execute which lines, by a run with coverage that is kept in build/mutations."""
+    """Which tests execute which lines of a copy, by a run with coverage.
+
+    Raises:
+        RuntimeError: A test fails before anything is changed.
+    """
 
     def __init__(self, folder: Path, tests: Sequence[str]) -> None:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        if not (KEPT / "seconds.json").exists():
-            code = pytest_in(
-                folder, ["--maxfail=1000", "-p", "tests.mutations.contexts", *tests],
-                measured=True,
-            )  # fmt: skip
-            print(f"Run with coverage: pytest ended with {code}.", flush=True)
-        self.seconds = json.loads((KEPT / "seconds.json").read_text())
-        self.data = coverage.CoverageData(str(KEPT / "coverage"))
+        arguments = ["-p", "tests.mutations.contexts", *tests]
+        if code := pytest_in(folder, arguments, measured=True):
+            raise RuntimeError(f"Nothing is changed yet, and pytest ends with {code}.")
+        self.seconds = json.loads((folder / "seconds.json").read_text())
+        self.data = coverage.CoverageData(str(folder / "coverage"))
         self.data.read()
 
     def of(self, change: Change) -> list[str]:
@@ -97,16 +98,26 @@ class Tests:
 
 
 def noticed(folder: Path, change: Change, tests: list[str]) -> bool:
-    """Return whether a test fails with a change."""
-    place = folder / change.path
-    text = place.read_text()
-    place.write_text(change.made(text))
+    """Return whether a test fails with a change, cannot be imported, or does not end.
+
+    Raises:
+        RuntimeError: pytest did not run these tests.
+    """
+    if not tests:
+        return False
+    source = folder / change.path
+    text = source.read_text()
+    source.write_text(change.made(text))
     try:
-        files = sorted({name.split("::")[0] for name in tests})
-        stages = [tests[:FIRST], files] if tests else []
-        return any(pytest_in(folder, stage, MOST_SECONDS) not in (0, 5) for stage in stages)
+        for stage in (tests[:FIRST], sorted({name.split("::")[0] for name in tests})):
+            code = pytest_in(folder, ["-x", *stage], MOST_SECONDS)
+            if code not in _CODES:
+                raise RuntimeError(f"pytest ended with {code} for {change}.")
+            if code != 0:
+                return True
+        return False
     finally:
-        place.write_text(text)
+        source.write_text(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
