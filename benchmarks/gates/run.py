@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,17 @@ MOST, MEDIAN = 1.5, 1.1
 
 def complaints(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return what is worse in a row than before."""
-    found = []
-    for name, margin in (("sd", SD), ("mean", MEAN)):
-        one, other = (abs(math.log(row[name])) if name == "sd" else row[name]
-                      for row in (before, now))  # fmt: skip
+    worse = []
+    sds = abs(math.log(now["sd"])) - abs(math.log(before["sd"]))
+    for name, change, margin in (("sd", sds, SD), ("mean", now["mean"] - before["mean"], MEAN)):
         noise = math.hypot(before[f"{name}_error"], now[f"{name}_error"])
-        if other > one + margin + ERRORS * noise:
-            found.append(f"{name} {before[name]:.3f} -> {now[name]:.3f}")
+        if change > margin + ERRORS * noise:
+            worse.append(f"{name} {before[name]:.3f} -> {now[name]:.3f}")
     known = {_kind(text) for text in before["warnings"]}
-    found += [f"warns: {text}" for text in now["warnings"] if _kind(text) not in known]
+    worse += [f"warns: {text}" for text in now["warnings"] if _kind(text) not in known]
     if now["work"] > MOST * before["work"]:
-        found.append(f"{now['work'] / before['work']:.2f} times as long")
-    return found
+        worse.append(f"{now['work'] / before['work']:.2f} times as long")
+    return worse
 
 
 def _kind(warning: str) -> str:
@@ -60,23 +60,22 @@ def line(name: str, before: Mapping[str, Any] | None, now: Mapping[str, Any]) ->
 
     if before is None:
         return f"    {name:32s} {'':26s} | {shown(now)}"
-    found = complaints(before, now)
-    mark = "BAD " if found else "ok  "
-    return f"{mark}{name:32s} {shown(before)} | {shown(now)} {'; '.join(found)}"
+    worse = complaints(before, now)
+    mark = "BAD " if worse else "ok  "
+    return f"{mark}{name:32s} {shown(before)} | {shown(now)} {'; '.join(worse)}"
 
 
-def measured(part: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the rows of a part, from a process of its own, which prints them as they come."""
+def measured(part: str, names: Sequence[str], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of a part, from a process of its own, and print each as it comes."""
     command = [sys.executable, "-m", "benchmarks.gates.run", part, "--here", *names]
     rows = {}
-    base = json.loads(BASE.read_text())["parts"].get(part, {}) if BASE.exists() else {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for text in process.stdout:
             if text.startswith("{"):
                 name, row = next(iter(json.loads(text).items()))
                 rows[name] = row
-                print(line(name, base.get(name), row), flush=True)
+                print(line(name, before.get(name), row), flush=True)
     if process.returncode:
         raise SystemExit(f"{part} ended with {process.returncode}.")
     return rows
@@ -92,13 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.here is not None:
         for name, row in PARTS[options.parts[0]](options.here):
-            print(json.dumps({name: row}), flush=True)
+            print(json.dumps({name: asdict(row)}), flush=True)
         return 0
     kept = json.loads(BASE.read_text()) if BASE.exists() else {"parts": {}}
     bad = 0
     for part in options.parts or PARTS:
         print(f"{part}: work, worst SD, worst mean, warnings; before | now", flush=True)
-        rows, before = measured(part, options.only), kept["parts"].get(part, {})
+        before = kept["parts"].get(part, {})
+        rows = measured(part, options.only, before)
         both = [name for name in rows if name in before]
         bad += sum(bool(complaints(before[name], rows[name])) for name in both)
         if both:

@@ -17,17 +17,25 @@ SD, MEAN = 0.05, 0.1
 ERRORS = 3.0  # standard errors that Monte Carlo is allowed
 
 
+def worst(compared: Mapping[str, Any]) -> dict[str, float]:
+    """Return the SD and the mean that are farthest from their reference, with their errors."""
+    ratio, away = np.array(compared["sd_ratio"]), np.abs(compared["mean_away"])
+    sd, mean = int(np.abs(np.log(ratio)).argmax()), int(away.argmax())
+    return {
+        "sd": float(ratio[sd]),
+        "sd_error": float(compared["sd_error"][sd]),
+        "mean": float(away[mean]),
+        "mean_error": float(compared["mean_error"][mean]),
+    }
+
+
 def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is judged: the worst sd and mean, and whether they are within bounds."""
     long = result["long"]
     ratio, ratio_error = np.array(long["sd_ratio"]), np.array(long["sd_error"])
     away, away_error = np.abs(long["mean_away"]), np.array(long["mean_error"])
-    worst, farthest = np.abs(np.log(ratio)).argmax(), away.argmax()
     return {
-        "sd": float(ratio[worst]),
-        "sd_error": float(ratio_error[worst]),
-        "mean": float(away[farthest]),
-        "mean_error": float(away_error[farthest]),
+        **worst(long),
         "good": bool(
             (np.abs(ratio - 1.0) <= SD + ERRORS * ratio_error).all()
             and (away <= MEAN + ERRORS * away_error).all()

@@ -63,21 +63,32 @@ def reference(name: str) -> dict[str, Any]:
         return dict(json.loads(out.read_text()))
 
 
-def compare(name: str, known: dict[str, Any], ess: float = 400.0) -> list[str]:
-    """Return a row of the table: a fit and its reference; a longer one if they differ."""
+def fitted(case: Case, **keywords: Any) -> Any:
+    """Return the regression of a case."""
     import sgmcmc
 
-    case = CASES[name]
-    start = time.process_time()
-    fit = sgmcmc.glm(
-        case.formula, case.data(), case.family, link=case.link, seed=1, verbose=False, ess=ess
+    return sgmcmc.glm(
+        case.formula, case.data(), case.family, link=case.link, seed=1, verbose=False, **keywords
     )
-    seconds = time.process_time() - start
-    found = fit.summary()
+
+
+def differences(summary: Any, known: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return distances of means in SDs of the reference, and ratios of SDs, by term."""
     shift, ratio = {}, {}
     for term, about in known["terms"].items():
-        shift[term] = (found["estimate"][term] - about["mean"]) / about["sd"]
-        ratio[term] = found["error"][term] / about["sd"]
+        shift[term] = (summary["estimate"][term] - about["mean"]) / about["sd"]
+        ratio[term] = summary["error"][term] / about["sd"]
+    return shift, ratio
+
+
+def compare(name: str, known: dict[str, Any], ess: float = 400.0) -> list[str]:
+    """Return a row of the table: a fit and its reference; a longer one if they differ."""
+    case = CASES[name]
+    start = time.process_time()
+    fit = fitted(case, ess=ess)
+    seconds = time.process_time() - start
+    found = fit.summary()
+    shift, ratio = differences(found, known)
     off = max(shift, key=lambda term: abs(shift[term]))
     wrong = max(ratio, key=lambda term: abs(np.log(ratio[term])))
     error = max(_errors(fit._draws[wrong]), 1.0 / np.sqrt(2 * known["terms"][wrong]["ess"]))
