@@ -48,10 +48,11 @@ install: $(STAMP) ## set up .venv, if it is not up to date
 demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 	$(BIN)/python vignettes/demo.py $(DEMO_ARGS)
 
+# There is a process on each core: more threads of BLAS would wait for each other.
+test check test-slow: export OPENBLAS_NUM_THREADS ?= 1
+
 # pytest comes last, so that its closing line is the last one printed. The examples in the
 # docstrings, the types and the site are among its tests, so that both cores work to the end.
-# A process on each core: more threads of BLAS would wait for each other.
-test check test-slow: export OPENBLAS_NUM_THREADS ?= 1
 test: lint ## lint, then all tests, with types, the docstrings' examples and the site
 	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
@@ -61,10 +62,10 @@ check: $(STAMP) ## public interface and draws of every sampler against those wri
 test-slow: $(STAMP) ## only the long statistical tests; hours
 	$(RUN) pytest $(PYTEST_WORKERS) -m slow $(PYTEST_ARGS)
 
-mutations: $(STAMP) ## fifty small changes of the package, one at a time: do tests notice? An hour
+mutations: $(STAMP) ## fifty small changes of the package, one at a time: do tests notice? Hours
 	$(RUN) tests.mutations.run $(MUTATION_ARGS)
 
-gates: $(STAMP) ## errors, warnings and time of posteriors and chains, beside those before a change; an hour
+gates: $(STAMP) ## errors, warnings and time of posteriors and chains, beside those before a change; hours
 	$(RUN) benchmarks.gates.run $(GATE_ARGS)
 
 test-faults: $(STAMP) ## only kills, damage and bad luck, by the thousand; hours
