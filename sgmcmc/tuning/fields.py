@@ -280,12 +280,12 @@ class _PriorProbe:
                 for step in (_SETTINGS.perturbation, -_SETTINGS.perturbation)
             )
             change = float(np.linalg.norm(forward))
-            if change <= largest_change:
+            if not change > largest_change:  # or not a number
                 continue
-            largest_change, scale = change, None
-            mirrored = _scaled_like(backward, forward)
-            if np.isfinite(backward).all() and not _differ(forward, mirrored):
-                scale = coordinate
+            on_one_line = np.isfinite(backward).all() and not _differ(
+                forward, _scaled_like(backward, forward)
+            )
+            largest_change, scale = change, coordinate if on_one_line else None
         return scale
 
     def _suspects(self, along: np.ndarray, product: np.ndarray) -> list[int]:

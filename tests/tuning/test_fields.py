@@ -45,6 +45,11 @@ def autoregression(params: Any) -> tf.Tensor:
     return value - 0.5 * (x[0] / tau) ** 2 - 0.5 * params["mean"] ** 2
 
 
+def with_an_edge(params: Any) -> tf.Tensor:
+    """A walk whose first level also has a precision that is not a number for a positive number."""
+    return walk(params) - 0.5 * tf.sqrt(-params["edge"]) * params["x"][0] ** 2
+
+
 def independent(params: Any) -> tf.Tensor:
     return -0.5 * tf.reduce_sum((params["x"] / params["tau"]) ** 2) - T * tf.math.log(params["tau"])
 
@@ -107,6 +112,14 @@ def test_a_field_is_found_with_its_scale(log_prior: Any, moves: bool) -> None:
     assert field is not None
     assert (field.name, field.mean_moves) == ("x", moves)
     assert target.space.layout.parameter_at(field.scale) == "tau"
+
+
+def test_a_parameter_near_the_edge_of_its_support_is_no_scale() -> None:
+    target, _, u = target_of(with_an_edge, edge=np.array(-0.3))
+    for seed in range(4):  # it is tried from either side
+        field = find_field(target, u, seed)
+        assert field is not None
+        assert target.space.layout.parameter_at(field.scale) == "tau"
 
 
 @pytest.mark.parametrize("log_prior", [independent, robust, of_known_scale, None])
