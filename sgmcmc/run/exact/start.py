@@ -70,7 +70,7 @@ class Start:
         params: User's parameters there, for each chain or for all.
         mode: Mode; ``None`` if none was useful.
         metric: Form of the coordinates that the warm-up may change: "dense", "diagonal", or "none".
-        scaled: Places of the coordinates whose scale alone it may change; ``None`` for all.
+        scaled: Indices of the coordinates whose scale alone it may change; ``None`` for all.
         warnings: Sentences on problems.
     """
 
@@ -99,7 +99,7 @@ def find_start(
         n_chains: Number of chains.
         verbose: Whether to show progress.
         large: Whether no mode is assumed.
-        hessian: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
+        hessian: Same as ``known`` in :func:`sgmcmc.tuning.mode.find_mode`.
         mode: Mode, if it is known, at which the precision has been checked.
     """
     target, data, seed = model.target, model.data, model.seed
@@ -145,8 +145,7 @@ def start_at_params(model: Model, form: str | None, large: bool = False) -> Star
         large: Whether no mode is assumed: the scales are then those of minibatches' gradients.
     """
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
-    params_by_chain = [target.space.params(start, target.dtype) for start in model.starts]
-    params = params_by_chain[0] if len(params_by_chain) == 1 else params_by_chain
+    params = _params(model)
     if large:
         geometry = look_around(target, model.data, starts, model.seed)
         return Start(geometry.whitening, params, None, "diagonal")
@@ -164,14 +163,16 @@ def start_without_curvature(model: Model, form: str | None) -> Start:
         model: Model, read.
         form: Requested form: "dense", "diagonal", or either.
     """
-    params_by_chain = [
-        model.target.space.params(start, model.target.dtype) for start in model.starts
-    ]
     scales = Preconditioner(np.ones(model.target.size), model.starts[0].astype(np.float64))
     metric = "dense" if form == "dense" else "diagonal"
-    return Start(
-        scales, params_by_chain[0] if len(params_by_chain) == 1 else params_by_chain, None, metric
-    )
+    return Start(scales, _params(model), None, metric)
+
+
+def _params(model: Model) -> Any:
+    """Return the user's starts, for each chain or for all."""
+    target = model.target
+    params = [target.space.params(start, target.dtype) for start in model.starts]
+    return params[0] if len(params) == 1 else params
 
 
 def _is_dense(target: Target, form: str | None) -> bool:

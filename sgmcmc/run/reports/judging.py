@@ -185,11 +185,11 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
         draws = np.asarray(array[:, ::step])
         shape = draws.shape[:2]
         flat[name] = draws.reshape(-1, *draws.shape[2:])
-    u = _as_matrix(space.of_draws(flat))
+    u = as_matrix(space.of_draws(flat))
     return _with_finite_values(u.reshape(*shape, -1))
 
 
-def _as_matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def as_matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return arrays with one leading axis as one matrix, in float64."""
     flat = [np.reshape(array, (len(array), -1)) for array in arrays.values()]
     return np.concatenate(flat, 1).astype(np.float64)
@@ -209,7 +209,7 @@ def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
     """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None
-    return _as_matrix(space.of_draws(by_chain(samples.settings, samples.mode)))
+    return as_matrix(space.of_draws(by_chain(samples.settings, samples.mode)))
 
 
 def _draws_in_order(u: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.reports.judging import cannot_judge
+from sgmcmc.run.reports.judging import as_matrix, cannot_judge
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import kept_graphs
@@ -80,10 +80,7 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     target = sampler.target.preconditioned(None)
     space, draws = target.space, by_chain(samples.settings, samples)
     flat = {n: np.asarray(a).reshape(-1, *a.shape[2:]) for n, a in draws.items()}
-    arrays = space.of_draws(flat).values()
-    u = np.concatenate([np.reshape(columns, (len(columns), -1)) for columns in arrays], 1).astype(
-        np.float64
-    )
+    u = as_matrix(space.of_draws(flat))
     weights = samples.weights
     weights = None if weights is None else np.resize(weights, len(u))
     center = np.average(u, axis=0, weights=weights)
