@@ -251,7 +251,7 @@ def need_support(target: Target, plan: Plan) -> None:
             if all(np.isfinite(float(log_prior(dict(values)))) for values in params):
                 return
     constrain = trace(lambda u: vectorized_map(space.constrain, u), tf.constant(points))
-    draws = {name: values_.numpy() for name, values_ in constrain(tf.constant(points)).items()}
+    draws = {name: tensor.numpy() for name, tensor in constrain(tf.constant(points)).items()}
     is_finite = finite_priors(log_prior, draws)
     outside = 1.0 - float(is_finite[1:].mean())
     if outside <= _MOST_OUTSIDE or not is_finite.any():

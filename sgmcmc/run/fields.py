@@ -186,11 +186,8 @@ class _Search(JointMode):
                 float(np.reshape(p[name], ())) for p in (values, self._values(shifted))
             )
             positive = not self.space.geometries[name].in_place and min(value, shifted_value) > 0
-            log_value, shifted_log_value = (
-                np.log(v) if positive else v for v in (value, shifted_value)
-            )
-            slope = np.log(ratio) / (shifted_log_value - log_value)
-            slopes[name] = np.array([slope, log_value, positive])
+            at, shifted_at = (np.log(v) if positive else v for v in (value, shifted_value))
+            slopes[name] = np.array([np.log(ratio) / (shifted_at - at), at, positive])
         return slopes
 
     def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:

@@ -311,9 +311,9 @@ class RowsWatched:
 
     def for_other_draws(self) -> RowsWatched:
         """Return the same for other draws."""
-        copy = object.__new__(RowsWatched)
-        copy.__dict__ = {**self.__dict__, "_values": None}
-        return copy
+        rows = object.__new__(RowsWatched)
+        rows.__dict__ = {**self.__dict__, "_values": None}
+        return rows
 
     def _computed(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return terms of the log-likelihood and the log-prior, (chains, draws, terms + 1)."""

@@ -175,10 +175,10 @@ def _candidates(name: str, layout: Layout) -> list[_Candidate]:
     """Return the ways in which a parameter may be made of groups: along its first or last axis."""
     shape = layout.shapes[name]
     entries = layout.slices[name]
-    entries_of_axis = np.arange(entries.start, entries.stop).reshape(shape)
+    all_indices = np.arange(entries.start, entries.stop).reshape(shape)
     candidates = []
     for axis in {0, len(shape) - 1} if shape else ():
-        indices = np.moveaxis(entries_of_axis, axis, 0).reshape(shape[axis], -1)
+        indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
         if len(indices) >= _SETTINGS.min_groups and indices.shape[1] <= _SETTINGS.max_block:
             candidates.append(_Candidate(name, indices))
     return candidates
@@ -221,7 +221,7 @@ def _together(
             fits = indices.shape[1] <= _SETTINGS.max_block
             if not group or (fits and _has_blocks(objective, u, indices, rng)):
                 group.append(candidate)
-        best = max(best, group, key=lambda group: sum(c.indices.size for c in group))
+        best = max(best, group, key=lambda one: sum(c.indices.size for c in one))
     return best
 
 
@@ -253,10 +253,10 @@ def arrow_at(
     hessian_vectors = np.empty_like(vectors)
     in_blocks = np.ones(k, bool)
     averaged = np.r_[in_blocks, few]
-    exact = np.r_[in_blocks, ~few]
+    at_center = np.r_[in_blocks, ~few]
     hessian_vectors[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
     if not few.all():
-        hessian_vectors[exact] = products(center, vectors[exact])
+        hessian_vectors[at_center] = products(center, vectors[at_center])
     blocks = np.stack([hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
     coupling = hessian_vectors[k:][:, leaves.ravel()]
     rounding = _SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)

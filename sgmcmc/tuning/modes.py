@@ -83,7 +83,7 @@ class Climber:
         return np.isfinite(value) and float(np.abs(gradient).max()) < limit
 
     def dips(self, start: np.ndarray, end: np.ndarray) -> bool:
-        """Return whether the log posterior is lower somewhere between two positions."""
+        """Return whether the log posterior is lower between two positions than at both."""
         threshold = min(self.value(start), self.value(end)) - DIP
         return any(not self.value(start + t * (end - start)) > threshold for t in LINE)
 
@@ -310,10 +310,9 @@ def _unbounded_parameters(
     is_no_mode = not mode.converged and not climber.arrived(maximum)
     if is_no_mode and value > climber.value(origin) + fall:
         return _parameters(climber, maximum, maximum, target)
-    rises_from_start = _is_at_pole(mode)
-    if not rises_from_start and not mode.converged:
-        rises_from_start = climber.value_and_gradient(origin)[1] @ -away > fall
-    if rises_from_start:
+    if _is_at_pole(mode) or (
+        not mode.converged and climber.value_and_gradient(origin)[1] @ -away > fall
+    ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
         return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
     for level in mode.information.level[: _SETTINGS.max_level_directions]:

@@ -95,8 +95,8 @@ def make_report(
 def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
     """Return facts about watched quantities, by name."""
     return {
-        name: f"ESS {diagnostics_of.smallest:.0f}, R-hat {max(diagnostics_of.rhat):.3f}"
-        for name, diagnostics_of in diagnostics.items()
+        name: f"ESS {of_series.smallest:.0f}, R-hat {max(of_series.rhat):.3f}"
+        for name, of_series in diagnostics.items()
     }
 
 

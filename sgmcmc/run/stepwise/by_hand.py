@@ -101,10 +101,8 @@ def _iterated(
         carry: Carry, columns: Tensors, stepsizes: tf.Tensor, normals: tf.Tensor, seeds: tf.Tensor
     ) -> Carry:
         minibatch = Minibatch(columns, weight)
-        stream, recorder = (
-            cast(Stream, _SingleMinibatch(minibatch)),
-            chain.recorder or Recorder(target),
-        )
+        stream = cast(Stream, _SingleMinibatch(minibatch))
+        recorder = chain.recorder or Recorder(target)
         iteration = Iteration(
             target, dynamics, gradient, stream, recorder,
             order=blockwise, unseen=max(0.0, 1.0 - 1.0 / weight),
@@ -161,9 +159,9 @@ def ascended(
     search = inner.phases[0]
     target = inner.target
     weight = inner.data.size / next(iter(columns.values())).shape[0]
-    position_ = tf.constant(position, target.dtype)
+    point = tf.constant(position, target.dtype)
     stepsizes = tf.constant(search.stepsizes.at(iteration, 1)[0], target.dtype)
-    gradient = target.gradient(position_, Minibatch(columns, weight))
+    gradient = target.gradient(point, Minibatch(columns, weight))
     space = target.space
-    step = space.layout.spread(stepsizes) * space.tangent(position_, gradient)
-    return space.retracted(position_ + step).numpy()
+    step = space.layout.spread(stepsizes) * space.tangent(point, gradient)
+    return space.retracted(point + step).numpy()
