@@ -28,9 +28,8 @@ _NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
 # most as many posterior SDs.
 _ERROR = 0.01
 
-_FEW_GROUPS = (
-    30  # groups; with fewer the posterior of the global parameters is too wide for fixed nodes
-)
+# Groups; with fewer the posterior of the global parameters is too wide for fixed nodes.
+_FEW_GROUPS = 30
 _COORDINATES = 50  # of the posterior, up to which nodes follow them
 _MEASURED_POSITIONS = 8  # at which the error is measured
 _WIDTH = 1.3  # width of these positions, in that of the posterior

@@ -27,12 +27,13 @@ from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import ChainExecutor, chosen_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
-# Chains in groups: four of 16, so that the cores of a small machine have work; fewer fill the cores
-# as well by themselves.
+# Chains for which groups are made: four groups of 16, so that the cores of a small machine have
+# work. Fewer chains fill the cores as well by themselves.
 FEWEST = 64
-LARGEST = 32  # group; with more chains, no iteration gets cheaper
+LARGEST = 32  # chains of a group at most; with more, no iteration gets cheaper
 
-# Group: with minibatches so large that fewer stay in the cache, a chain keeps a core busy.
+# Chains of a group at least: with minibatches so large that fewer stay in the cache, a chain keeps
+# a core busy by itself.
 SMALLEST = 16
 
 # Bytes of the minibatches of a group's iteration, which should stay in a core's cache.

@@ -38,8 +38,8 @@ _NOT_COMPARED = ("paths", "weights")
 _DRAWN = 10_000  # row numbers that a user's own minibatches are known by
 SAVE_EVERY = 0.25  # seconds of a chain that a kill may cost
 
-# Of an array, such as a table with a row for each observation, with a file of its own, which is
-# written less often.
+# Size from which on arrays, such as tables with a row for each observation, have files of their
+# own, which are written less often.
 LARGE_BYTES = 2**20
 _LARGE_SHARE = 0.05  # of a chain's time for writing such files, at most
 

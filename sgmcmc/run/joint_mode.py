@@ -26,10 +26,10 @@ class _Settings:
     difference: float = 0.5  # of positions for a product, in conditional SDs of global parameters
     largest_difference: float = 0.02
     at_mode: float = 0.1  # distance from the mode, in posterior SDs, at which the last steps end
-    products: int = 40  # with the information about these parameters, to find directions
+    products: int = 40  # with the information about joint coordinates, to find directions
     directions: int = 30  # in which they are coupled, at most
     residual: float = 1e-3  # of linear equations, relative to the right side
-    joint_difference: float = 0.3  # of positions for that, in posterior SDs
+    joint_difference: float = 0.3  # of positions for such a product, in posterior SDs
     draws: int = 4  # of a normal approximation at which it is judged
     search_steps: int = 25  # at most
 

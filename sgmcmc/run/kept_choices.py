@@ -29,7 +29,7 @@ from sgmcmc.tuning.fields import FieldCoordinates
 _CENTER = "centre/"  # of control variates
 _FIXED_NODES = "held/"  # center that quadrature nodes are fixed at
 _SLOPE = "held slope/"  # error of the gradient there
-# ends of the differences of that error, by which nodes follow the parameters
+# Ends of the differences of that error, by which nodes follow the parameters.
 _SLOPE_END = "held side/"
 _LEVELS = "levels/"  # information in the data about effects that are coordinates
 _FIELD = "field/"  # coordinates of a latent field

@@ -40,7 +40,7 @@ from sgmcmc.model.posterior import is_in_pieces
 from sgmcmc.model.target import Target
 from sgmcmc.run.request import Request, prepared
 
-# Of all groups up to which XLA does not compile chains of a closed form, which are quick.
+# Rows of all groups up to which XLA does not compile chains of a closed form, which are quick.
 _FEW_ROWS = 1000
 
 

@@ -92,8 +92,8 @@ def find_mode(
     with the likelihood's curvature of the sample at the last point where it was computed, as long
     as they are quick, and with that of all rows if they are not. In the end the error of curvature
     that was not computed there, from all rows, is measured in some random directions; if it is
-    large the curvature is computed. If the prior has a
-    kink, its gradient is the mean from one SD below to one above.
+    large, the curvature is computed. If the prior has a kink, its gradient is the mean from one SD
+    below to one above.
 
     Args:
         objective: Log posterior over the whole dataset.
@@ -270,17 +270,17 @@ def _climb(
         whole: Log posterior over all rows whose curvature is computed if they are not; the first
             argument by default.
     """
-    is_own_curvature, whole = hessian is None, whole or objective
+    is_fresh, whole = hessian is None, whole or objective
     point = _evaluate(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
     for _ in range(steps):
         if point.distance <= close:
             break
         proposal = _step(objective, point)
         reduction = 1.0 if proposal is None else proposal.distance / point.distance
-        if proposal is None and is_own_curvature and source is whole:
+        if proposal is None and is_fresh and source is whole:
             break
         proposal, slow = proposal or point, reduction > _SETTINGS.quick_reduction
-        source = whole if slow and is_own_curvature else source
+        source = whole if slow and is_fresh else source
         # The prior's curvature costs no pass over the data.
         hessian = source.likelihood_hessian(proposal.u) if slow else proposal.hessian
         try:
@@ -289,8 +289,8 @@ def _climb(
             )
         except np.linalg.LinAlgError:  # a pole: the step before was the last
             break
-        is_own_curvature = slow
-    return point, is_own_curvature and source is whole
+        is_fresh = slow
+    return point, is_fresh and source is whole
 
 
 def _step(objective: Objective, point: _Iterate) -> _Iterate | None:

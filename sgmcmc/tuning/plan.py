@@ -36,7 +36,7 @@ PART_ROWS = 20_000  # least number of rows on which a mode is first searched
 # Largest number of observations for which every gradient uses all: noise would cost more than it
 # saves.
 WHOLE_UP_TO = 2000
-LARGEST = 0.25  # largest stepsize in whitened coordinates: beyond, posteriors are not Gaussian
+LARGEST = 0.25  # largest stepsize in whitened coordinates: beyond, what is not Gaussian counts
 # Largest stepsize if every gradient uses all of few observations: their posteriors are farther
 # from normal, and iterations are cheap.
 LARGEST_OF_FEW = 0.05

@@ -58,9 +58,8 @@ class _Settings:
     burn_in: int = 20  # iterations dropped after a warm-up
     burn_in_without_warm_up: int = 100
     leapfrog_steps: int = 12  # of a move while directions of curvature are not known
-    first_look: int = (
-        1000  # iterations at most before the draws are checked, if seconds are limited
-    )
+    # Iterations at most before the draws are checked, if seconds are limited.
+    first_look: int = 1000
     extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
     share_to_choose: float = 0.35  # of the seconds, after which the warm-up begins as it is
     share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up

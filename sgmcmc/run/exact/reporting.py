@@ -46,7 +46,7 @@ class ChoiceLog:
         reason: Reason for the dynamics; empty if the user chose them.
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
-        whitener: Shape of the information; ``None`` if it was not searched for.
+        whitener: Whitening by the information; ``None`` if that was not computed.
         exchangeable: Parameters whose entries can change places.
         predicted: Diagnostics of the log-likelihood of rows, by which draws are judged if there
             are such parameters.
