@@ -153,10 +153,10 @@ def read(request: Request) -> Reading:
     size = model.data.size
     # Leverage needs the terms of single observations.
     terms = is_one_of(options.minibatches, MINIBATCHES) and size > WHOLE_UP_TO
-    in_chunks = size > WHOLE_UP_TO
+    in_parts = size > WHOLE_UP_TO
     values = None if request.previous is None else request.previous.values
     if values is None:
-        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_chunks)
+        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
     request = replace(request, model=replace(model, values=values))
     return Reading(request, dynamics, in_turn)
 

@@ -203,8 +203,8 @@ def make_sampler(request: Request) -> Sampler:
     if values is None or options.store is not None:  # a store identifies a chain by these values
         terms = used.need_terms(draws)
         exact = isinstance(dynamics, ExactDynamics)
-        in_chunks = is_in_pieces(data) if exact else None
-        values = dry_run(target, data, draws.size, starts, latents, terms, in_chunks, exact)
+        in_parts = is_in_pieces(data) if exact else None
+        values = dry_run(target, data, draws.size, starts, latents, terms, in_parts, exact)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)
