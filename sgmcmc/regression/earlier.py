@@ -33,23 +33,23 @@ def in_units_of(
         frame: Data.
     """
     converted = {name: np.asarray(values) for name, values in draws.items()}
-    shift: float | np.ndarray = -model.level
+    shift: float | np.ndarray = 0.0
     if model.terms:
         coefficients, cut_shift = _coefficients(model, converted["b"].astype(np.float64), frame)
         centered = coefficients.copy()
         if model.terms[0] == INTERCEPT:
             centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
         converted["b"] = (centered - model.origin) * (model.scale / model.unit)
-        shift = cut_shift - (coefficients @ model.center)[..., np.newaxis] - model.level
+        shift = cut_shift - (coefficients @ model.center)[..., np.newaxis]
     if "cut" in converted:
-        converted["cut"] = converted["cut"] + shift
+        converted["cut"] = converted["cut"] + shift - model.level
     for factor_effects in model.effects:
         _convert_scales(factor_effects, converted)
         name = f"r_{factor_effects.name}"
         if name not in converted:
             continue
-        column_moments = [moments(design, frame) for design in factor_effects.designs]
-        size = np.concatenate([np.hypot(column.mean, column.sd) for column in column_moments])
+        of_bars = [moments(design, frame) for design in factor_effects.designs]
+        size = np.concatenate([np.hypot(columns.mean, columns.sd) for columns in of_bars])
         center = factor_effects.center
         effects = converted[name] / np.where(size > 0, size, 1.0)
         for index in np.flatnonzero(center).tolist():
