@@ -178,14 +178,13 @@ def _products(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray
     products[np.ix_(design.dense, design.dense)] = dense.T @ weighted
     sparse = [_sparse(design, chunk, number) for number in range(len(design.coded))]
     for term, left in zip(design.coded, sparse, strict=True):
-        rows = np.arange(term.first, term.first + term.size)
+        rows = term.columns
         across = left.T @ weighted
-        products[np.ix_(rows, design.dense)] = across
-        products[np.ix_(design.dense, rows)] = across.T
+        products[rows, design.dense] = across
+        products[design.dense, rows] = across.T
         left_weighted = left.multiply(w[:, np.newaxis]).tocsr()
         for other_term, right in zip(design.coded, sparse, strict=True):
-            columns = np.arange(other_term.first, other_term.first + other_term.size)
-            products[np.ix_(rows, columns)] = (left_weighted.T @ right).toarray()
+            products[rows, other_term.columns] = (left_weighted.T @ right).toarray()
     return products
 
 
