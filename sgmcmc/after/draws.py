@@ -119,8 +119,8 @@ class DrawSource:
 
         All chunks but the last of a segment hold a multiple of ``multiple`` draws.
         """
-        largest = PIECE_BYTES // (8 * (self.features + self.layout.size))
-        length = max(1, largest // multiple) * multiple
+        limit = PIECE_BYTES // (8 * (self.features + self.layout.size))
+        length = max(1, limit // multiple) * multiple
         for chain, first, last in segments:
             for start in range(first, last, length):
                 stop = min(start + length, last)

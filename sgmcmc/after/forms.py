@@ -242,7 +242,7 @@ class Judge:
 
     Args:
         source: Draws to correct.
-        parts: Parts of the draws that have separate coefficients.
+        segments: Segments of the draws that have separate coefficients.
     """
 
     def __init__(self, source: DrawSource, segments: list[DrawSegment]) -> None:

@@ -198,22 +198,23 @@ def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.
 
 
 def _worst(
-    samples: Samples, var_names: Sequence[str] | None, largest: int
+    samples: Samples, var_names: Sequence[str] | None, limit: int
 ) -> tuple[dict[str, np.ndarray], str]:
     """Return the coordinates to show, in their order, and a sentence on the others."""
     columns = _columns(samples, var_names)
-    if len(columns) <= largest:
+    if len(columns) <= limit:
         return columns, ""
     az = libraries.arviz()
     effective = np.array([az.ess(np.asarray(column, np.float64)) for column in columns.values()])
     # A coordinate that never moved has no effective sample size, and is the worst of all.
-    selected = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:largest])
+    selected = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:limit])
     names = list(columns)
-    title = f"{largest} of {len(names)} coordinates: those with the smallest effective sample sizes"
+    title = f"{limit} of {len(names)} coordinates: those with the smallest effective sample sizes"
     return {names[index]: columns[names[index]] for index in selected}, title
 
 
 def _digits(columns: dict[str, np.ndarray]) -> int:
+    """Return the number of significant digits that distinguishes the ends of every interval."""
     needed = [2]
     for column in columns.values():
         size, sd = np.abs(column).max(), column.std()

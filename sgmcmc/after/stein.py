@@ -144,8 +144,8 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    largest = whole_number("max_draws", max_draws, 2)
-    draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, largest)
+    limit = whole_number("max_draws", max_draws, 2)
+    draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, limit)
     chains, k, d = draws.shape
     c = np.sqrt(d) if c is None else positive_number("c", c)
     preconditioner = None if samples.origin is None else samples.origin.target.space.preconditioner
@@ -167,12 +167,12 @@ def _unconstrained_rows(
     names: list[str],
     gradients: Mapping[str, np.ndarray],
     bijectors: Mapping[str, Any] | None,
-    largest: int,
+    limit: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return draws and gradients at them in the unconstrained space, (chain, draw, d)."""
     draws = by_chain(samples.settings, samples)
     chains, length = draws[names[0]].shape[:2]
-    indices = np.unique(np.linspace(0, length - 1, min(length, largest)).round().astype(int))
+    indices = np.unique(np.linspace(0, length - 1, min(length, limit)).round().astype(int))
     selected = {name: np.asarray(draws[name][:, indices]) for name in names}
     rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in selected.items()}
     u = unconstrained(samples, rows, bijectors)

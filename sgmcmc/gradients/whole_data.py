@@ -139,7 +139,7 @@ class WholeData:
                 coordinates are then those of these rows, one after another.
         """
         size = self.target.size if lookups is None else len(places)
-        largest = 2**20 // max(1, size)
+        limit = 2**20 // max(1, size)
         rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
         latent_values = {} if self.latents is None else self.latents.starts
         key = (lookups is None, places.tobytes())
@@ -150,8 +150,8 @@ class WholeData:
             "terms",
             position,
             dict(latent_values),
-            max_terms=largest,
-            per_chunk=self._piece_keys(rng, largest),
+            max_terms=limit,
+            per_chunk=self._piece_keys(rng, limit),
         )
         return table
 
@@ -252,11 +252,11 @@ class WholeData:
         )
 
     def _piece_keys(
-        self, rng: np.random.Generator | None, largest: int | None = None
+        self, rng: np.random.Generator | None, limit: int | None = None
     ) -> list[np.ndarray]:
         """Return the first row and a seed of each piece of each shard, int32."""
         keys_by_shard = []
-        for shard in shards(self.data, largest, self.target.row_terms):
+        for shard in shards(self.data, limit, self.target.row_terms):
             keys = np.zeros((len(shard.starts), 3), np.int32)
             keys[:, 0] = shard.starts
             if rng is not None:

@@ -96,6 +96,7 @@ def _draws_of_groups(
     numbers: np.ndarray,
     seed: int,
 ) -> dict[str, np.ndarray]:
+    """Return draws of the effects of groups that have rows, or are coordinates, by name."""
     for factor in model.coordinates:
         if factor.by == by:
             return {name: np.asarray(draws[name])[:, :, numbers] for name in factor.shapes}

@@ -64,9 +64,9 @@ class Random(NamedTuple):
     """Random numbers for a draw of the effects of each slot.
 
     Attributes:
-        standard: Standard normal numbers, (MOVES + 1, m, q).
-        squared: χ² numbers with 4 degrees of freedom, (MOVES + 1, m).
-        bars: Logarithms of uniform numbers, (MOVES, m).
+        standard: Standard normal numbers, (PROPOSALS + 1, m, q).
+        squared: χ² numbers with 4 degrees of freedom, (PROPOSALS + 1, m).
+        bars: Logarithms of uniform numbers, (PROPOSALS, m).
     """
 
     standard: tf.Tensor
@@ -300,7 +300,7 @@ class Marginal:
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot.
 
-        If packs have the nodes of a quadrature they are those of the packs; otherwise they are
+        If packs have the nodes of a quadrature, they are those of the packs; otherwise they are
         searched for.
         """
         if MODE not in dataset or self.groups.normal:

@@ -330,7 +330,7 @@ def _information_at(
 def _root(matrix: list[list[tf.Tensor]], min_pivot: float) -> list[list[tf.Tensor]]:
     """Return the Cholesky root of small matrices, entry by entry, with pivots that are positive.
 
-    A curvature beyond the range of the dtype becomes the largest of it.
+    A curvature beyond the range of the dtype becomes the largest that it allows.
 
     Args:
         matrix: Matrices.

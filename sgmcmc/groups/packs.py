@@ -20,9 +20,9 @@ from sgmcmc.data.stored import no_room
 
 # Columns of packs.
 SLOT = "groups/slot"  # the group of each row, by its position in the pack
-FILLED = "groups/filled"  # number of groups
+FILLED = "groups/filled"  # number of groups in the pack
 # Mode and root of the information of each group at some parameters, (slots, q) and (slots, q, q):
-# quadrature nodes lie around it, or a closed form starts from it.
+# quadrature nodes lie around the mode, or a closed form starts from it.
 MODE, ROOT = "groups/mode", "groups/root"
 # If nodes follow the parameters: the parameters to which mode and root belong, (P,), and the
 # derivatives of mode and root with respect to them, (slots, numbers, P).

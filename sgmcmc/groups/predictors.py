@@ -37,7 +37,7 @@ from sgmcmc.model.target import Target
 _EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
 # Nodes in each direction for a height that is quadratic: exact for the variance of its slope.
 _NODES = 3
-_LEAST = 50  # Hessians of fewer are differentiated in less time
+_LEAST = 50  # coordinates: Hessians of fewer are differentiated in less time
 
 
 class Integrated(Protocol):

@@ -150,41 +150,47 @@ class Predictors(ABC):
 
     def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return gradient and Hessian of the log-likelihood with respect to v, (m,) and (m, m)."""
-        grads = self.derivatives(u, columns)
-        blocks: list[list[tf.Tensor]] = [[] for _ in grads.data]
-        for a, left in enumerate(grads.data):
-            for b, right in enumerate(grads.data):
+        derivatives = self.derivatives(u, columns)
+        blocks: list[list[tf.Tensor]] = [[] for _ in derivatives.data]
+        for a, left in enumerate(derivatives.data):
+            for b, right in enumerate(derivatives.data):
                 if b < a:
                     blocks[a].append(tf.transpose(blocks[b][a]))
                 else:
-                    blocks[a].append(cross_product(left, grads.eta_curvatures[a][b], right))
+                    blocks[a].append(cross_product(left, derivatives.eta_curvatures[a][b], right))
         hessian = tf.concat([tf.concat(row, 1) for row in blocks], 0)
-        slope = _transposed_products(grads.data, grads.slopes)
-        if grads.phi_slopes:
+        slope = _transposed_products(derivatives.data, derivatives.slopes)
+        if derivatives.phi_slopes:
             cross = tf.stack(
-                [_transposed_products(grads.data, rows) for rows in grads.cross_curvatures]
+                [
+                    _transposed_products(derivatives.data, rows)
+                    for rows in derivatives.cross_curvatures
+                ]
             )
             last_rows = tf.concat(
-                [cross, tf.stack([tf.stack(row) for row in grads.phi_curvatures])], 1
+                [cross, tf.stack([tf.stack(row) for row in derivatives.phi_curvatures])], 1
             )
             hessian = tf.concat([tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0)
-            slope = tf.concat([slope, tf.stack(grads.phi_slopes)], 0)
+            slope = tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
         return [slope, hessian]
 
     def products_with(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
-        grads = self.derivatives(u, columns)
-        blocks, phi_vectors = self._split_rows(vectors, grads)
-        along = [x.times(block) for x, block in zip(grads.data, blocks, strict=True)]
+        derivatives = self.derivatives(u, columns)
+        blocks, phi_vectors = self._split_rows(vectors, derivatives)
+        along = [x.times(block) for x, block in zip(derivatives.data, blocks, strict=True)]
         products = []
-        for a, x in enumerate(grads.data):
+        for a, x in enumerate(derivatives.data):
             rows = sum(
-                times_weights(w, z) for w, z in zip(grads.eta_curvatures[a], along, strict=True)
+                times_weights(w, z)
+                for w, z in zip(derivatives.eta_curvatures[a], along, strict=True)
             )
-            for cross, phi_vector in zip(grads.cross_curvatures, phi_vectors, strict=True):
+            for cross, phi_vector in zip(derivatives.cross_curvatures, phi_vectors, strict=True):
                 rows += cross[a][:, tf.newaxis] * phi_vector
             products.append(x.transposed_times(rows))
-        for cross, curvatures in zip(grads.cross_curvatures, grads.phi_curvatures, strict=True):
+        for cross, curvatures in zip(
+            derivatives.cross_curvatures, derivatives.phi_curvatures, strict=True
+        ):
             product = sum(
                 tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, cross, strict=True)
             )
@@ -192,18 +198,20 @@ class Predictors(ABC):
                 r * phi_vector for r, phi_vector in zip(curvatures, phi_vectors, strict=True)
             )
             products.append(product[tf.newaxis])
-        slope = _transposed_products(grads.data, grads.slopes)
+        slope = _transposed_products(derivatives.data, derivatives.slopes)
         return [
-            tf.concat([slope, tf.stack(grads.phi_slopes)], 0) if grads.phi_slopes else slope,
+            tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
+            if derivatives.phi_slopes
+            else slope,
             tf.concat(products, 0),
         ]
 
     def _split_rows(
-        self, matrix: tf.Tensor, grads: PredictorDerivatives
+        self, matrix: tf.Tensor, derivatives: PredictorDerivatives
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, phi_rows = tf.split(matrix, [*grads.sizes, len(grads.phi_slopes)], 0)
-        return rows, [phi_rows[k] for k in range(len(grads.phi_slopes))]
+        *rows, phi_rows = tf.split(matrix, [*derivatives.sizes, len(derivatives.phi_slopes)], 0)
+        return rows, [phi_rows[k] for k in range(len(derivatives.phi_slopes))]
 
 
 @dataclass(frozen=True)
@@ -236,26 +244,29 @@ class Factors(Predictors):
             bend: Sum of the second derivatives of v along them, (m,).
             columns: Some rows, whose terms the log-likelihood returns.
         """
-        grads = self.derivatives(u, columns, by_row=True)
-        count = len(grads.data)
-        rows, phi_rows = self._split_rows(square, grads)
+        derivatives = self.derivatives(u, columns, by_row=True)
+        count = len(derivatives.data)
+        rows, phi_rows = self._split_rows(square, derivatives)
         blocks = [
-            tf.split(row_block, [*grads.sizes, len(grads.phi_slopes)], 1) for row_block in rows
+            tf.split(row_block, [*derivatives.sizes, len(derivatives.phi_slopes)], 1)
+            for row_block in rows
         ]
-        bends, corners = self._split_rows(bend[:, tf.newaxis], grads)
-        total = tf.zeros_like(grads.slopes[0])
-        for a, left in enumerate(grads.data):
-            for b, right in enumerate(grads.data):
-                total += grads.eta_curvatures[a][b] * bilinear_forms(left, blocks[a][b], right)
+        bends, corners = self._split_rows(bend[:, tf.newaxis], derivatives)
+        total = tf.zeros_like(derivatives.slopes[0])
+        for a, left in enumerate(derivatives.data):
+            for b, right in enumerate(derivatives.data):
+                total += derivatives.eta_curvatures[a][b] * bilinear_forms(
+                    left, blocks[a][b], right
+                )
             ends = left.times(blocks[a][count])
-            for r, cross in enumerate(grads.cross_curvatures):
+            for r, cross in enumerate(derivatives.cross_curvatures):
                 total += 2 * cross[a] * ends[:, r]
-            total += grads.slopes[a] * left.times(bends[a])[:, 0]
-        first = sum(grads.sizes)
-        for r, curvatures in enumerate(grads.phi_curvatures):
+            total += derivatives.slopes[a] * left.times(bends[a])[:, 0]
+        first = sum(derivatives.sizes)
+        for r, curvatures in enumerate(derivatives.phi_curvatures):
             for c, entry in enumerate(curvatures):
                 total += entry * phi_rows[r][first + c]
-            total += grads.phi_slopes[r] * corners[r][0]
+            total += derivatives.phi_slopes[r] * corners[r][0]
         return [-total]
 
     @property

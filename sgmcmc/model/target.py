@@ -257,7 +257,7 @@ class _TracedOnce(Target):
     Graphs call it as a function, which XLA inlines: the numbers are the same as without.
 
     Args:
-        plain: Target that is tempered.
+        target: Target that is tempered.
     """
 
     def __init__(self, target: Target) -> None:

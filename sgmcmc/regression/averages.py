@@ -101,16 +101,16 @@ class Cells:
         weights = np.bincount(number, self.weights, len(first))
         return Cells(frame.iloc[first], weights, self.cell[first], self.size)
 
-    def blocks(self, largest: int) -> Iterator[tuple[slice, np.ndarray]]:
+    def blocks(self, limit: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield some cells and the indices of their rows, cell by cell.
 
         Args:
-            largest: Largest number of cells.
+            limit: Largest number of cells.
         """
         order = np.argsort(self.cell, kind="stable")
         ends = np.cumsum(np.bincount(self.cell, minlength=self.size))
-        for start in range(0, self.size, largest):
-            stop = min(start + largest, self.size)
+        for start in range(0, self.size, limit):
+            stop = min(start + limit, self.size)
             first = ends[start - 1] if start else 0
             yield slice(start, stop), order[first : ends[stop - 1]]
 
@@ -188,14 +188,13 @@ def averages(
                 if sums[number] is None:
                     size = block.stop - block.start
                     sums[number] = np.zeros((draws, size, *value.shape[2:]))
-                columns = weights.reshape(-1, *[1] * (value.ndim - 2))
-                value = value * columns
+                value = value * weights.reshape(-1, *[1] * (value.ndim - 2))
                 if len(starts) < len(chunk):
                     value = np.add.reduceat(value, starts, axis=1)
                 sums[number][:, present] += value
         for number, total in enumerate(sums):
-            columns = totals[block].reshape(-1, *[1] * (total.ndim - 2))
-            summaries[number].append(summary(total / columns))
+            divisor = totals[block].reshape(-1, *[1] * (total.ndim - 2))
+            summaries[number].append(summary(total / divisor))
     return [np.concatenate(arrays, axis=1) for arrays in summaries]
 
 

@@ -91,7 +91,7 @@ class Design:
         coded: Other columns.
         variables: Columns of the data that are needed.
         factors: Columns of the data that are factors.
-        parts: Subexpressions of expressions, which formulaic is handed.
+        subexpressions: Values of parts of the terms, which formulaic is handed.
     """
 
     terms: tuple[str, ...]
@@ -486,5 +486,5 @@ def _coded_columns(
             return None
         coded.append(Coded(first, size, tuple(factors), weight))
         first += size
-    size_of_all = sum(factor.size for factor in coded)
+    size_of_all = sum(term.size for term in coded)
     return coded if size_of_all == len(structure.columns) else None  # else a spline times a factor

@@ -103,8 +103,8 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
     categorical = {}
     for field in table.schema:
         if hasattr(field.type, "index_type"):
-            column = read_categories(table[field.name], f"data[{field.name!r}]")
-            categorical[field.name] = categories(column)
+            coded = read_categories(table[field.name], f"data[{field.name!r}]")
+            categorical[field.name] = categories(coded)
     frame = table.select([name for name in names if name not in categorical]).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
 

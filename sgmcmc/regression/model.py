@@ -194,7 +194,7 @@ class Model:
         outcomes: Levels of the response, if it is not a number.
         cuts: Starting values of cutpoints.
         constants: Name and value of each number of all rows in response and offset.
-        lost: Terms that are zero, or linear combinations of those before them.
+        aliased: Terms that are zero, or linear combinations of those before them.
     """
 
     formula: Formula
@@ -380,7 +380,7 @@ class Model:
             return -value / self.unit
         if name == "nu":  # gamma(2, 0.1) of ν = 1 + value
             return tf.math.log1p(value) - 0.1 * value
-        # 1/value is exponential with mean _DISPERSION.
+        # 1/value is exponential with mean _PRIOR_DISPERSION.
         return -2.0 * tf.math.log(value) - 1.0 / (_PRIOR_DISPERSION * value)
 
     def _log_prior_of_sds(self, effects: Effects, params: Tensors) -> tf.Tensor:

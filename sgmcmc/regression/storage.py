@@ -47,11 +47,11 @@ def plain(frame: pd.DataFrame, names: Sequence[Any], used: bool) -> pd.DataFrame
             changed[name] = column
     if not changed:
         return frame
-    attrs, column = frame.attrs, frame.copy(deep=False)
+    copied = frame.copy(deep=False)
     for name, values in changed.items():
-        column[name] = values
-    column.attrs = attrs
-    return column
+        copied[name] = values
+    copied.attrs = frame.attrs
+    return copied
 
 
 def _is_text(values: pd.Series) -> bool:

@@ -73,7 +73,7 @@ class Subexpressions:
 
     Attributes:
         constants: Name and value of each number of all rows, by its expression.
-        known: Part by its plain name.
+        by_name: Part by its plain name.
     """
 
     constants: Constants
@@ -151,6 +151,8 @@ class Subexpressions:
 
 
 class _Substitution(ast.NodeTransformer):
+    """Replaces the parts of an expression that are computed here by plain names."""
+
     def __init__(
         self, subexpressions: Subexpressions, expression: Expression, frame: pd.DataFrame
     ) -> None:

@@ -225,8 +225,8 @@ class Conversions(Predictions):
             arrays = {name: array[:, counted] for name, array in arrays.items()}
             weights = weights[counted]
         chains, count = next(iter(arrays.values())).shape[:2]
-        largest = checks.whole_number("draws", draws, chains)
-        step = -(-count // (largest // chains))
+        limit = checks.whole_number("draws", draws, chains)
+        step = -(-count // (limit // chains))
         arrays = {name: np.ascontiguousarray(array[:, ::step]) for name, array in arrays.items()}
         served = Served(f, arrays, None if weights is None else weights[::step], quantiles)
         data = self._data(dataset)

@@ -166,10 +166,10 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
     arrays = by_chain(samples.settings, samples)
     chains, count = next(iter(arrays.values())).shape[:2]
     if draws is None:
-        largest = _MOST_BYTES // (4 * rows * chains)
+        limit = _MOST_BYTES // (4 * rows * chains)
     else:
-        largest = checks.whole_number("log_likelihood_draws", draws, chains) // chains
-    step = -(-count // max(1, largest))
+        limit = checks.whole_number("log_likelihood_draws", draws, chains) // chains
+    step = -(-count // max(1, limit))
     if step > 1 and draws is None:
         warnings.warn(
             f"`log_likelihood`: the terms of {rows} rows are computed at one draw in {step}, and "

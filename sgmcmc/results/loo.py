@@ -94,11 +94,11 @@ class Difference(NamedTuple):
     subsampling_se: float
 
 
-def chosen_rows(N: int, largest: int, seed: int) -> np.ndarray:
+def chosen_rows(N: int, limit: int, seed: int) -> np.ndarray:
     """Return the numbers of some rows, drawn without replacement, in order."""
-    if N <= largest:
+    if N <= limit:
         return np.arange(N)
-    return np.sort(np.random.default_rng(seed).choice(N, largest, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(N, limit, replace=False))
 
 
 def leave_one_out(

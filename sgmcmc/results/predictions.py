@@ -422,6 +422,7 @@ def _terms_of(function: LogLik) -> OfRows:
 
 
 def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the posterior mean, as the one draw of one chain."""
     return {
         name: array.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(array.dtype)
         for name, array in draws.items()

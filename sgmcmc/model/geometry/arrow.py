@@ -321,6 +321,7 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
 
 
 def _right(vectors: np.ndarray, matrix: Any) -> np.ndarray:
+    """Return each row vector times a sparse matrix."""
     flat = vectors.reshape(int(np.prod(vectors.shape[:-1])), vectors.shape[-1])
     return np.asarray((matrix.T @ flat.T).T).reshape(*vectors.shape[:-1], matrix.shape[1])
 

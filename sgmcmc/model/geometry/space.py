@@ -225,6 +225,7 @@ class Space:
         return self._into(self.layout.join(u, dtype.as_numpy_dtype), dtype)
 
     def _into(self, flat: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return the position of flat coordinates."""
         if self.preconditioner is None:
             return flat
         return self.preconditioner.into(flat).astype(dtype.as_numpy_dtype)
