@@ -86,45 +86,45 @@ def no_room() -> Iterator[None]:
 
 
 class StoredColumn(DenseColumn):
-    """A column that is read chunk by chunk whenever rows of it are asked for.
+    """A column that is read slab by slab whenever rows of it are asked for.
 
-    ``source`` has ``shape`` and gives rows when it is sliced. It is read ``chunk_rows`` rows at a
-    time, which are whole chunks.
+    ``source`` has ``shape`` and gives rows when it is sliced. A slab, which is read in one go, has
+    ``slab_rows`` rows: whole chunks.
     """
 
-    def __init__(self, source: Any, dtype: np.dtype, chunk_rows: int) -> None:
-        self._source, self._chunk_rows = source, chunk_rows
+    def __init__(self, source: Any, dtype: np.dtype, slab_rows: int) -> None:
+        self._source, self._slab_rows = source, slab_rows
         self._rows = int(source.shape[0])
         self.dtype = np.dtype(dtype)
         self.row_shape = tuple(int(length) for length in source.shape[1:])
         self._last: tuple[int, np.ndarray] = -1, np.empty(0)
 
     def _read(self, number: int) -> np.ndarray:
-        """Return a chunk; two threads may do so at once."""
+        """Return a slab; two threads may do so at once."""
         last, array = self._last
         if last != number:
-            start = number * self._chunk_rows
-            array = np.asarray(self._source[start : min(start + self._chunk_rows, self._rows)])
+            start = number * self._slab_rows
+            array = np.asarray(self._source[start : min(start + self._slab_rows, self._rows)])
             self._last = number, array
         return array
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Copy these rows into ``out``; each chunk that holds some of them is read once."""
+        """Copy these rows into ``out``; each slab that holds some of them is read once."""
         flat = rows.reshape(-1)
         order = np.argsort(flat, kind="stable")
-        chunks = flat[order] // self._chunk_rows
+        slabs = flat[order] // self._slab_rows
         target = out.reshape(-1, *self.row_shape)
-        for chosen in np.split(order, np.flatnonzero(np.diff(chunks)) + 1):
-            number = int(flat[chosen[0]]) // self._chunk_rows
-            target[chosen] = self._read(number)[flat[chosen] - number * self._chunk_rows]
+        for chosen in np.split(order, np.flatnonzero(np.diff(slabs)) + 1):
+            number = int(flat[chosen[0]]) // self._slab_rows
+            target[chosen] = self._read(number)[flat[chosen] - number * self._slab_rows]
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
         out = np.empty((stop - start, *self.row_shape), self.dtype)
         while start < stop:
-            number = start // self._chunk_rows
-            offset = number * self._chunk_rows
-            end = min(stop, offset + self._chunk_rows)
+            number = start // self._slab_rows
+            offset = number * self._slab_rows
+            end = min(stop, offset + self._slab_rows)
             out[len(out) - (stop - start) :][: end - start] = self._read(number)[
                 start - offset : end - offset
             ]
@@ -140,7 +140,7 @@ class LateColumn(StoredColumn):
     """A column that was checked in another process, and is unpacked only for single rows."""
 
     def __init__(self, source: Any, dtype: np.dtype) -> None:
-        super().__init__(source, dtype, _chunk_rows_of(source))
+        super().__init__(source, dtype, _slab_rows_of(source))
         self._unpacked: MappedColumn | None = None
 
     def unpack(self) -> None:
@@ -188,26 +188,26 @@ def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
 
 
 def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | None = None) -> int:
-    """Check all rows in order, piece by piece, and return how many make a piece."""
-    chunk_rows, size = _chunk_rows_of(source), int(source.shape[0])
-    for start in range(0, size, chunk_rows):
-        stop = min(start + chunk_rows, size)
-        chunk = np.asarray(source[start:stop])
-        check(chunk, start, stop - start)
+    """Check all rows in order, slab by slab, and return how many make a slab."""
+    slab_rows, size = _slab_rows_of(source), int(source.shape[0])
+    for start in range(0, size, slab_rows):
+        stop = min(start + slab_rows, size)
+        slab = np.asarray(source[start:stop])
+        check(slab, start, stop - start)
         if use is not None:
-            use(chunk)
-    return chunk_rows
+            use(slab)
+    return slab_rows
 
 
-def _chunk_rows_of(source: Any) -> int:
+def _slab_rows_of(source: Any) -> int:
     """Return the number of rows to read at a time: whole chunks if there are any."""
     itemsize = getattr(getattr(source, "dtype", None), "itemsize", 8)
     row = math.prod(int(length) for length in source.shape[1:]) * itemsize
-    slab_rows = max(1, SLAB_BYTES // max(1, row))
+    rows = max(1, SLAB_BYTES // max(1, row))
     chunks = getattr(source, "shards", None) or getattr(source, "chunks", None) or (1,)
     # Dask's chunks of an axis are a tuple of lengths.
     chunk = max(chunks[0]) if isinstance(chunks[0], tuple) else int(chunks[0])
-    return max(1, chunk) * max(1, slab_rows // max(1, chunk))
+    return max(1, chunk) * max(1, rows // max(1, chunk))
 
 
 def _has_room(source: Any, dtype: np.dtype) -> bool:
