@@ -49,12 +49,15 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
 }
 
 # An array whose first dimension is that of quantiles.
-namedQuantiles <- function(values, quantiles) {
+namedQuantiles <- function(values, quantiles) namedAlong(values, labelsOfQuantiles(quantiles), 1L)
+
+# An array with names along one dimension, and what names it has along others.
+namedAlong <- function(values, names, along) {
     labels <- dimnames(values)
     if (is.null(labels)) {
         labels <- vector("list", length(dim(values)))
     }
-    labels[[1]] <- labelsOfQuantiles(quantiles)
+    labels[[along]] <- names
     dimnames(values) <- labels
     values
 }

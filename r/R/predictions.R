@@ -222,13 +222,7 @@ namedRows <- function(values, names, along) {
     if (length(dim(values)) < 2) {
         return(stats::setNames(as.vector(values), names))
     }
-    labels <- dimnames(values)
-    if (is.null(labels)) {
-        labels <- vector("list", length(dim(values)))
-    }
-    labels[[along]] <- names
-    dimnames(values) <- labels
-    values
+    namedAlong(values, names, along)
 }
 
 #' @rdname sgmcmcGlm-predictions
