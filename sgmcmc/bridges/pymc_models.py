@@ -310,8 +310,9 @@ class PyMCModel(TracedModel):
 
     def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
         """Return the log density of each variable without rows."""
-        graph = _Graph(self._values, list(self._prior_graphs().values()))
-        return dict(zip(self._prior_graphs(), JaxFunction(graph)(dict(params)), strict=True))
+        named = self._prior_graphs()
+        graph = _Graph(self._values, list(named.values()))
+        return dict(zip(named, JaxFunction(graph)(dict(params)), strict=True))
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables, by ``pymc.sample_prior_predictive``.
