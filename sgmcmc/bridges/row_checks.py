@@ -98,7 +98,7 @@ def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[
     """Refuse rows whose density depends on other rows.
 
     Args:
-        model: RowModel.
+        model: Model.
         observed: Names of the observed variables by their columns.
 
     Returns:

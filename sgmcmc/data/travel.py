@@ -37,7 +37,7 @@ def read_machines(executor: Any) -> Machines:
 
 
 def courier(data: Data) -> tuple[str, Callable[[], Any]]:
-    """Return the key of a dataset, and the function that makes its parcel."""
+    """Return the key of a dataset, and the function that makes what unpickles to it."""
     if data.key is None:
         columns = data.columns.items()
         facts: list[Any] = [(name, column.digest()) for name, column in columns]

@@ -106,7 +106,7 @@ def _fits(file: IO[bytes], shape: tuple[int, ...], source_sum: bytes) -> bool:
 def _write(path: Path, array: Array, source_sum: bytes) -> None:
     """Write the cache; if that fails, there is none."""
     little = array.astype("<f4", order="C", copy=False)
-    with contextlib.suppress(OSError), replacement(path) as partial, open(partial, "wb") as file:
+    with contextlib.suppress(OSError), replacement(path) as draft, open(draft, "wb") as file:
         np.save(file, little, allow_pickle=False)
         file.write(_seal(little, source_sum))
 

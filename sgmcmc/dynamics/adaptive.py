@@ -220,9 +220,9 @@ class SGFS(Dynamics):
         ready = seen >= (1.0 if self.diagonal else gradient.shape[0] + 1.0)
         if not isinstance(self.B, str):
             ready = tf.constant(True)
-        increment_of = self._diagonal_increment if self.diagonal else self._increment
-        increment = increment_of(state.information, gradient, stepsize, normals[0], ready)
-        position = tf.where(ready, state.position + 2.0 * increment, state.position)
+        direction_of = self._diagonal_direction if self.diagonal else self._direction
+        direction = direction_of(state.information, gradient, stepsize, normals[0], ready)
+        position = tf.where(ready, state.position + 2.0 * direction, state.position)
         return state._replace(position=position)
 
     def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
@@ -241,7 +241,7 @@ class SGFS(Dynamics):
         """V as a multiple of F."""
         return self.rows / self.size * self.unseen
 
-    def _diagonal_increment(
+    def _diagonal_direction(
         self,
         information: tf.Tensor,
         gradient: tf.Tensor,
@@ -256,7 +256,7 @@ class SGFS(Dynamics):
         whole = (1.0 + self._noise) * information + injected
         return (gradient + tf.sqrt(injected) * normals) / whole
 
-    def _increment(
+    def _direction(
         self,
         information: tf.Tensor,
         gradient: tf.Tensor,

@@ -95,8 +95,8 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     return _redraw(
         _compiled(_invert_poisson)(tf.where(large, tf.zeros_like(rate), rate), uniforms),
         large,
-        lambda numbers: tf.random.stateless_poisson(
-            [tf.shape(numbers)[0]], seeds[0], tf.gather(rate, numbers), dtype=dtype
+        lambda indices: tf.random.stateless_poisson(
+            [tf.shape(indices)[0]], seeds[0], tf.gather(rate, indices), dtype=dtype
         ),
     )
 

@@ -151,13 +151,13 @@ class SGRLD(SimplexDynamics):
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
         noise, other_noise = simplices.divide(normals[0])
-        mean_increment = self.drift(u, self.usable(counts))
+        drift = self.drift(u, self.usable(counts))
         if self.parameterization == "expanded_mean":
             theta = tf.exp(u)
-            proposal = theta + 0.5 * h * mean_increment + tf.sqrt(h * theta) * noise
+            proposal = theta + 0.5 * h * drift + tf.sqrt(h * theta) * noise
             u = tf.math.log(tf.maximum(tf.abs(proposal), smallest(u.dtype)))
         else:
-            proposal = overdamped(u, mean_increment, h, noise)
+            proposal = overdamped(u, drift, h, noise)
             reduced = self.parameterization == "reduced_natural"
             u = tf.where(simplices.last, u, proposal) if reduced else proposal
         if not simplices.has_all:

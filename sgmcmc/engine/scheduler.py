@@ -219,13 +219,13 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
 
 
 class _IterationsPerLook:
-    """Numbers of iterations that chains run before they look at the clock again."""
+    """Number of iterations that chains run before they look at the clock again."""
 
     def __init__(self) -> None:
         self.count = 1
 
     def see(self, seconds: float) -> None:
-        """Adapt the number to the time that the last piece took."""
+        """Adapt the number to the time that the last of them took."""
         if seconds < _SHORTEST_LOOK:
             self.count *= 2
         elif seconds > _LONGEST_LOOK and self.count > 1:

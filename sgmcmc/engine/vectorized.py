@@ -227,7 +227,7 @@ class Group:
         self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None
         self._carry: Carry | None = None
-        self._unchanged: dict[int, Carry] = {}
+        self._handed_out: dict[int, Carry] = {}
         self.estimate = float("nan")
 
     @property
@@ -271,7 +271,7 @@ class Group:
     def _stacked(self) -> Carry:
         """Return the state after the last iteration, of all chains."""
         unchanged = self._carry is not None and all(
-            runner.carry is self._unchanged.get(k) for k, runner in self._runners.items()
+            runner.carry is self._handed_out.get(k) for k, runner in self._runners.items()
         )
         if not unchanged:
             some = next(iter(self._runners.values()))
@@ -289,11 +289,11 @@ class Group:
             self._buffers = self._pool.take()
         buffers = self._buffers
         if self._block != (block, chains):
-            rows_needed = min(length, max(self._goals[k] for k in chains) - block * length)
-            rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:rows_needed]
+            iterations = min(length, max(self._goals[k] for k in chains) - block * length)
+            rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:iterations]
             for k in chains:
                 prefetcher = self._runners[k].prefetcher
-                noise, seeds = buffers.noise.array[:rows_needed, k], buffers.seeds.array[:, k]
+                noise, seeds = buffers.noise.array[:iterations, k], buffers.seeds.array[:, k]
                 prefetcher.draw(block, rows[:, k], noise, seeds)
             first = self._runners[chains[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
@@ -312,7 +312,7 @@ class Group:
         records = {name: array.numpy() for name, array in result.records.items()}
         log_post, finite = result.log_post.numpy(), result.finite.numpy()
         # Those that were not run for themselves stay where they were.
-        self._carry, self._unchanged = result.carry, {}
+        self._carry, self._handed_out = result.carry, {}
         diverged: Diverged | None = None
         for k in chains:
             chain_records = {name: array[:, k] for name, array in records.items()}
@@ -324,6 +324,6 @@ class Group:
             except Diverged as event:
                 diverged = diverged or event
                 continue
-            self._unchanged[k], self.estimate = runner.carry, runner.estimate
+            self._handed_out[k], self.estimate = runner.carry, runner.estimate
         if diverged is not None:
             raise diverged
