@@ -36,7 +36,7 @@ _FEW = {"batch_size": 2**13, "batch_readahead": 2}
 # Names of environment variables and settings whose values are not shown.
 _SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
 
-# Characters of a value that is looked for in messages; shorter ones are part of many words.
+# Fewest characters of a value that is looked for in messages; shorter ones are part of many words.
 _SECRET_LENGTH = 6
 
 # Names under which file systems of fsspec give versions of a file.

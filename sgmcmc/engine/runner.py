@@ -262,7 +262,7 @@ class Runner:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
                 carry = self._refreshed(visit)
-        stop = min(stop, *(offset + length - self.iteration % length for length in self._lengths))
+        stop = min(stop, *(offset + n - self.iteration % n for n in self._lengths))
         inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())

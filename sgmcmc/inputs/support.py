@@ -31,7 +31,7 @@ from sgmcmc.results.arrays import coordinate_name
 class _Settings:
     bisections: int = 60  # number of halvings by which an end is found
     largest_distance: float = 1e12  # at which another end is searched
-    round_number: float = 1e-4  # relative distance of an end from the round number that it is
+    round_number: float = 1e-4  # relative distance of an end from a number that it is rounded to
     trial_rows: int = 1000  # largest number of rows on which float32 is tried
     draws: int = 8  # from the normal approximation, at which float32 is tried next to the mode
     tolerated_failures: int = 2  # largest number of these at which float32 may fail
