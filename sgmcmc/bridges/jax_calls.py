@@ -43,6 +43,11 @@ def as_tensors(values: Sequence[Any]) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(value) for value in values]
 
 
+def as_list(outputs: Any) -> list[Any]:
+    """Return one output, or several, as a list."""
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
 def _call(equation: Equation, *inputs: Any) -> list[Any]:
     jaxpr = next(equation.params[name] for name in _INLINED if name in equation.params)
     return equation.replay(jaxpr, *inputs)
@@ -64,8 +69,7 @@ def _cond(equation: Equation, index: Any, *inputs: Any) -> list[Any]:
         return lambda: as_tensors(equation.replay(branch, *inputs))
 
     index = tf.clip_by_value(tf.cast(index, tf.int32), 0, len(branches) - 1)
-    outputs = tf.switch_case(index, [of(branch) for branch in branches])
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    return as_list(tf.switch_case(index, [of(branch) for branch in branches]))
 
 
 def _while(equation: Equation, *inputs: Any) -> list[Any]:

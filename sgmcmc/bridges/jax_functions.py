@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks, libraries
-from sgmcmc.bridges.jax_calls import CALLS, Equation, as_tensors
+from sgmcmc.bridges.jax_calls import CALLS, Equation, as_list, as_tensors
 from sgmcmc.bridges.jax_operations import RULES
 
 _ROWS = "rows"  # name of the length of the first axis, if it is not known while a graph is traced
@@ -361,12 +361,8 @@ def _apply(equation: Equation, inputs: list[Any]) -> list[Any]:
     if constant and len(sizes) == len(equation.shapes) and max(sizes, default=0) <= _FOLDED:
         with tf.init_scope():
             outputs = rule(equation, *inputs)
-            return [np.asarray(value) for value in _as_list(outputs)]
-    return _as_list(rule(equation, *inputs))
-
-
-def _as_list(outputs: Any) -> list[Any]:
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+            return [np.asarray(value) for value in as_list(outputs)]
+    return as_list(rule(equation, *inputs))
 
 
 def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:
@@ -380,7 +376,7 @@ def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[An
         return equation.primitive.bind(*inputs, **equation.params)
 
     if constant:
-        return [np.asarray(value) for value in _as_list(bound(*inputs))]
+        return [np.asarray(value) for value in as_list(bound(*inputs))]
     name = equation.primitive.name
     if "random" in name or name == "threefry2x32":
         raise ValueError(f"it draws random numbers ({name}), so that it is no density")
@@ -392,7 +388,7 @@ def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[An
         if all(tensor.shape.is_fully_defined() for tensor in tensors):
             with tf.init_scope():  # so that what cannot be compiled is found out now
                 converted(*[tf.ones(tensor.shape, tensor.dtype) for tensor in tensors])
-        return _as_list(converted(*tensors))
+        return as_list(converted(*tensors))
     except Exception as error:
         raise ValueError(
             f"it uses the primitive {name!r} of JAX, which has no counterpart here; write that "
