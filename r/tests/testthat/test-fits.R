@@ -204,6 +204,7 @@ test_that("rstantools, coda and posterior have their forms", {
     expect_equal(
         rstantools::posterior_linpred(fit, newdata = new, re.form = NA), rstantools::posterior_epred(fit, new, re.form = NA)
     )
+    expect_equal(rstantools::posterior_linpred(fit), rstantools::posterior_epred(fit))
     expect_equal(dim(rstantools::log_lik(fit)), c(300, 240))
     expect_equal(rownames(rstantools::posterior_interval(fit, pars = "x")), "x")
     skip_if_not_installed("loo")
