@@ -1,5 +1,6 @@
 """What a model of another library must satisfy, for the galleries of models."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,11 @@ t = np.sort(rng.integers(0, 6, N))
 trials = rng.integers(3, 9, N)
 hits = rng.binomial(trials, 0.4)
 parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
+
+
+def generator() -> np.random.Generator:
+    """Return what drew the columns, as it was after them, for what a gallery has besides."""
+    return copy.deepcopy(rng)
 
 
 def positions(model: Model, count: int = 2) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -18,12 +18,12 @@ from tests.bridges.gallery import (
     assert_densities,
     binary,
     counts,
+    generator,
     hits,
     kinds,
     p,
     parts,
     positive,
-    rng,
     x,
     y,
 )
@@ -324,7 +324,7 @@ def two_outcomes(data: Any) -> Any:
     )
 
 
-@case(rows=["y"], y=y, other=rng.normal(size=17), data={"x": x})
+@case(rows=["y"], y=y, other=generator().normal(size=17), data={"x": x})
 def outcomes_of_two_lengths(data: Any) -> Any:
     return named(
         m=normal(),

@@ -17,13 +17,13 @@ from tests.bridges.gallery import (
     binary,
     counts,
     g,
+    generator,
     h,
     hits,
     kinds,
     p,
     parts,
     positive,
-    rng,
     t,
     trials,
     x,
@@ -332,7 +332,7 @@ def two_outcomes(x: Any, y: Any, c: Any) -> None:
         s("c", dist.Poisson(jnp.exp(a + b * y)), obs=c)
 
 
-@case(x=x, y=y, fixed={"other": rng.normal(size=17)})
+@case(x=x, y=y, fixed={"other": generator().normal(size=17)})
 def outcomes_of_two_lengths(x: Any, y: Any, other: Any) -> None:
     m, v = s("m", dist.Normal(0, 1)), s("v", dist.InverseGamma(3.0, 1.0))
     with numpyro.plate("others", len(other)):

@@ -16,13 +16,13 @@ from tests.bridges.gallery import (
     binary,
     counts,
     g,
+    generator,
     h,
     hits,
     kinds,
     p,
     parts,
     positive,
-    rng,
     t,
     trials,
     x,
@@ -33,6 +33,7 @@ pm = pytest.importorskip("pymc", minversion="6")
 jax = pytest.importorskip("jax")
 pt = pytest.importorskip("pytensor.tensor")
 
+rng = generator()
 weights = rng.dirichlet([1.0, 1.0], N)
 
 
