@@ -106,17 +106,19 @@ def test_thinning_stores_and_chains_leave_the_draws_as_they_are(kind: str, tmp_p
 def test_groups_of_chains_take_them_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four groups of two, which are compiled, against chains by themselves."""
     alone = _run(minibatches="reshuffled", n_chains=8)["theta"]
-    for size in ("FEWEST", "SMALLEST", "LARGEST"):
-        monkeypatch.setattr(f"sgmcmc.run.chain_groups.{size}", 2)
-    blocks, advance = [], Group.advance
+    for size in (
+        seams.CHAIN_GROUPS_FEWEST, seams.CHAIN_GROUPS_SMALLEST, seams.CHAIN_GROUPS_LARGEST
+    ):  # fmt: skip
+        monkeypatch.setattr(size, 2)
+    advanced, advance = [], Group.advance
 
     def counted(self: Group, most: int | None = None) -> int:
-        blocks.append(self)
+        advanced.append(self)
         return advance(self, most)
 
     monkeypatch.setattr(seams.GROUP_ADVANCE, counted)
     grouped = _run(minibatches="reshuffled", n_chains=8, jit_compile=None)["theta"]
-    assert len(set(map(id, blocks))) == 4
+    assert len(set(map(id, advanced))) == 4
     np.testing.assert_allclose(grouped, alone, rtol=1e-4, atol=1e-5)
 
 

@@ -209,8 +209,9 @@ def test_p_of_another_length_is_refused() -> None:
 def test_other_probabilities_are_another_run_to_a_store(tmp_path: Any) -> None:
     """A store is refused for other probabilities and gone on with for the same."""
     model = logistic(1, 6)
-    given: dict[str, Any] = {"minibatch_size": 2, "store": tmp_path / "chain", "n_iters": 10}
-    given["jit_compile"] = False
+    given: dict[str, Any] = {
+        "minibatch_size": 2, "store": tmp_path / "chain", "n_iters": 10, "jit_compile": False
+    }  # fmt: skip
     first = model.chain(minibatches=Weighted(PROBABILITIES), **given)
     again = model.chain(minibatches=Weighted(4 * PROBABILITIES), **given)
     np.testing.assert_array_equal(flat(first), flat(again))

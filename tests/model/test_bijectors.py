@@ -154,7 +154,6 @@ def softmax_centered() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.some(1)
 @pytest.mark.parametrize("make", [tfb.IteratedSigmoidCentered, softmax_centered])
 def test_dirichlet_posterior(make: Callable[[], Any], run: Run) -> None:
     samples = run(

@@ -116,8 +116,7 @@ OFTEN = ("logistic", "crossed", "levels")
 
 def those(*names: str) -> list[Any]:
     """Return names of models as cases, of which some are among the slow."""
-    slow = [name for name in names if name not in OFTEN]
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in names]
 
 
 @pytest.mark.parametrize("name", those(*MODELS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,8 +49,4 @@ def effects_of_sites(mixed: sgmcmc.Regression) -> pd.DataFrame:
 @pytest.fixture
 def without_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `glm` read its data and build its model alone: its regressions have no draws."""
-    monkeypatch.setattr(sys.modules["sgmcmc.regression.glm"], "sample", _nothing)
-
-
-def _nothing(**given: Any) -> sgmcmc.Samples | None:
-    return None
+    monkeypatch.setattr(sys.modules["sgmcmc.regression.glm"], "sample", lambda **given: None)
