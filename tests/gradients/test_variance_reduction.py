@@ -271,11 +271,16 @@ def test_svrg_refreshes_once_a_pass_unless_told(size: int, n: int, every: int) -
     """Without a number SVRG takes the full gradient every N/n iterations."""
     model = logistic(1, size)
     assert SVRG().refresh_every(whole(model, n)) == every
-    if size == 7:
-        draws = [
-            flat(model.chain(gradient=given, minibatch_size=n)) for given in ("svrg", SVRG(every))
-        ]
-        np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize(("size", "n", "every"), [(7, 2, 4), (6, 2, 3), (6, 6, 1)])
+def test_svrg_draws_the_same_with_that_number(size: int, n: int, every: int) -> None:
+    model = logistic(1, size)
+    draws = [
+        flat(model.chain(gradient=gradient, minibatch_size=n)) for gradient in ("svrg", SVRG(every))
+    ]
+    np.testing.assert_array_equal(*draws)
 
 
 @pytest.mark.parametrize("every", [0, -1, 2.5, "5", True])
@@ -658,8 +663,9 @@ def test_a_chain_does_not_depend_on_how_many_there_are(
     gradient: Gradient, short_blocks: None
 ) -> None:
     """Chain c is the same among two chains as among three, and the first as it is alone."""
-    two, three = (flat(run(gradient, n_chains=k), 2) for k in (2, 3))
-    np.testing.assert_allclose(two[0], flat(run(gradient)), rtol=1e-9, atol=1e-9)
+    one, two, three = (flat(run(gradient, n_chains=k), 2) for k in (1, 2, 3))
+    np.testing.assert_allclose(one[0], flat(run(gradient)), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(two[:1], one, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(three[:2], two)
     assert (three[2] != three[1]).all()
 

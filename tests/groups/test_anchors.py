@@ -185,6 +185,31 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs(troubled):
     assert report["quadrature error of the log posterior, SD over draws"] < 0.02
 
 
+@pytest.mark.slow
+def test_three_nodes_that_are_held_are_enough_for_normal_terms():
+    rng = np.random.default_rng(6)
+    group = np.repeat(np.arange(300), 5)
+    y = 0.5 + rng.normal(size=300)[group] + rng.normal(size=1500)
+
+    def terms(params, dataset):
+        return -0.5 * (dataset["y"] - params["a"] - params["z"]) ** 2
+
+    def of_groups(effects, params):
+        return -0.5 * effects["z"] ** 2 + 0.0 * params["a"]
+
+    samples = sgmcmc.sample(
+        terms, {"y": y, "g": group}, {"a": 0.0}, seed=1, verbose=False, ess=200,
+        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups, normal=False),
+    )  # fmt: skip
+    assert MODE in origin_of(samples).sampler.data.columns
+    assert samples.report["Groups"]["nodes in each direction"] == 3
+    assert samples.settings["groups"]["g"]["nodes"] == 3
+    assert samples.report["Groups"]["quadrature error of the log posterior, SD over draws"] < 0.02
+    variance = 1.2 / 300  # of the mean of means of five, each with variance 1 + 1/5
+    assert abs(samples["a"].mean() - y.mean()) < 4 * np.sqrt(variance / 200)
+    assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
+
+
 def test_draws_with_held_nodes_have_the_posterior_of_integration(troubled):
     a, b, z = np.linspace(-0.7, 1.3, 61), np.linspace(-0.1, 0.9, 61), np.linspace(-4.0, 4.0, 201)
     a, b, z = a[:, np.newaxis, np.newaxis], b[:, np.newaxis], z
@@ -269,6 +294,18 @@ def test_no_mode_is_looked_for_where_held_nodes_are_wrong(troubled):
     """
     assert troubled.climbed
     assert not any(zeta.any() for zeta in troubled.climbed)
+
+
+@pytest.mark.slow
+def test_of_all_parameters_one_mode_is_looked_for(monkeypatch):
+    starts, climb = [], modes.Climber.climb
+    monkeypatch.setattr(
+        seams.CLIMBER_CLIMB,
+        lambda self, zeta, known: starts.append(zeta) or climb(self, zeta, known),
+    )
+    _chain()
+    assert len(starts) == 1
+    assert not starts[0].any()
 
 
 def _lost(monkeypatch, times: int):
@@ -457,11 +494,13 @@ def test_few_groups_search_at_each_draw():
     def prior(params):
         return -params["tau"]
 
-    sampler = sgmcmc.setup(
-        log_lik, data, {"a": 0.3, "b": 0.4, "tau": 0.6}, prior, stepsize=1e-3, minibatch_size=4,
-        groups=sgmcmc.Groups("g", {"z": 0.0}, law), bijectors={"tau": tfp.bijectors.Exp()}, seed=1,
+    samples = sgmcmc.sghmc(
+        log_lik, data, {"a": 0.3, "b": 0.4, "tau": 0.6}, "auto", log_prior=prior,
+        minibatch_size=4, n_iters=10,
+        groups=sgmcmc.Groups("g", {"z": 0.0}, law), seed=1, verbose=False,
+        bijectors={"tau": tfp.bijectors.Exp()},
     )  # fmt: skip
-    assert MODE not in sampler._sampler.data.columns
+    assert MODE not in origin_of(samples).sampler.data.columns
 
 
 def _chain(**given):

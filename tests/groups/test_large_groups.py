@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.stats
 import tensorflow as tf
 
@@ -75,11 +76,19 @@ def test_effects_of_large_groups_are_parameters_and_the_density_is_that_of_algeb
     np.testing.assert_allclose(found, exact, rtol=1e-9)
 
 
-def test_effects_and_predictions_know_large_groups():
-    samples = sgmcmc.hmc(
+def effect(params, dataset):
+    return params["z"]
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return sgmcmc.hmc(
         log_lik, DATA, {"a": 0.0, "b": 0.0}, groups=GROUPS, n_chains=2, seed=1, verbose=False,
         ess=200,
     )  # fmt: skip
+
+
+def test_effects_and_predictions_know_large_groups(samples):
     drawn = samples.effects("site")["z"]
     assert drawn.shape[2] == len(SIZES)
     np.testing.assert_array_equal(drawn[:, :, LARGE], samples["z_large"])
@@ -94,15 +103,19 @@ def test_effects_and_predictions_know_large_groups():
     np.testing.assert_allclose(drawn.std((0, 1)), sds[2:], rtol=0.05 + 5 / np.sqrt(400))
     assert abs(samples["a"].mean() - mean[0]) < 4 * sds[0] / np.sqrt(200)
 
-    def effect(params, dataset):
-        return params["z"]
-
     few = samples[::100]
     own = few.predict(effect, reduce=None)
     assert own.shape == (*few["a"].shape, len(Y))
     for place, number in enumerate(LARGE):
         of_rows = own[..., CODES == number]
         assert (of_rows == few["z_large"][..., place, np.newaxis]).all()
+
+
+@pytest.mark.slow
+def test_predictions_of_new_rows_know_large_groups(samples):
+    few = samples[::20]
+    found = few.predict(effect, {"x": np.zeros(2), "site": NAMES[[1, 3]]}, reduce=None)
+    np.testing.assert_array_equal(found[..., 0], few["z_large"][..., 0])
 
 
 def test_an_effect_of_each_row():

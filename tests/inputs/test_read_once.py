@@ -37,14 +37,29 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
         (),
         {**FIXED, **GIVEN, "dynamics": "sgld", "gradient": "minibatch", "minibatches": "uniform"},
     ),
+    "any parts, with constants to choose": (
+        sgmcmc.sample,
+        (),
+        {**FIXED, "n_iters": 100, "dynamics": "sgld", "gradient": "minibatch", "stepsize": 1e-3},
+    ),
     "no constants": (sgmcmc.sample, (), {}),
     "exact": (sgmcmc.hmc, (), {**GIVEN, "n_iters": 100, "burn_in": 0, "n_chains": 2}),
+    "exact, with constants to choose": (
+        sgmcmc.hmc,
+        (),
+        {"n_iters": 100, "burn_in": 100, "n_chains": 2},
+    ),
     "step by step": (sgmcmc.sgld_setup, (1e-3,), {"minibatch_size": 10}),
     "step by step, any parts": (sgmcmc.setup, (), {"minibatch_size": 10}),
 }
 
 
-@pytest.mark.parametrize("kind", CALLS)
+SLOW = {"any parts, with constants to choose", "exact, with constants to choose"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in CALLS]
+)
 def test_arguments_are_read_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: Counter[str] = Counter()
 

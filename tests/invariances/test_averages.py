@@ -225,6 +225,9 @@ def test_new_groups_are_drawn_once_and_alone(
 def test_every_average_over_new_groups(grouped: sgmcmc.Regression) -> None:
     rows = pd.DataFrame({"g": np.repeat([3, 100, 101, 102, 5], 3), "x": 0.0})
     eta = np.concatenate([eta for _, eta in grouped._predictor.pieces(rows)], 1)
+    order = np.random.default_rng(1).permutation(15)
+    shuffled = [eta for _, eta in grouped._predictor.pieces(rows.iloc[order])]
+    np.testing.assert_allclose(np.concatenate(shuffled, 1), eta[:, order], rtol=1e-5)
     table = grouped.predictions(rows, by="g")
     np.testing.assert_allclose(table["error"][4], eta[:, 9:12].mean(1).std(), rtol=1e-5)
     slope = grouped._by_term(grouped._predictor.thinned)["x"]

@@ -178,16 +178,16 @@ def test_predictions(alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any)
     np.testing.assert_array_equal(few.log_lik(executor=threads), few.log_lik())
 
 
-def test_processes(alone: sgmcmc.Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed on the way; data in a file that it maps; a shared folder.
-
-    Two workers: those that are threads, and ``test_ctrl_c.py``.
-    """
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_processes(
+    workers: int, alone: sgmcmc.Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that are all killed on the way; data in a file that they map; a shared folder."""
     np.save(tmp_path / "x.npy", ROWS)
     mapped = {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}
     monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     take, seen = Runner.take_over, []
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
 
         def killing(self: Runner, *arguments: Any) -> None:
             take(self, *arguments)
@@ -199,4 +199,4 @@ def test_processes(alone: sgmcmc.Samples, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(seams.TAKE_OVER, killing)
         given = {**CALL, "dataset": mapped, "store": tmp_path / "chain", "executor": pool}
         same(sgmcmc.sgldcv(**given), alone)
-        assert len(seen) == 1
+        assert len(seen) == workers

@@ -93,6 +93,7 @@ GIVEN: dict[str, tuple[Any, Array]] = {
     ),
     "variances of one": ({"v": [0.3, 4.0]}, blocks(np.eye(5), np.diag([0.3, 4.0]))),
     "no parameter": ({}, np.eye(P)),
+    "nothing": ("none", np.eye(P)),
 }
 """What a user may give, and the matrix M that it means."""
 
@@ -215,10 +216,11 @@ def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense:
         np.testing.assert_allclose(flat(found.mode_gradient, 0), expected, rtol=1e-8, atol=1e-8)
 
 
-def test_without_xla() -> None:
-    """The plain graph gives the same preconditioned chain."""
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_compiled_or_not(jit_compile: bool) -> None:
+    """XLA and the plain graph give the same preconditioned chain."""
     by_hand, C = of_covariance()
-    agree(run(preconditioner=covariance(P), jit_compile=False), by_hand, C, MODEL.origin)
+    agree(run(preconditioner=covariance(P), jit_compile=jit_compile), by_hand, C, MODEL.origin)
 
 
 def test_the_named_functions_take_it_too() -> None:
@@ -378,7 +380,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
     gradient: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A preconditioned run with a store that fails and is called again ends as one that never
-    failed, and is refused with another M."""
+    failed."""
     monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
     monkeypatch.setattr(seams.SAVE_EVERY, 0.0)
     given: dict[str, Any] = {

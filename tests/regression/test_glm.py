@@ -360,6 +360,15 @@ def test_columns_of_a_dot_may_be_redundant() -> None:
         sgmcmc.glm("y ~ x + a + b", frame, **QUIET)
 
 
+@pytest.mark.slow
+def test_of_columns_that_a_dot_goes_without_nothing_is_said() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": X, "a": rng.random(N) < 0.4, "none": 0.0}).astype(float)
+    frame["b"] = 1.0 - frame["a"]
+    frame["y"] = 1.0 + X + frame["a"] + rng.normal(size=N)
+    assert not sgmcmc.glm("y ~ . - b - none", frame, **QUIET).warnings
+
+
 def test_wrong_priors_and_rows_that_are_dropped() -> None:
     with pytest.raises(ValueError, match="`priors` names 'z'"):
         sgmcmc.glm("y ~ x", FRAME, priors={"z": (0, 1)}, **QUIET)

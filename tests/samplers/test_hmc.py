@@ -70,6 +70,7 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (MALA(), 1.3),
         (NUTS(max_tree_depth=2), 1.2),
         ("nuts", 0.6),
+        pytest.param(NUTS(), 0.6, marks=pytest.mark.slow),
     ],
     ids=str,
 )

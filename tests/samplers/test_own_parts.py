@@ -225,13 +225,21 @@ def test_any_parts_beside_the_users(short_blocks: None) -> None:
         assert np.isfinite(flat(run(dynamics=dynamics, stepsize=0.02, n_iters=20), 2)).all()
 
 
-def test_step_by_step_is_one_call(tmp_path: Path, short_blocks: None) -> None:
+@pytest.mark.parametrize(
+    "portions",
+    [
+        ((14, 3), (146, 149)),
+        pytest.param(((15, 4), (3, 7), (60, 67), (82, 149)), marks=pytest.mark.slow),
+    ],
+    ids=len,
+)
+def test_step_by_step_is_one_call(portions: Any, tmp_path: Path, short_blocks: None) -> None:
     """Sessions with the user's parts, each gone on with from a file, give the draws of one call.
 
-    The first ends where the center moves; of the draws ten iterations are dropped.
+    The first of two ends where the center moves; of the draws ten iterations are dropped.
     """
     expected, saved = with_own_minibatches(), tmp_path / "session.npz"
-    for steps, at in ((14, 3), (146, 149)):
+    for steps, at in portions:
         sampler = sgmcmc.setup(
             OWN.log_lik,
             DATA,

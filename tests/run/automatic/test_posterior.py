@@ -160,19 +160,26 @@ def test_what_is_chosen_and_reached(name: str) -> None:
         assert 0 < report["Chain"]["effective number of rows, 1/Σp²"] <= N
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("normal mean, minibatches", {}),
+        pytest.param("regression, minibatches", {"ess": 1000}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stepsize is chosen from the noise at draws of the Laplace approximation."""
     largest, chosen = plan.largest_stepsize, []
 
-    def too_large(*given: Any) -> float:
-        chosen.append(4 * largest(*given))
+    def too_large(*arguments: Any) -> float:
+        chosen.append(4 * largest(*arguments))
         return chosen[-1]
 
     monkeypatch.setattr(seams.LARGEST_STEPSIZE, too_large)
-    posterior = POSTERIORS["normal mean, minibatches"]
-    samples = posterior.sample(gradient="minibatch", minibatch_size=500)
+    posterior = POSTERIORS[name]
+    samples = posterior.sample(gradient="minibatch", minibatch_size=500, **given)
     assert samples.report["Chain"]["stepsize"] < 0.5 * chosen[-1]
     check_moments(samples, posterior, TOLERANCE)
     assert samples.report.warnings == []
@@ -286,13 +293,19 @@ def test_what_is_kept_passes_through() -> None:
     assert sgmcmc.summary(samples).shape[0] == 4
 
 
-def test_thinned_draws_count() -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["normal mean, all rows", pytest.param("normal mean, minibatches", marks=pytest.mark.slow)],
+)
+def test_thinned_draws_count(name: str) -> None:
     """What is asked for is reached by the draws that are kept."""
-    posterior = POSTERIORS["normal mean, all rows"]
-    samples = posterior.sample(thin=20, ess=200)
+    samples = POSTERIORS[name].sample(thin=20, ess=200)
     assert min(samples.report["Draws"]["ESS, bulk"]) >= 200
     assert samples.report.warnings == []
-    rare = posterior.sample(thin=500, ess=50)
+
+
+def test_draws_that_are_thinned_much_are_few() -> None:
+    rare = POSTERIORS["normal mean, all rows"].sample(thin=500, ess=50)
     assert 25 <= rare["theta"].shape[1] < 100 and rare.report.warnings == []
 
 
@@ -348,10 +361,11 @@ class TestShown:
         assert "underdamped" in capfd.readouterr().err
 
     def test_report_is_a_page(self) -> None:
-        page = str(drawn("counts, minibatches").report)
-        for part in ("Mode", "Chain", "Predicted", "Draws", "Seconds", "Warnings\n  none"):
-            assert part in page
-        assert max(map(len, page.splitlines())) <= 100
+        for name in ("counts, minibatches", "regression, all rows"):
+            page = str(drawn(name).report)
+            for part in ("Mode", "Chain", "Predicted", "Draws", "Seconds", "Warnings\n  none"):
+                assert part in page
+            assert max(map(len, page.splitlines())) <= 100
 
     def test_repr_warns(self) -> None:
         samples = few_with_a_large_tolerance()
