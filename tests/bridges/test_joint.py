@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from tests import seams
 
-tfd, tfb = tfp.distributions, tfp.bijectors
+tfd = tfp.distributions
 rng = np.random.default_rng(3)
 F = np.float32
 

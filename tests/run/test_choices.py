@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import ControlVariate
 from sgmcmc.minibatches import Weighted
 from tests import seams
@@ -136,16 +135,6 @@ def test_few_observations_and_a_gradient_from_minibatches() -> None:
         log_lik, few, {"beta": np.zeros(2)}, log_prior, gradient="minibatch", n_iters=100, **QUICK
     )
     assert found.settings["n"] == 50
-
-
-class Refusing(Dynamics):
-    """Dynamics without a law of a linear recursion."""
-
-    def init(self, position: Any, gradient: Any, stepsize: Any, normals: Any) -> Any:
-        raise AssertionError("not run")
-
-    def step(self, state: Any, gradient: Any, stepsize: Any, normals: Any) -> Any:
-        raise AssertionError("not run")
 
 
 def sample(**given: Any) -> Any:
