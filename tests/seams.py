@@ -1,6 +1,6 @@
-"""Places inside the package where tests put something else, such as a small limit, and no others.
+"""Places inside the package where tests put something else, such as a small limit.
 
-A rebuild of the inside edits this file alone: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`.
+A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`.
 """
 
 from __future__ import annotations

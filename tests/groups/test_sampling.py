@@ -235,6 +235,7 @@ def test_named_functions_and_steps_take_groups():
     )  # fmt: skip
     packs = pack(np.arange(LEVELS), GROUP)
     assert chain["a"].shape == (20,) and chain.settings["N"] == len(packs.filled)
+    assert packs.filled.sum() == LEVELS
     assert chain.effects("site")["z"].shape == (1, 20, LEVELS)
     sampler = sgmcmc.setup(
         log_lik, DATA, PARAMS, dynamics="sgld", gradient="minibatch", stepsize=1e-3,
