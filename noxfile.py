@@ -64,7 +64,9 @@ def oldest(tensorflow: str) -> list[str]:
     pins = [f"tensorflow=={tensorflow}.*", f"tf-keras=={tensorflow}.*"]
     for text in project["dependencies"]:
         wanted = Requirement(text)
-        first = next(bound.version for bound in wanted.specifier if bound.operator == ">=")
+        first = next(
+            bound.version for bound in wanted.specifier if bound.operator == ">="
+        )
         if wanted.name != "tensorflow":
             pins.append(f"{wanted.name}=={first}.*")
     return pins
@@ -85,7 +87,9 @@ def run(session: nox.Session) -> None:
             shutil.copy(name, copied)
         else:
             shutil.rmtree(copied, ignore_errors=True)
-            shutil.copytree(name, copied, ignore=shutil.ignore_patterns(".envs", "__pycache__"))
+            shutil.copytree(
+                name, copied, ignore=shutil.ignore_patterns(".envs", "__pycache__")
+            )
     session.chdir(here)
     session.run("python", "-c", "import sgmcmc, tests; print(sgmcmc.__file__)")
     if "whole" in session.posargs:
@@ -115,7 +119,9 @@ def oldest_tensorflow(session: nox.Session) -> None:
 @nox.session(python="3.12")
 def numpy1(session: nox.Session) -> None:
     """Take NumPy 1.26 with the newest of everything else that is compatible."""
-    check(session, "numpy==1.26.*", "pyarrow<26")  # whose 26 needs NumPy 2, and does not say so
+    check(
+        session, "numpy==1.26.*", "pyarrow<26"
+    )  # whose 26 needs NumPy 2, and does not say so
 
 
 @nox.session(python="3.12")
@@ -171,7 +177,9 @@ def sdist(session: nox.Session) -> None:
     (source,) = DIST.glob("*.tar.gz")
     none = {"CC": "/bin/false", "CXX": "/bin/false"}
     # uv and pip keep wheels that they have built, also one that was built with a compiler.
-    session.install("--no-cache", "--no-binary", "sgmcmc", "--no-deps", str(source), env=none)
+    session.install(
+        "--no-cache", "--no-binary", "sgmcmc", "--no-deps", str(source), env=none
+    )
     session.install(f"sgmcmc @ {source.as_uri()}", env=none)
     script = Path("packaging/check_installed.py").resolve()
     session.chdir(session.create_tmp())

@@ -38,13 +38,19 @@ def measure(folder: Path, sizes: Sequence[int], rounds: int) -> Found:
     data = {}
     for N in sizes:
         rows = write_rows(folder, N, FEATURES)
-        data[N] = {name: np.load(rows / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
+        data[N] = {
+            name: np.load(rows / f"{name}.npy", mmap_mode="r") for name in ("X", "y")
+        }
         run_sgld(data[N], LONG)  # which maps the pages
     found: Found = {(kind, N): [] for kind in KINDS for N in sizes}
     for turn in range(rounds):
         for kind, N in list(found)[:: 1 if turn % 2 else -1]:
-            short, long = (run_sgld(data[N], k, minibatches=KINDS[kind]) for k in (SHORT, LONG))
-            seconds = Seconds(long.wall - short.wall, long.cpu - short.cpu) / (LONG - SHORT)
+            short, long = (
+                run_sgld(data[N], k, minibatches=KINDS[kind]) for k in (SHORT, LONG)
+            )
+            seconds = Seconds(long.wall - short.wall, long.cpu - short.cpu) / (
+                LONG - SHORT
+            )
             found[kind, N].append(seconds)
             print(f"N = {N}, {kind}: {1e6 * seconds.cpu:.2f} µs", flush=True)
     return found
@@ -55,8 +61,13 @@ def render(found: Found) -> str:
     rows = []
     for (kind, N), seconds in sorted(found.items()):
         first = found[kind, min(N for _, N in found)]
-        cpu, wall = ([1e6 * getattr(each, of) for each in seconds] for of in ("cpu", "wall"))
-        times = [each.cpu / at_first.cpu for each, at_first in zip(seconds, first, strict=True)]
+        cpu, wall = (
+            [1e6 * getattr(each, of) for each in seconds] for of in ("cpu", "wall")
+        )
+        times = [
+            each.cpu / at_first.cpu
+            for each, at_first in zip(seconds, first, strict=True)
+        ]
         rows.append(
             [
                 kind,
@@ -70,12 +81,16 @@ def render(found: Found) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="An iteration at 10^5 to 10^8 rows, in turn.")
+    parser = argparse.ArgumentParser(
+        description="An iteration at 10^5 to 10^8 rows, in turn."
+    )
     parser.add_argument(
         "--folder", type=Path, help="for 4 GB of data, which stay; default: none stay"
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     sizes, rounds = ((2000, 4000), 1) if options.smoke else (SIZES, options.rounds)
     with tempfile.TemporaryDirectory() as temporary:

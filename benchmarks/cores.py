@@ -15,7 +15,9 @@ from benchmarks.steady import choose_lengths
 from benchmarks.workloads import simulate_logistic
 
 
-def measure(data: dict[str, np.ndarray], n_chains: int, rounds: int, seconds: float) -> list[float]:
+def measure(
+    data: dict[str, np.ndarray], n_chains: int, rounds: int, seconds: float
+) -> list[float]:
     """Wall and CPU microseconds of an iteration of one chain, and the share of cores in use."""
 
     def run(n_iters: int) -> float:
@@ -33,10 +35,16 @@ def measure(data: dict[str, np.ndarray], n_chains: int, rounds: int, seconds: fl
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CPU time of one, two and four chains.")
+    parser = argparse.ArgumentParser(
+        description="CPU time of one, two and four chains."
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="a measurement lasts, about")
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="a measurement lasts, about"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     if options.smoke:
         options.rounds, options.seconds = 1, 0.0

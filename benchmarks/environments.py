@@ -31,7 +31,15 @@ def interpreter(environment: str | None) -> Path:
     if not (stamp.exists() and stamp.read_text() == wanted and python.exists()):
         print(f"Installing {environment} into its own environment.", flush=True)
         _run(sys.executable, "-m", "venv", "--clear", str(target))
-        _run(str(python), "-m", "pip", "install", "--quiet", "--requirement", str(requirements))
+        _run(
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--requirement",
+            str(requirements),
+        )
         stamp.write_text(wanted)
     return python
 

@@ -34,7 +34,9 @@ def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.T
     return dataset["y"] * logits - tf.math.softplus(logits)
 
 
-def probability(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def probability(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return the predicted probabilities."""
     return tf.math.sigmoid(tf.linalg.matvec(dataset["X"], params["beta"]))
 
@@ -50,13 +52,17 @@ def write(folder: Path, N: int) -> dict[str, np.ndarray]:
     """Write a logistic regression to files, and return them mapped."""
     rng = np.random.default_rng(2026)
     X = rng.standard_normal((N, FEATURES), np.float32)
-    y = (rng.random(N) < 1 / (1 + np.exp(-X @ np.linspace(-1, 1, FEATURES)))).astype(np.float32)
+    y = (rng.random(N) < 1 / (1 + np.exp(-X @ np.linspace(-1, 1, FEATURES)))).astype(
+        np.float32
+    )
     np.save(folder / "X.npy", X)
     np.save(folder / "y.npy", y)
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
 
 
-def operations(data: dict[str, np.ndarray], n_iters: int) -> dict[str, Callable[[Any], Any]]:
+def operations(
+    data: dict[str, np.ndarray], n_iters: int
+) -> dict[str, Callable[[Any], Any]]:
     """Return what is measured, by name: functions of the executor that return numbers."""
     u, space = np.zeros(FEATURES), Space({"beta": (FEATURES,)})
     target = Target(log_lik, None, space, tf.float32)
@@ -75,8 +81,12 @@ def operations(data: dict[str, np.ndarray], n_iters: int) -> dict[str, Callable[
         )["beta"]  # fmt: skip
 
     return {
-        "gradient": lambda executor: Objective(target, over(executor)).value_and_gradient(u)[1],
-        "information": lambda executor: Objective(target, over(executor)).likelihood_hessian(u),
+        "gradient": lambda executor: Objective(
+            target, over(executor)
+        ).value_and_gradient(u)[1],
+        "information": lambda executor: Objective(
+            target, over(executor)
+        ).likelihood_hessian(u),
         "leverage": lambda executor: leverage(target, over(executor), whitening, 1),
         "predictions, 200 draws": lambda executor: samples.predict(
             probability, first, executor=executor
@@ -98,16 +108,22 @@ def timed(
     began, own = time.perf_counter(), time.process_time()
     before = {process: cpu_of(process) for process in pool._processes}
     found = function(pool)
-    worker = max(cpu_of(process) - before.get(process, 0.0) for process in pool._processes)
+    worker = max(
+        cpu_of(process) - before.get(process, 0.0) for process in pool._processes
+    )
     return time.perf_counter() - began, worker, time.process_time() - own, found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Passes and chains on one and two workers.")
+    parser = argparse.ArgumentParser(
+        description="Passes and chains on one and two workers."
+    )
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--iterations", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     if options.smoke:
         options.rows, options.iterations, options.rounds = 5000, 100, 1
@@ -127,7 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         best[k].append((seconds[0], seconds[1], seconds[2]))
             one, two = (np.min(each, 0) for each in best)
             cells = [one[1], two[1], one[1] / two[1], one[0], two[0], two[2]]
-            rows.append([name, *(number(cell) for cell in cells), "yes" if same else "no"])
+            rows.append(
+                [name, *(number(cell) for cell in cells), "yes" if same else "no"]
+            )
     publish(
         "executors",
         [

@@ -30,7 +30,8 @@ def read(smoke: bool) -> tuple[MatrixFactorization, HeldOutRatings]:
         user, item = rng.integers(30, size=600), rng.integers(20, size=600)
         every = {"user": user, "item": item, "rating": rng.normal(3.0, 1.0, 600)}
         train, test = (
-            {k: c[part] for k, c in every.items()} for part in (slice(500), slice(500, 600))
+            {k: c[part] for k, c in every.items()}
+            for part in (slice(500), slice(500, 600))
         )
         model = matrix_factorization(train, 2, n_users=30, n_items=20)
         return model, model.held_out(test)
@@ -58,14 +59,18 @@ def chain(model: MatrixFactorization, gradient: Callable[[], Any], n: int) -> Ch
     )
 
 
-def parts(model: MatrixFactorization, test: HeldOutRatings, n: int) -> dict[str, Callable[[], Any]]:
+def parts(
+    model: MatrixFactorization, test: HeldOutRatings, n: int
+) -> dict[str, Callable[[], Any]]:
     """Return what a step consists of, and the score of a draw, at the start of a chain."""
     rng, space = np.random.default_rng(1), Space(model.shapes, {})
     target = Target(model.log_lik, model.log_prior, space, tf.float32)
     position = tf.constant(space.start(model.start(seed=1), tf.float32))
     N, d = len(model.dataset["rating"]), position.shape[0]
     rows = np.sort(rng.choice(N, n, replace=False))
-    columns = {name: tf.constant(column[rows]) for name, column in model.dataset.items()}
+    columns = {
+        name: tf.constant(column[rows]) for name, column in model.dataset.items()
+    }
     slope = graph(lambda u: target.gradient(u, Minibatch(columns, N / n)), True)
     dynamics, h = SGLD().bind(space), tf.constant(1e-3)
 
@@ -87,9 +92,13 @@ def parts(model: MatrixFactorization, test: HeldOutRatings, n: int) -> dict[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CPU time of a step of matrix factorization.")
+    parser = argparse.ArgumentParser(
+        description="CPU time of a step of matrix factorization."
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     n_iters, n, rounds, calls = (
         (20, 50, 1, 3) if options.smoke else (2000, 5000, options.rounds, 50)
@@ -106,7 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{sum(int(np.prod(shape)) for shape in model.shapes.values())} numbers: CPU time of all "
         f"threads, median of {rounds} runs of {n_iters} steps, and of {calls} calls of each part "
         "by itself, compiled.",
-        steps({k: (chain(model, make, n), n_iters) for k, make in gradients.items()}, rounds),
+        steps(
+            {k: (chain(model, make, n), n_iters) for k, make in gradients.items()},
+            rounds,
+        ),
         measured(parts(model, test, n), calls),
         options.smoke,
         DOCUMENT,

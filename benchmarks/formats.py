@@ -58,13 +58,17 @@ def write(form: str, path: Path, N: int) -> None:
         import h5py
 
         chunks = {} if form == "HDF5" else {"chunks": (CHUNK, FEATURES)}
-        packing = {"compression": "gzip", "compression_opts": 1} if "gzip" in form else {}
+        packing = (
+            {"compression": "gzip", "compression_opts": 1} if "gzip" in form else {}
+        )
         file = h5py.File(path, "w")
         target = file.create_dataset("x", (N, FEATURES), "f4", **chunks, **packing)
     elif form == "Zarr":
         import zarr
 
-        target = zarr.create_array(path, shape=(N, FEATURES), chunks=(CHUNK, FEATURES), dtype="f4")
+        target = zarr.create_array(
+            path, shape=(N, FEATURES), chunks=(CHUNK, FEATURES), dtype="f4"
+        )
     else:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -100,7 +104,9 @@ def opened(form: str, path: Path) -> Any:
     if form == "Dask":
         import dask.array
 
-        return dask.array.from_array(np.load(path, mmap_mode="r"), chunks=(PIECE, FEATURES))
+        return dask.array.from_array(
+            np.load(path, mmap_mode="r"), chunks=(PIECE, FEATURES)
+        )
     if form.startswith("HDF5"):
         import h5py
 
@@ -118,7 +124,9 @@ def opened(form: str, path: Path) -> Any:
             return sparse.load_npz(file)
     import datasets
 
-    return datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache"))
+    return datasets.Dataset.from_parquet(
+        str(path), cache_dir=str(path.parent / "cache")
+    )
 
 
 def own_memory() -> float:
@@ -138,15 +146,24 @@ def measure(form: str, path: Path) -> dict[str, float]:
     from sgmcmc.data.passes import pieces, shards
     from sgmcmc.data.reading import read_dataset
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         x, m = dataset["x"], params["m"]
         if isinstance(x, tf.SparseTensor):
-            return -0.5 * tf.reduce_sum(tf.sparse.sparse_dense_matmul(x, m[:, tf.newaxis]) ** 2)
+            return -0.5 * tf.reduce_sum(
+                tf.sparse.sparse_dense_matmul(x, m[:, tf.newaxis]) ** 2
+            )
         return -0.5 * tf.reduce_sum((x - m) ** 2)
 
     def chain(n_iters: int) -> Callable[[], Any]:
         start = {"m": np.zeros(entry.shape[1] if form == "SciPy CSR" else FEATURES)}
-        given = {"minibatch_size": MINIBATCH, "n_iters": n_iters, "seed": 1, "verbose": False}
+        given = {
+            "minibatch_size": MINIBATCH,
+            "n_iters": n_iters,
+            "seed": 1,
+            "verbose": False,
+        }
         return lambda: sgmcmc.sgld(log_lik, {"x": entry}, start, 1e-9, **given)
 
     entry = opened(form, path)
@@ -192,7 +209,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
             path = Path(folder) / "x.parquet"
             write(form, path, given.rows)
-            command = [sys.executable, "-m", "benchmarks.formats", "--measure", form, str(path)]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.formats",
+                "--measure",
+                form,
+                str(path),
+            ]
             run = subprocess.run(command, check=True, capture_output=True, text=True)
             found = json.loads(run.stdout.splitlines()[-1])
             columns = "  ".join(f"{name} {value:.1f}" for name, value in found.items())

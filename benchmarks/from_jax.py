@@ -48,7 +48,9 @@ def models() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
     }
 
 
-def stepping(likelihood: Any, prior: Any, compiled: bool, dataset: Any) -> Callable[[], float]:
+def stepping(
+    likelihood: Any, prior: Any, compiled: bool, dataset: Any
+) -> Callable[[], float]:
     """Return a function that runs a chain on and returns microseconds an iteration."""
     sampler = sgmcmc.sgld_setup(
         likelihood, dataset, {"beta": np.zeros(D)}, 1e-5, prior, minibatch_size=500, seed=1,
@@ -72,10 +74,13 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, D)).astype(np.float32)
-    y = (rng.random(N) < 1 / (1 + np.exp(-X @ rng.normal(size=D) / 8))).astype(np.float32)
+    y = (rng.random(N) < 1 / (1 + np.exp(-X @ rng.normal(size=D) / 8))).astype(
+        np.float32
+    )
     for compiled in (True, False):
         runs = {
-            name: stepping(*model, compiled, {"X": X, "y": y}) for name, model in models().items()
+            name: stepping(*model, compiled, {"X": X, "y": y})
+            for name, model in models().items()
         }
         seen: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds):
@@ -85,7 +90,9 @@ def main() -> None:
         for name, micros in seen.items():
             middle = np.median(micros)
             kind = "XLA" if compiled else "plain graph"
-            print(f"{kind:12} {name:12} {middle:6.1f} µs, {middle / first:.2f} of TensorFlow")
+            print(
+                f"{kind:12} {name:12} {middle:6.1f} µs, {middle / first:.2f} of TensorFlow"
+            )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from benchmarks.workloads import Arrays
 n = 500
 
 
-def run_sgld(data: Arrays, n_iters: int, n_chains: int | None = None, **more: Any) -> Seconds:
+def run_sgld(
+    data: Arrays, n_iters: int, n_chains: int | None = None, **more: Any
+) -> Seconds:
     """Time of `sgmcmc.sgld` with minibatches of 500, every draw kept."""
     params = {"bias": 0.0, "beta": [[0.0]] * data["X"].shape[1]}
     wall, cpu = time.perf_counter(), time.process_time()

@@ -57,7 +57,9 @@ WORK = {
     "poisson": Work(4 * FEATURES, 1),
     "gaussian": Work(4, 0),
     "factors": Work(6 * RANK, 0),
-    "network": Work(4 * _WEIGHTS + 2 * HIDDEN * CLASSES, HIDDEN + CLASSES, matrices=True),
+    "network": Work(
+        4 * _WEIGHTS + 2 * HIDDEN * CLASSES, HIDDEN + CLASSES, matrices=True
+    ),
 }
 """By model: products forward and back; a network needs no derivative with respect to its pixels."""
 
@@ -88,7 +90,9 @@ def limit(workload: Workload, data: Arrays, d: int) -> Limit:
     rows = workload.L * workload.n
     evaluations = rows * (2 if workload.method == "sgldcv" else 1)
     memory = rows * _of_row(workload, data)
-    of_one = work.flops * _of_flop(work.matrices) + work.exponentials * _of_exponential()
+    of_one = (
+        work.flops * _of_flop(work.matrices) + work.exponentials * _of_exponential()
+    )
     arithmetic = evaluations * of_one + workload.L * d * _of_normal()
     if workload.n_chains == 1:
         together = max(memory, arithmetic)
@@ -100,9 +104,14 @@ def limit(workload: Workload, data: Arrays, d: int) -> Limit:
 def _of_row(workload: Workload, data: Arrays) -> float:
     """Seconds to read a row at random."""
     rng = np.random.default_rng(1)
-    piece = min(_ROWS, max(workload.n, _CACHED // sum(a[:1].nbytes for a in data.values())))
+    piece = min(
+        _ROWS, max(workload.n, _CACHED // sum(a[:1].nbytes for a in data.values()))
+    )
     places = rng.integers(0, workload.N, _ROWS // piece * piece)
-    pairs = [(array, np.empty((piece, *array.shape[1:]), array.dtype)) for array in data.values()]
+    pairs = [
+        (array, np.empty((piece, *array.shape[1:]), array.dtype))
+        for array in data.values()
+    ]
 
     def read(take: Callable[..., object]) -> None:
         for start in range(0, len(places), piece):
@@ -120,9 +129,13 @@ def _of_flop(matrices: bool) -> float:
     wide = PIXELS if matrices else FEATURES
     rows = 500 if matrices else _CACHED // (4 * wide)
     X = rng.standard_normal((rows, wide), dtype=np.float32)
-    weights = rng.standard_normal((wide, HIDDEN) if matrices else wide, dtype=np.float32)
+    weights = rng.standard_normal(
+        (wide, HIDDEN) if matrices else wide, dtype=np.float32
+    )
     found = np.empty((rows, HIDDEN) if matrices else rows, np.float32)
-    return _least(lambda: np.matmul(X, weights, out=found), 50) / (2 * X.size * (found.size / rows))
+    return _least(lambda: np.matmul(X, weights, out=found), 50) / (
+        2 * X.size * (found.size / rows)
+    )
 
 
 @cache
@@ -153,7 +166,9 @@ def _least(function: Callable[[], object], calls: int = 1) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     smoke = parser.parse_args(arguments).smoke
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             path = write_data(workload, Path(folder))
             data, params = read_data(path)
             least = limit(workload, data, sum(array.size for array in params.values()))
-            found = measure(workload, ["sgmcmc"], path, *((1, 0.0) if smoke else (5, 0.5)))
+            found = measure(
+                workload, ["sgmcmc"], path, *((1, 0.0) if smoke else (5, 0.5))
+            )
             ours = columns(found, workload.n_chains)["sgmcmc"]
             row = [workload.description, *map(number, least)]
             if ours is not None:

@@ -39,7 +39,9 @@ def steps(data: Arrays, n_iters: int, n_steps: int) -> Callable[[], float]:
     return run
 
 
-def one_call(data: Arrays, n_iters: int, store: Path | None = None) -> Callable[[], float]:
+def one_call(
+    data: Arrays, n_iters: int, store: Path | None = None
+) -> Callable[[], float]:
     """Seconds of a call less those of a short one, with a store of its own each time."""
     calls = 0
 
@@ -48,7 +50,9 @@ def one_call(data: Arrays, n_iters: int, store: Path | None = None) -> Callable[
         calls += 1
         path = None if store is None else store / str(calls)
         start = time.perf_counter()
-        sgmcmc.sgld(*arguments_of(data), n_iters=n_iters, verbose=False, seed=1, store=path)
+        sgmcmc.sgld(
+            *arguments_of(data), n_iters=n_iters, verbose=False, seed=1, store=path
+        )
         return time.perf_counter() - start
 
     return lambda: seconds(n_iters + 500) - seconds(500)
@@ -67,7 +71,9 @@ def compared(label: str, values: list[float], one_call: list[float]) -> list[str
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What a step and a store cost.")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     N, few, many = (2000, 20, 100) if options.smoke else (100_000, 3000, 30_000)
     data, _ = simulate_logistic(N, np.random.default_rng(2019))
@@ -82,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for _ in range(1 if options.smoke else options.rounds):
             for label, (run, iterations) in ways.items():
                 found[label].append(run() / iterations * 1e6)
-    rows = [compared(label, values, found["one call"]) for label, values in found.items()]
+    rows = [
+        compared(label, values, found["one call"]) for label, values in found.items()
+    ]
     publish(
         "long-chains",
         [

@@ -10,7 +10,9 @@ from pathlib import Path
 def facts() -> dict[str, str]:
     """Processor, cores, memory, operating system and Python."""
     return {
-        "processor": _first("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        "processor": _first("/proc/cpuinfo", "model name")
+        or platform.processor()
+        or "unknown",
         "cores": str(cores()),
         "memory": _memory(),
         "system": _system(),

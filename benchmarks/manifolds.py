@@ -25,7 +25,9 @@ DOCS = HERE.parent / "docs"
 Call = Callable[[], Any]
 
 
-def projections(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def projections(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return the log-likelihood of rows whose variance is larger along the columns of v."""
     v = params["v"]
     along = tf.matmul(dataset["x"], v[:, tf.newaxis] if v.shape.rank == 1 else v)
@@ -40,7 +42,11 @@ def directions(smoke: bool) -> dict[str, tuple[Chain, int]]:
 
     def chain(method: str, start: np.ndarray, manifold: Manifold | None) -> Chain:
         given = {"manifolds": {"v": manifold}} if manifold else {}
-        prior = None if manifold else (lambda params: -1e4 * tf.reduce_sum(params["v"] ** 2))
+        prior = (
+            None
+            if manifold
+            else (lambda params: -1e4 * tf.reduce_sum(params["v"] ** 2))
+        )
         return lambda: getattr(sgmcmc, f"{method}_setup")(
             projections,
             {"x": x},
@@ -88,7 +94,9 @@ def parts(model: SphericalTopicModel) -> dict[str, Call]:
     prior = Target(model.log_lik, model.log_prior, space, tf.float32)
     kept = {**model.dataset, **model.latents}
     N = kept["proportions"].shape[0]
-    minibatch = {name: tf.gather(part, rng.choice(N, 50, False)) for name, part in kept.items()}
+    minibatch = {
+        name: tf.gather(part, rng.choice(N, 50, False)) for name, part in kept.items()
+    }
     params, seed = space.constrain(position), tf.constant([1, 2])
     sweeps = graph(lambda params: model.gibbs(params, minibatch, seed)["drawn"], True)
     drawn = {**minibatch, "drawn": sweeps(params)}
@@ -103,7 +111,9 @@ def parts(model: SphericalTopicModel) -> dict[str, Call]:
     state = dynamics.init(position, gradient, h, normals())
 
     def moved(state: Any, gradient: tf.Tensor, normals: tf.Tensor) -> Any:
-        return dynamics.finish_step(dynamics.step(state, gradient, h, normals), gradient, h)
+        return dynamics.finish_step(
+            dynamics.step(state, gradient, h, normals), gradient, h
+        )
 
     move, noise = graph(moved, True), normals()
     return {
@@ -118,7 +128,9 @@ def parts(model: SphericalTopicModel) -> dict[str, Call]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="CPU time of steps on manifolds.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     rounds, calls = (1, 3) if options.smoke else (options.rounds, 50)
     show(
@@ -132,7 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     model = sam(read(options.smoke), n_topics=20)
     of_topics = {
-        f"`{method}`": (topics_on_the_sphere(model, method), 5 if options.smoke else 500)
+        f"`{method}`": (
+            topics_on_the_sphere(model, method),
+            5 if options.smoke else 500,
+        )
         for method in ("sggmc", "gsgnht")
     }
     show(

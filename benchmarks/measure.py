@@ -32,7 +32,9 @@ def measure(
     """
     results: dict[str, dict[str, Any]] = {}
     workers: dict[str, Worker] = {}
-    draw_bytes = sum(array.nbytes for array in read_data(data)[1].values()) * workload.n_chains
+    draw_bytes = (
+        sum(array.nbytes for array in read_data(data)[1].values()) * workload.n_chains
+    )
     most = min(MOST_ITERATIONS, max(MOST_BYTES // draw_bytes, 10))
 
     def attempt(name: str, step: Any) -> None:
@@ -64,12 +66,20 @@ def measure(
 
         workers[name].ask("keep_memory")  # whose peak is known by now
         lengths = choose_lengths(run, seconds, most)
-        results[name] |= {"n_iters": [lengths.short, lengths.long], "short": [], "long": []}
+        results[name] |= {
+            "n_iters": [lengths.short, lengths.long],
+            "short": [],
+            "long": [],
+        }
 
     def one_round(name: str) -> None:
         short, long = results[name]["n_iters"]
-        workers[name].ask("run", n_iters=short)  # what has gone cold meanwhile is warm again
-        results[name]["short"].append(workers[name].ask("run", n_iters=short)["seconds"])
+        workers[name].ask(
+            "run", n_iters=short
+        )  # what has gone cold meanwhile is warm again
+        results[name]["short"].append(
+            workers[name].ask("run", n_iters=short)["seconds"]
+        )
         results[name]["long"].append(workers[name].ask("run", n_iters=long)["seconds"])
 
     names = [

@@ -61,7 +61,9 @@ def mapped(ending: str) -> int:
     total, counting = 0, False
     for line in _MAPS.read_text().splitlines():
         words = line.split()
-        if not words[0].endswith(":"):  # the head of a mapping: addresses, ..., its file
+        if not words[0].endswith(
+            ":"
+        ):  # the head of a mapping: addresses, ..., its file
             counting = line.endswith(ending)
         elif counting and words[0] == "Rss:":
             total += 1024 * int(words[1])

@@ -33,7 +33,10 @@ GIBBS = "Gibbs sampling, all users"
 def read(smoke: bool) -> np.ndarray:
     """Return the users of the web data, or a few that visit areas at random."""
     if smoke:
-        return np.random.default_rng(1).poisson(0.2, (200, 30)) + np.eye(200, 30, dtype=int)[::-1]
+        return (
+            np.random.default_rng(1).poisson(0.2, (200, 30))
+            + np.eye(200, 30, dtype=int)[::-1]
+        )
     visits = sgmcmc.get_dataset("msweb")["train"]["visits"]
     return visits[visits.any(axis=1)]
 
@@ -60,15 +63,27 @@ def chains(model: DPMixture, n: int, n_iters: int) -> dict[str, tuple[Chain, int
     def of(method: str, h: float, size: int, given: dict[str, Any]) -> Chain:
         return lambda: chain(model, f"{method}_setup", h, size, **given)
 
-    found = {k: (of(method, h, n, given), n_iters) for k, (method, h, given) in WHOLE.items()}
-    found[GIBBS] = (of("scir", 50.0, len(model), {"fresh_scale": True}), max(1, n_iters // 20))
+    found = {
+        k: (of(method, h, n, given), n_iters) for k, (method, h, given) in WHOLE.items()
+    }
+    found[GIBBS] = (
+        of("scir", 50.0, len(model), {"fresh_scale": True}),
+        max(1, n_iters // 20),
+    )
     return found
 
 
 def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step of SCIR consists of, at the position after so many steps."""
     last = chain(
-        model, "scir", 0.1, n, n_iters=n_iters, thin=n_iters, store_unnormalized=True, verbose=False
+        model,
+        "scir",
+        0.1,
+        n,
+        n_iters=n_iters,
+        thin=n_iters,
+        store_unnormalized=True,
+        verbose=False,
     ).unnormalized
     theta = {name: last[name][-1] for name in ("sticks", "components")}
     geometries = {
@@ -100,7 +115,9 @@ def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Steps a second of the mixture.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
     model = dp_mixture(read(options.smoke))

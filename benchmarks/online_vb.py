@@ -55,7 +55,10 @@ class VariationalBayes:
 
     def __init__(self, corpus: Any, fixed: Setting, folder: Path) -> None:
         self._fixed = fixed
-        self._documents, self._settings = folder / "documents.npz", folder / "settings.json"
+        self._documents, self._settings = (
+            folder / "documents.npz",
+            folder / "settings.json",
+        )
         arrays: dict[str, Any] = {}
         add_counts(arrays, "train", corpus.train)
         for part in ("tuning", "test"):
@@ -72,7 +75,9 @@ class VariationalBayes:
         worker = HERE / "packages" / "with_sklearn.py"
         command = [str(interpreter("sklearn")), str(worker)]
         command += [str(self._documents), str(self._settings)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as run:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=os.environ
+        ) as run:
             assert run.stdout is not None
             for found in map(json.loads, run.stdout):
                 cells = [str(found[name]).rjust(len(name)) for name in NAMES]
@@ -97,7 +102,10 @@ class VariationalBayes:
 
     def score(self, setting: Setting, seeds: int) -> str:
         """Return the perplexity of the other documents, in words."""
-        tried = [{**setting, "score": "test", "random_state": seed} for seed in range(1, seeds + 1)]
+        tried = [
+            {**setting, "score": "test", "random_state": seed}
+            for seed in range(1, seeds + 1)
+        ]
         found = list(self.fit(tried))
         return f"{setting}: {np.mean(found):.1f}, sd over seeds {np.std(found):.1f}"
 
@@ -111,7 +119,9 @@ def add_counts(arrays: dict[str, Any], part: str, counts: Counts) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Online variational Bayes on KOS.")
     parser.add_argument("--seeds", type=int, default=5, help="for the scores")
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
 
     sys.path.insert(0, str(HERE.parent / "vignettes"))

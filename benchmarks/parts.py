@@ -67,7 +67,11 @@ def profile(N: int, n_iters: int) -> dict[str, float]:
             calls.clear()
         run_sgld(data, n_iters)
     # Without a core to spare nothing is gathered ahead: those parts are never called.
-    return {label: _settled(calls) / n_iters * 1e6 for label, calls in seconds.items() if calls}
+    return {
+        label: _settled(calls) / n_iters * 1e6
+        for label, calls in seconds.items()
+        if calls
+    }
 
 
 def _settled(calls: list[float]) -> float:
@@ -79,7 +83,9 @@ def _settled(calls: list[float]) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Where the time of an iteration goes.")
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     sizes, n_iters = ((2000,), 2000) if options.smoke else ((100_000, 581_012), 30_000)
     found = {N: profile(N, n_iters) for N in sizes}

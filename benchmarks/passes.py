@@ -61,17 +61,25 @@ def measure(folder: Path, data: Arrays) -> dict[str, float]:
         f"NumPy, X times {several.shape[1]} vectors": _seconds(
             lambda: _product(data["X"], several)
         ),
-        "NumPy, the gradient by hand, float64": _seconds(lambda: _by_hand(data, position)),
-        "NumPy, the Hessian by hand, float64": _seconds(lambda: _by_hand(data, position, 2)),
+        "NumPy, the gradient by hand, float64": _seconds(
+            lambda: _by_hand(data, position)
+        ),
+        "NumPy, the Hessian by hand, float64": _seconds(
+            lambda: _by_hand(data, position, 2)
+        ),
         "reading and checking": _seconds(lambda: read_dataset(data, tf.float32)),
-        "gradient, float64 (mode)": _second_time(lambda: objective.value_and_gradient(position)),
+        "gradient, float64 (mode)": _second_time(
+            lambda: objective.value_and_gradient(position)
+        ),
         "Hessian, float64 (information)": _second_time(
             lambda: objective.likelihood_hessian(position)
         ),
         "gradient, float32 (control variates)": _second_time(
             lambda: whole.gradient(position.astype(np.float32))
         ),
-        "mode, all its passes": _seconds(lambda: mode_from(target, dataset, np.zeros(d + 1), 1)),
+        "mode, all its passes": _seconds(
+            lambda: mode_from(target, dataset, np.zeros(d + 1), 1)
+        ),
         f"leverage, {several.shape[1]} positions": _second_time(
             lambda: leverage(target, dataset, whitening, 1)
         ),
@@ -150,13 +158,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--folder", type=Path, help="for 4 GB of data, which stay; default: none stay"
     )
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
         for N in (2000, 4000) if options.smoke else SIZES:
             rows = write_rows(options.folder or Path(temporary), N, FEATURES)
-            data = {name: np.load(rows / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
+            data = {
+                name: np.load(rows / f"{name}.npy", mmap_mode="r")
+                for name in ("X", "y")
+            }
             found[N] = measure(rows, data)
     publish(
         "passes",

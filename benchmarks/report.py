@@ -51,7 +51,9 @@ TARGETS = {
 
 def results_file(section: str) -> Path:
     """Return where the raw numbers of a comparison of packages are."""
-    return HERE / ("results.json" if section == "packages" else f"results-{section}.json")
+    return HERE / (
+        "results.json" if section == "packages" else f"results-{section}.json"
+    )
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -73,7 +75,9 @@ def replace_section(path: Path, section: str, text: str) -> None:
     path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")
 
 
-def publish(section: str, parts: Iterable[str], smoke: bool, path: Path = DOCUMENT) -> None:
+def publish(
+    section: str, parts: Iterable[str], smoke: bool, path: Path = DOCUMENT
+) -> None:
     """Print a section that was measured just now, and put it into its document unless `smoke`.
 
     Args:
@@ -118,15 +122,22 @@ def measure_each(
     """
     for name in names:
         found = measure(name)
-        results = results_of(path, kind)  # again, so that a run of some undoes no other's
-        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+        results = results_of(
+            path, kind
+        )  # again, so that a run of some undoes no other's
+        results |= {
+            "date": datetime.date.today().isoformat(),
+            "machine": machine.facts(),
+        }
         results[kind][name] = found
         path.write_text(json.dumps(results, indent=1))
         print(line(name, found), flush=True)
     return results_of(path, kind)
 
 
-def attempted(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+def attempted(
+    measure: Callable[..., dict[str, Any]], *arguments: Any
+) -> dict[str, Any]:
     """What a function returns, or what went wrong: a failure is a row of the table."""
     try:
         return measure(*arguments)
@@ -177,7 +188,9 @@ def _footnotes(raw: dict[str, Any]) -> str:
     notes = [note for note in notes if not note.endswith(": .")]
     lines = ["How the packages are used:", "", *(f"- {note}" for note in notes), ""]
     for entry in raw["workloads"]:
-        for numbers in columns(entry["results"], entry["workload"]["n_chains"]).values():
+        for numbers in columns(
+            entry["results"], entry["workload"]["n_chains"]
+        ).values():
             if numbers and PACKAGES[numbers.package].variant_of:
                 where = entry["workload"]["description"]
                 lines.append(
@@ -191,7 +204,9 @@ def _footnotes(raw: dict[str, Any]) -> str:
     }
     if reasons:
         lines += ["", f"¹ The package does not have it ({'; '.join(sorted(reasons))})."]
-    if any("failed" in r for entry in raw["workloads"] for r in entry["results"].values()):
+    if any(
+        "failed" in r for entry in raw["workloads"] for r in entry["results"].values()
+    ):
         lines += ["", "² Could not be installed or run here."]
     return "\n".join(lines).strip()
 
@@ -228,7 +243,9 @@ def render(raw: dict[str, Any]) -> str:
         "Peak memory beyond that after the import and the loading of the data, with the peak "
         "itself in parentheses, after the first draw and a run of the same length for all "
         "packages.",
-        _cells(raw, lambda numbers, _: f"{number(numbers.added)} ({number(numbers.peak)})"),
+        _cells(
+            raw, lambda numbers, _: f"{number(numbers.added)} ({number(numbers.peak)})"
+        ),
         _footnotes(raw),
         "Versions:",
         _versions(raw),

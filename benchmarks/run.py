@@ -20,23 +20,35 @@ from benchmarks.workloads import WORKLOADS, write_data
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = [workload.name for workload in WORKLOADS]
-    parser = argparse.ArgumentParser(description="Time sgmcmc and other packages, in turn.")
+    parser = argparse.ArgumentParser(
+        description="Time sgmcmc and other packages, in turn."
+    )
     parser.add_argument(
         "--only", nargs="+", choices=names, metavar="WORKLOAD", help=", ".join(names)
     )
     parser.add_argument(
-        "--packages", nargs="+", choices=PACKAGES, metavar="PACKAGE", help=", ".join(PACKAGES)
+        "--packages",
+        nargs="+",
+        choices=PACKAGES,
+        metavar="PACKAGE",
+        help=", ".join(PACKAGES),
     )
     sections = sorted({workload.section for workload in WORKLOADS})
-    parser.add_argument("--section", choices=sections, default="packages", help="of the document")
+    parser.add_argument(
+        "--section", choices=sections, default="packages", help="of the document"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="a measurement lasts, about")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="a measurement lasts, about"
+    )
     parser.add_argument(
         "--update",
         action="store_true",
         help="with --only: keep the other workloads as the last run found them",
     )
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     options.results = results_file(options.section)
     if options.update and (options.packages or options.smoke):

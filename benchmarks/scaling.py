@@ -73,7 +73,9 @@ def measure(case: Case, folder: Path, rounds: int, seconds: float) -> dict[str, 
     command = [sys.executable, "-m", "benchmarks.scaling_case", str(rows)]
     command += ["--rounds", str(rounds), "--seconds", str(seconds)]
     command += ["--mapped"] if case.mapped else []
-    done = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True
+    )
     return asdict(case) | json.loads(done.stdout.splitlines()[-1])
 
 
@@ -97,7 +99,9 @@ def render(raw: dict[str, Any]) -> str:
         micros = f"{number(found['median'])} ({number(found['best'])})"
         where = "mapped" if found["mapped"] else "memory"
         N, features = f"{found['N']:,}".replace(",", " "), str(found["features"])
-        rows.append([N, features, where, size, micros, number(found["cpu"]), peak, end, file])
+        rows.append(
+            [N, features, where, size, micros, number(found["cpu"]), peak, end, file]
+        )
     return "\n\n".join(
         [
             describe_machine(raw, "scaling"),
@@ -119,14 +123,26 @@ def plot(cases: list[dict[str, Any]], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     kinds = sorted({(found["mapped"], found["features"]) for found in cases})
     for place, kind in enumerate(kinds):
-        label, color = f"{'mapped' if kind[0] else 'memory'}, {kind[1]} features", f"C{place}"
-        chosen = [found for found in cases if (found["mapped"], found["features"]) == kind]
+        label, color = (
+            f"{'mapped' if kind[0] else 'memory'}, {kind[1]} features",
+            f"C{place}",
+        )
+        chosen = [
+            found for found in cases if (found["mapped"], found["features"]) == kind
+        ]
         N = [found["N"] for found in chosen]
         style = {"marker": "o", "color": color}
         left.plot(N, [found["cpu"] for found in chosen], label=label, **style)
-        right.plot(N, [found["peak"] / 1e6 for found in chosen], label=f"{label}: peak", **style)
+        right.plot(
+            N,
+            [found["peak"] / 1e6 for found in chosen],
+            label=f"{label}: peak",
+            **style,
+        )
         own = [(found["end"] - found["end_file"]) / 1e6 for found in chosen]
-        right.plot(N, own, label=f"{label}: end, without file pages", linestyle=":", **style)
+        right.plot(
+            N, own, label=f"{label}: end, without file pages", linestyle=":", **style
+        )
     left.set(xscale="log", xlabel="N", ylabel="µs of CPU an iteration, all threads")
     right.set(xscale="log", xlabel="N", ylabel="MB beyond the import")
     for axes in (left, right):
@@ -139,11 +155,19 @@ def plot(cases: list[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="SGLD with 10^4 to 10^8 rows.")
-    parser.add_argument("--folder", type=Path, help="for 6.5 GB of data; default: a temporary one")
-    parser.add_argument("--keep", action="store_true", help="leave the data in --folder")
+    parser.add_argument(
+        "--folder", type=Path, help="for 6.5 GB of data; default: a temporary one"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the data in --folder"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="a measurement lasts, about")
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="a measurement lasts, about"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     cases = CASES
     if options.smoke:

@@ -19,14 +19,19 @@ MEMORY_ITERS = 10_000  # of the run that measures memory, the same for all cases
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", type=Path, help="folder with X.npy and y.npy")
-    parser.add_argument("--mapped", action="store_true", help="leave the data in their files")
+    parser.add_argument(
+        "--mapped", action="store_true", help="leave the data in their files"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
 
     baseline = memory.resident()
     mode = "r" if options.mapped else None
-    data = {name: np.load(options.rows / f"{name}.npy", mmap_mode=mode) for name in ("X", "y")}
+    data = {
+        name: np.load(options.rows / f"{name}.npy", mmap_mode=mode)
+        for name in ("X", "y")
+    }
 
     def run(n_iters: int) -> Seconds:
         return run_sgld(data, n_iters)
@@ -39,7 +44,9 @@ def main() -> None:
         "end_file": memory.mapped(".npy"),
     }
 
-    lengths = choose_lengths(lambda n_iters: run(n_iters).cpu, options.seconds, 1_000_000)
+    lengths = choose_lengths(
+        lambda n_iters: run(n_iters).cpu, options.seconds, 1_000_000
+    )
     times = [(run(lengths.short), run(lengths.long)) for _ in range(options.rounds)]
     shorts, longs = zip(*times, strict=True)
     scale = 1e6 / lengths.difference

@@ -28,7 +28,13 @@ from benchmarks.memory import peak, resident
 from benchmarks.report import publish, table
 
 Arrays = dict[str, np.ndarray]
-STAGES = ("mode and information", "other modes", "leverage", "noise and stepsize", "chains")
+STAGES = (
+    "mode and information",
+    "other modes",
+    "leverage",
+    "noise and stepsize",
+    "chains",
+)
 
 
 def logistic(data: Arrays, seed: int, **keywords: Any) -> Any:
@@ -36,7 +42,9 @@ def logistic(data: Arrays, seed: int, **keywords: Any) -> Any:
     import sgmcmc
 
     start = {"beta": np.zeros(data["X"].shape[1])}
-    return sgmcmc.sample(_log_lik, data, start, _log_prior, seed=seed, verbose=False, **keywords)
+    return sgmcmc.sample(
+        _log_lik, data, start, _log_prior, seed=seed, verbose=False, **keywords
+    )
 
 
 def _log_lik(params: Any, dataset: Any) -> Any:
@@ -75,7 +83,9 @@ def timed(data: Arrays, call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
     return samples, {**found, "stages": stages}
 
 
-def errors(mean: np.ndarray, sd: np.ndarray, reference: dict[str, Any]) -> dict[str, float]:
+def errors(
+    mean: np.ndarray, sd: np.ndarray, reference: dict[str, Any]
+) -> dict[str, float]:
     """Errors of means, in SDs, and of SDs, relative."""
     right, width = np.array(reference["mean"]), np.array(reference["sd"])
     of_sds = np.abs(sd / width - 1)
@@ -109,7 +119,9 @@ def whole(smoke: bool) -> dict[str, Any]:
         ("again, another seed", 2, {}),
         ("again, ESS 2000", 3, {} if smoke else {"ess": 2000}),
     ):
-        samples, found = timed(data, lambda seed=seed, more=more: logistic(data, seed, **more))
+        samples, found = timed(
+            data, lambda seed=seed, more=more: logistic(data, seed, **more)
+        )
         if not smoke:
             flat, reference = _flat(samples), references.read()["covertype"]
             found["errors"] = errors(flat.mean(0), flat.std(0), reference)
@@ -118,7 +130,11 @@ def whole(smoke: bool) -> dict[str, Any]:
             sds = np.sqrt(np.diag(mode.information.covariance))
             found["laplace"] = errors(mode.position, sds, reference)
         calls[label] = found
-    return {"calls": calls, "memory": peak() - held, "data": sum(a.nbytes for a in data.values())}
+    return {
+        "calls": calls,
+        "memory": peak() - held,
+        "data": sum(a.nbytes for a in data.values()),
+    }
 
 
 def growing(smoke: bool) -> dict[str, Any]:
@@ -132,12 +148,18 @@ def growing(smoke: bool) -> dict[str, Any]:
     found = []
     for seed in (2, 3, 4):
         again = {"seed": seed, "verbose": False}
-        updated, of_update = timed(data, lambda again=again: base.update(parts[1], **again))
+        updated, of_update = timed(
+            data, lambda again=again: base.update(parts[1], **again)
+        )
         fresh, of_call = timed(data, lambda s=seed: logistic(data, s))
-        found.append({"update": of_update, "fresh": of_call, **_differences(updated, fresh)})
+        found.append(
+            {"update": of_update, "fresh": of_call, **_differences(updated, fresh)}
+        )
     ess = 500 if smoke else PRECISE
     base = logistic(parts[0], 5, ess=ess)
-    precise = _differences(base.update(parts[1], seed=6, verbose=False), logistic(data, 6, ess=ess))
+    precise = _differences(
+        base.update(parts[1], seed=6, verbose=False), logistic(data, 6, ess=ess)
+    )
     return {"pairs": found, "precise": precise}
 
 
@@ -202,7 +224,11 @@ def posteriors(smoke: bool) -> dict[str, Any]:
 PEERS = {
     "nuts": ("numpyro", "NumPyro, NUTS on all rows", 100),
     "hmcecs": ("numpyro", "NumPyro, HMCECS, 1000 rows", 300),
-    "scikit-learn": ("sklearn", "scikit-learn's fit, Laplace approximation, N(0, 1) priors", 0),
+    "scikit-learn": (
+        "sklearn",
+        "scikit-learn's fit, Laplace approximation, N(0, 1) priors",
+        0,
+    ),
 }
 """Environment, label and draws of each."""
 
@@ -232,7 +258,9 @@ def _outside(environment: str, request: dict[str, Any], smoke: bool) -> dict[str
     """Return seconds, effective draws and errors of another package."""
     from benchmarks.posteriors.moments import moments
 
-    output_of(interpreter(environment), "-m", "benchmarks.seconds_outside", request=request)
+    output_of(
+        interpreter(environment), "-m", "benchmarks.seconds_outside", request=request
+    )
     with np.load(request["out"]) as file:
         answer = dict(file)
     found = {name: float(answer[name]) for name in ("before", "seconds")}
@@ -242,7 +270,9 @@ def _outside(environment: str, request: dict[str, Any], smoke: bool) -> dict[str
     else:
         mean, sd = answer["mean"], answer["sd"]
     if not smoke:
-        found["errors"] = errors(np.array(mean), np.array(sd), references.read()["covertype"])
+        found["errors"] = errors(
+            np.array(mean), np.array(sd), references.read()["covertype"]
+        )
     return found
 
 
@@ -268,14 +298,30 @@ def measured(case: str, smoke: bool) -> dict[str, Any]:
 def render(found: dict[str, Any]) -> list[str]:
     """Return paragraphs and tables."""
     calls = found["whole"]["calls"]
-    head = ["", "seconds", "passes", *STAGES, "smallest ESS", "mean, worst", "SD, median", "worst"]
+    head = [
+        "",
+        "seconds",
+        "passes",
+        *STAGES,
+        "smallest ESS",
+        "mean, worst",
+        "SD, median",
+        "worst",
+    ]
     rows = []
     for label, call in calls.items():
         stages = [f"{call['stages'].get(name, 0):.0f}" for name in STAGES]
-        numbers = [f"{call['seconds']:.1f}", f"{call['passes']:.0f}", *stages, f"{call['ess']:.0f}"]
+        numbers = [
+            f"{call['seconds']:.1f}",
+            f"{call['passes']:.0f}",
+            *stages,
+            f"{call['ess']:.0f}",
+        ]
         rows.append([label, *numbers, *_shown(call.get("errors"))])
     laplace = next(iter(calls.values())).get("laplace")
-    rows.append(["Laplace approximation there", *[""] * (3 + len(STAGES)), *_shown(laplace)])
+    rows.append(
+        ["Laplace approximation there", *[""] * (3 + len(STAGES)), *_shown(laplace)]
+    )
     first = next(iter(calls.values()))
     megabytes = [found["whole"][name] / 2**20 for name in ("memory", "data")]
     pairs, precise = found["growing"]["pairs"], found["growing"]["precise"]
@@ -306,7 +352,10 @@ def render(found: dict[str, Any]) -> list[str]:
         "200 rows and five coefficients, all in one process: seconds of calls one after the other.",
         table(
             ["", "seconds"],
-            [[name, f"{value:.2f}"] for name, value in found["small"]["seconds"].items()],
+            [
+                [name, f"{value:.2f}"]
+                for name, value in found["small"]["seconds"].items()
+            ],
         ),
         *_of_posteriors(found["posteriors"]),
         *_of_peers(found["peers"], calls),
@@ -345,9 +394,22 @@ def _of_peers(found: dict[str, Any], calls: dict[str, Any]) -> list[str]:
         of = found[method]
         ess = of.get("ess")
         each = "" if ess is None else f"{1e3 * of['seconds'] / ess:.0f}"
-        numbers = [f"{of['before']:.1f}", f"{of['seconds']:.1f}", f"{ess:.0f}" if ess else "", each]
+        numbers = [
+            f"{of['before']:.1f}",
+            f"{of['seconds']:.1f}",
+            f"{ess:.0f}" if ess else "",
+            each,
+        ]
         rows.append([label, *numbers, *_shown(of.get("errors"))])
-    head = ["", "before", "seconds", "smallest ESS", "ms for one", "mean, worst", "SD, median"]
+    head = [
+        "",
+        "before",
+        "seconds",
+        "smallest ESS",
+        "ms for one",
+        "mean, worst",
+        "SD, median",
+    ]
     return [
         "Covertype by others, all rows, Laplace priors. NumPyro starts at our mode with our "
         "covariance as its mass matrix, which spares it the search and most of the warm-up; its "
@@ -361,19 +423,33 @@ def _of_peers(found: dict[str, Any], calls: dict[str, Any]) -> list[str]:
 def _shown(found: dict[str, float] | None) -> list[str]:
     if found is None:
         return ["", "", ""]
-    return [f"{found['mean']:.2f} sd", f"{found['median']:.1%}", f"{found['worst']:.1%}"]
+    return [
+        f"{found['mean']:.2f} sd",
+        f"{found['median']:.1%}",
+        f"{found['worst']:.1%}",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Calls in passes of NumPy's gradient.")
-    parser.add_argument("names", nargs="*", choices=[*CASES, []], help="cases; default: all")
-    parser.add_argument("--case", choices=[*CASES], help="measure one, here, and print it")
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "names", nargs="*", choices=[*CASES, []], help="cases; default: all"
+    )
+    parser.add_argument(
+        "--case", choices=[*CASES], help="measure one, here, and print it"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     if options.case is not None:
         print(json.dumps(CASES[options.case](options.smoke)))
         return
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.smoke else {}
+    known = (
+        json.loads(RESULTS.read_text())
+        if RESULTS.exists() and not options.smoke
+        else {}
+    )
     for case in options.names or CASES:
         known[case] = measured(case, options.smoke)
         if not options.smoke:

@@ -50,7 +50,9 @@ def numpyro(request: dict[str, Any], X: np.ndarray, y: np.ndarray) -> dict[str, 
         init_strategy=init_to_value(values=center),
     )
     if size is not None:
-        kernel = HMCECS(kernel, num_blocks=_BLOCKS, proxy=HMCECS.taylor_proxy(center, degree=2))
+        kernel = HMCECS(
+            kernel, num_blocks=_BLOCKS, proxy=HMCECS.taylor_proxy(center, degree=2)
+        )
     rows = jax.device_put(X), jax.device_put(y)
     mcmc = MCMC(
         kernel, num_warmup=_WARM_UP, num_samples=request["draws"], progress_bar=False
@@ -64,17 +66,26 @@ def numpyro(request: dict[str, Any], X: np.ndarray, y: np.ndarray) -> dict[str, 
     return {"draws": draws, "before": before, "seconds": time.perf_counter() - began}
 
 
-def scikit_learn(request: dict[str, Any], X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def scikit_learn(
+    request: dict[str, Any], X: np.ndarray, y: np.ndarray
+) -> dict[str, Any]:
     """Return the Laplace approximation at scikit-learn's fit, with N(0, 1) priors."""
     from sklearn.linear_model import LogisticRegression
 
     began = time.perf_counter()
-    fit = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(X, y)
+    fit = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-6, max_iter=10_000).fit(
+        X, y
+    )
     mean = fit.coef_[0].astype(np.float64)
     p = 1 / (1 + np.exp(-(X @ mean.astype(np.float32))))
     information = (X * (p * (1 - p))[:, np.newaxis]).T @ X + np.eye(X.shape[1])
     sd = np.sqrt(np.diag(np.linalg.inv(information.astype(np.float64))))
-    return {"mean": mean, "sd": sd, "seconds": time.perf_counter() - began, "before": 0.0}
+    return {
+        "mean": mean,
+        "sd": sd,
+        "seconds": time.perf_counter() - began,
+        "before": 0.0,
+    }
 
 
 METHODS = {"nuts": numpyro, "hmcecs": numpyro, "scikit-learn": scikit_learn}

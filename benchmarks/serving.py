@@ -49,12 +49,18 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS)
     count = parser.parse_args().draws
     rng = np.random.default_rng(1)
-    beta = rng.standard_normal((4, count // 4, COLUMNS), dtype=np.float32) / COLUMNS**0.5
-    samples = sgmcmc.Samples({"beta": beta}, settings={"n_chains": 4, "dtype": "float32"})
+    beta = (
+        rng.standard_normal((4, count // 4, COLUMNS), dtype=np.float32) / COLUMNS**0.5
+    )
+    samples = sgmcmc.Samples(
+        {"beta": beta}, settings={"n_chains": 4, "dtype": "float32"}
+    )
     x = rng.standard_normal((ROWS, COLUMNS), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        served = samples.export(Path(folder, "served"), predict, {"x": x[:2]}, draws=count)
+        served = samples.export(
+            Path(folder, "served"), predict, {"x": x[:2]}, draws=count
+        )
         seconds = time.perf_counter() - start
         size = sum(file.stat().st_size for file in served.rglob("*") if file.is_file())
         np.save(Path(folder, "x.npy"), x)

@@ -27,7 +27,9 @@ def simulate_logistic(
 
 def simulate_gaussian(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
     """Two standard normal columns; their mean is sought."""
-    return {"x": rng.standard_normal((N, 2), dtype=np.float32)}, {"theta": np.zeros(2, np.float32)}
+    return {"x": rng.standard_normal((N, 2), dtype=np.float32)}, {
+        "theta": np.zeros(2, np.float32)
+    }
 
 
 def simulate_network(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
@@ -47,7 +49,9 @@ def simulate_network(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
         "a": rng.standard_normal(CLASSES, dtype=np.float32),
         "b": rng.standard_normal(HIDDEN, dtype=np.float32),
     }
-    return {"X": X, "y": y}, params | {f"log_{k}": np.zeros((), np.float32) for k in params}
+    return {"X": X, "y": y}, params | {
+        f"log_{k}": np.zeros((), np.float32) for k in params
+    }
 
 
 def simulate_wide(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
@@ -66,7 +70,9 @@ def simulate_poisson(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
 
 def simulate_factors(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
     """Ratings of items by users: products of five factors of either, with unit noise."""
-    users, items = (rng.standard_normal((rows, RANK), dtype=np.float32) for rows in (USERS, ITEMS))
+    users, items = (
+        rng.standard_normal((rows, RANK), dtype=np.float32) for rows in (USERS, ITEMS)
+    )
     u, i = (rng.integers(0, rows, N, dtype=np.int32) for rows in (USERS, ITEMS))
     r = (users[u] * items[i]).sum(axis=1) + rng.standard_normal(N, dtype=np.float32)
     return {"i": i, "r": r, "u": u}, {"users": users, "items": items}

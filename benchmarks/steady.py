@@ -58,7 +58,10 @@ def choose_lengths(run: Run, seconds: float, most: int) -> Lengths:
     long = _between(10, 1.25 * seconds / per_iteration, most)
     for _ in range(4):
         lengths = Lengths(max(long // 5, 1), long)
-        run(lengths.short), run(lengths.long)  # where a package compiles for each length
+        (
+            run(lengths.short),
+            run(lengths.long),
+        )  # where a package compiles for each length
         gained = run(lengths.long) - run(lengths.short)
         if gained >= 0.6 * seconds or long >= most:
             break

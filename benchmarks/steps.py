@@ -34,7 +34,9 @@ def steps(chains: Mapping[str, tuple[Chain, int]], rounds: int) -> dict[str, flo
         chains: by label a chain, and how many steps are timed together.
         rounds: how often they are, all chains in turn.
     """
-    runs = {label: _moves(chain(), n_steps) for label, (chain, n_steps) in chains.items()}
+    runs = {
+        label: _moves(chain(), n_steps) for label, (chain, n_steps) in chains.items()
+    }
     found: dict[str, list[float]] = {label: [] for label in chains}
     for _ in range(rounds):
         for label, (_, n_steps) in chains.items():
@@ -63,7 +65,9 @@ def parts(runs: Mapping[str, Callable[[], Any]], calls: int) -> dict[str, float]
     return found
 
 
-def graph(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
+def graph(
+    function: Callable[..., Any], jit_compile: bool = False
+) -> Callable[..., Any]:
     """Return the function as a graph that is waited for."""
     compiled = tf.function(function, autograph=False, jit_compile=jit_compile)
 

@@ -53,7 +53,9 @@ def write(form: str, where: str, N: int) -> None:
 
         group = zarr.open_group(where, mode="w")
         for name, tail in {"x": (FEATURES,), "y": ()}.items():
-            made = group.create_array(name, shape=(N, *tail), dtype="f4", chunks=(CHUNK, *tail))
+            made = group.create_array(
+                name, shape=(N, *tail), dtype="f4", chunks=(CHUNK, *tail)
+            )
             for place, batch in enumerate(batches(N)):
                 made[place * CHUNK : place * CHUNK + len(batch[name])] = batch[name]
         return
@@ -74,7 +76,9 @@ def opened(form: str, where: str, N: int) -> Any:
         return batches(N)
     if form == "tf.data, slices":
         parts = list(batches(N))
-        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        whole = {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
         return tf.data.Dataset.from_tensor_slices(whole).batch(256)
     if form == "tf.data":
         spec = {"x": tf.TensorSpec([None, FEATURES]), "y": tf.TensorSpec([None])}
@@ -109,7 +113,10 @@ def measure(form: str, where: str, N: int) -> dict[str, float]:
     start, processor = time.perf_counter(), time.process_time()
     with Highest() as highest:
         data = read_dataset(dataset, tf.float32)
-    found = {"seconds": time.perf_counter() - start, "CPU": time.process_time() - processor}
+    found = {
+        "seconds": time.perf_counter() - start,
+        "CPU": time.process_time() - processor,
+    }
     assert data.size == N
     start = time.perf_counter()
     again = read_dataset(dataset, tf.float32)
@@ -121,7 +128,9 @@ def measure(form: str, where: str, N: int) -> dict[str, float]:
 def main() -> None:
     """Write, read and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="200 MB by default")
+    parser.add_argument(
+        "--rows", type=int, default=10_000_000, help="200 MB by default"
+    )
     parser.add_argument("--forms", nargs="*", default=list(FORMS), choices=FORMS)
     parser.add_argument("--measure", nargs=2, default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -149,15 +158,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for form in given.forms:
             kind = "zarr" if form.startswith("Zarr") else "parquet"
-            where = f"s3://bucket/x.{kind}" if form.endswith("s3") else str(Path(folder, "x.zarr"))
+            where = (
+                f"s3://bucket/x.{kind}"
+                if form.endswith("s3")
+                else str(Path(folder, "x.zarr"))
+            )
             if kind == "zarr" or form.startswith("Parquet"):
                 write(form, where, given.rows)
-            command = [sys.executable, "-m", "benchmarks.streams", "--rows", str(given.rows)]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.streams",
+                "--rows",
+                str(given.rows),
+            ]
             run = subprocess.run(
-                [*command, "--measure", form, where], check=True, capture_output=True, text=True
+                [*command, "--measure", form, where],
+                check=True,
+                capture_output=True,
+                text=True,
             )
             found = json.loads(run.stdout.splitlines()[-1])
-            print(f"{form}: ", "  ".join(f"{k} {v:.2f}" for k, v in found.items()), flush=True)
+            print(
+                f"{form}: ",
+                "  ".join(f"{k} {v:.2f}" for k, v in found.items()),
+                flush=True,
+            )
     if server is not None:
         server.terminate()
 

@@ -50,7 +50,9 @@ def summarize(result: dict[str, Any], n_chains: int, package: str) -> Numbers | 
     )
 
 
-def columns(results: dict[str, dict[str, Any]], n_chains: int) -> dict[str, Numbers | None]:
+def columns(
+    results: dict[str, dict[str, Any]], n_chains: int
+) -> dict[str, Numbers | None]:
     """The numbers by column: of a package and its variants, those of the fastest."""
     found: dict[str, Numbers | None] = {}
     for name, result in results.items():

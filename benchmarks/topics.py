@@ -57,7 +57,12 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     """Return what a step consists of, at the position after so many steps of SCIR."""
     shape = (topic_model.n_topics, topic_model.n_words)
     whole = chain(
-        topic_model, "scir", n_iters=n_iters, thin=n_iters, store_unnormalized=True, verbose=False
+        topic_model,
+        "scir",
+        n_iters=n_iters,
+        thin=n_iters,
+        store_unnormalized=True,
+        verbose=False,
     )
     last = whole.unnormalized["topics"][-1]
     space = Space({"topics": shape}, {"topics": OnSimplex(np.full(shape, ALPHA), last)})
@@ -66,7 +71,9 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     rng = np.random.default_rng(1)
     N = len(topic_model.dataset["lengths"])
     rows = rng.choice(N, 50, replace=False)
-    minibatch = {name: tf.gather(part, rows) for name, part in topic_model.dataset.items()}
+    minibatch = {
+        name: tf.gather(part, rows) for name, part in topic_model.dataset.items()
+    }
     params, seed = space.constrain(position), tf.constant([1, 2])
     gibbs = graph(lambda params: topic_model.gibbs(params, minibatch, seed))
     completed = gibbs(params)
@@ -76,7 +83,9 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     scir, sgrld = SCIR(ALPHA).bind(space), SGRLD(ALPHA).bind(space)
     h = tf.constant(STEPSIZE)
     scir_step = graph(lambda u, counts: scir.step(SimplexState(u), counts, h, seeds))
-    sgrld_step = graph(lambda u, counts, noise: sgrld.step(SimplexState(u), counts, h, noise))
+    sgrld_step = graph(
+        lambda u, counts, noise: sgrld.step(SimplexState(u), counts, h, noise)
+    )
 
     def normals() -> tf.Tensor:
         return tf.constant(rng.standard_normal((1, position.shape[0]), np.float32))
@@ -85,7 +94,9 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
         "Gibbs sweeps": lambda: gibbs(params),
         "`log_lik` and its gradient": lambda: gradient(position),
         "SCIR's step": lambda: scir_step(position, counts),
-        "SGRLD's step with its normals": lambda: sgrld_step(position, counts, normals()),
+        "SGRLD's step with its normals": lambda: sgrld_step(
+            position, counts, normals()
+        ),
         "· of which normals": normals,
     }
 
@@ -93,7 +104,9 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Steps a second of the topic model.")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
     topic_model = lda(read(options.smoke), n_topics=50)

@@ -37,7 +37,9 @@ class Server:
         self._build: Callable[[], Callable[[int], Arrays]] | None = None
         self._baseline = 0
 
-    def prepare(self, package: str, workload: dict[str, Any], data: str) -> dict[str, Any]:
+    def prepare(
+        self, package: str, workload: dict[str, Any], data: str
+    ) -> dict[str, Any]:
         """Import the package and load the data."""
         self._workload = Workload(**workload)
         described = PACKAGES[package]
@@ -45,7 +47,9 @@ class Server:
         arrays, params = read_data(Path(data))
         self._build = lambda: module.build(self._workload, arrays, params)
         self._baseline = memory.resident()
-        versions = {name: importlib.metadata.version(name) for name in described.distributions}
+        versions = {
+            name: importlib.metadata.version(name) for name in described.distributions
+        }
         return {"versions": versions | {"python": platform.python_version()}}
 
     def first(self) -> dict[str, Any]:
@@ -63,7 +67,10 @@ class Server:
         assert self._chain is not None
         start, cpu_start = time.perf_counter(), time.process_time()
         draws = self._chain(n_iters)
-        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+        seconds, cpu_seconds = (
+            time.perf_counter() - start,
+            time.process_time() - cpu_start,
+        )
         self._check(draws, n_iters)
         return {
             "seconds": seconds,
@@ -82,8 +89,13 @@ class Server:
         chains = self._workload.n_chains
         leading = (n_iters,) if chains == 1 else (chains, n_iters)
         for name, array in draws.items():
-            if not isinstance(array, np.ndarray) or array.shape[: len(leading)] != leading:
-                raise RuntimeError(f"{name}: {np.shape(array)} does not begin with {leading}")
+            if (
+                not isinstance(array, np.ndarray)
+                or array.shape[: len(leading)] != leading
+            ):
+                raise RuntimeError(
+                    f"{name}: {np.shape(array)} does not begin with {leading}"
+                )
             if not math.isfinite(float(array.mean(dtype=np.float64))):
                 raise RuntimeError(f"the draws of {name} are not finite")
 

@@ -11,7 +11,15 @@ import numpy as np
 
 from benchmarks.simulations import FEATURES, SIMULATIONS, Arrays, simulate_logistic
 
-__all__ = ["FEATURES", "WORKLOADS", "Arrays", "Workload", "find", "read_data", "simulate_logistic"]
+__all__ = [
+    "FEATURES",
+    "WORKLOADS",
+    "Arrays",
+    "Workload",
+    "find",
+    "read_data",
+    "simulate_logistic",
+]
 
 
 @dataclass(frozen=True)
@@ -57,11 +65,17 @@ class Workload:
         """The same in tiny, to see that it runs."""
         N = min(self.N, 2000)
         return dataclasses.replace(
-            self, N=N, n=min(self.n, N // 4), stepsize=min(self.stepsize, 1e-5), memory_iters=20
+            self,
+            N=N,
+            n=min(self.n, N // 4),
+            stepsize=min(self.stepsize, 1e-5),
+            memory_iters=20,
         )
 
 
-def _logistic(N: int, n: int, method: str, name: str, description: str, **others: Any) -> Workload:
+def _logistic(
+    N: int, n: int, method: str, name: str, description: str, **others: Any
+) -> Workload:
     return Workload(name, description, "logistic", method, N, n, 0.1 / N, **others)
 
 
@@ -77,7 +91,13 @@ FURTHER = "further"
 def _further(method: str, label: str, *others: str) -> Workload:
     """Return the logistic regression with a sampler that these other packages have."""
     return _logistic(
-        100_000, 500, method, method, label, packages=("sgmcmc", *others), section=FURTHER
+        100_000,
+        500,
+        method,
+        method,
+        label,
+        packages=("sgmcmc", *others),
+        section=FURTHER,
     )
 
 
@@ -86,14 +106,28 @@ WORKLOADS = (
     _logistic(_COVERTYPE, 500, "sgld", "sgld-581k", "Logistic, N = 581 012, SGLD"),
     _logistic(100_000, 500, "sgldcv", "cv-100k", "Logistic, N = 100 000, SGLD-CV"),
     _logistic(_COVERTYPE, 500, "sgldcv", "cv-581k", "Logistic, N = 581 012, SGLD-CV"),
-    _logistic(100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5),
+    _logistic(
+        100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5
+    ),
     _logistic(100_000, 500, "sgnht", "sgnht", "Logistic, N = 100 000, SGNHT"),
     _logistic(100_000, 50, "sgld", "n-50", "Logistic, N = 100 000, n = 50, SGLD"),
     Workload(
-        "p-1000", "Logistic, N = 10 000, 1000 features, SGLD", "wide", "sgld", 10_000, 500, 1e-6
+        "p-1000",
+        "Logistic, N = 10 000, 1000 features, SGLD",
+        "wide",
+        "sgld",
+        10_000,
+        500,
+        1e-6,
     ),
     Workload(
-        "poisson", "Poisson regression, N = 100 000, SGLD", "poisson", "sgld", 100_000, 500, 1e-7
+        "poisson",
+        "Poisson regression, N = 100 000, SGLD",
+        "poisson",
+        "sgld",
+        100_000,
+        500,
+        1e-7,
     ),
     Workload(
         "factors",
@@ -105,7 +139,13 @@ WORKLOADS = (
         1e-5,
     ),
     Workload(
-        "tiny", "Gaussian mean, N = 1000, d = 2, n = 10, SGLD", "gaussian", "sgld", 1000, 10, 1e-4
+        "tiny",
+        "Gaussian mean, N = 1000, d = 2, n = 10, SGLD",
+        "gaussian",
+        "sgld",
+        1000,
+        10,
+        1e-4,
     ),
     Workload(
         "network",
@@ -117,7 +157,14 @@ WORKLOADS = (
         1e-5,
         memory_iters=200,
     ),
-    _logistic(100_000, 500, "sgld", "chains", "Logistic, N = 100 000, SGLD, 4 chains", n_chains=4),
+    _logistic(
+        100_000,
+        500,
+        "sgld",
+        "chains",
+        "Logistic, N = 100 000, SGLD, 4 chains",
+        n_chains=4,
+    ),
     Workload(
         "tiny-1000",
         "Gaussian mean, n = 10, SGLD, 1000 chains",
@@ -141,7 +188,9 @@ WORKLOADS = (
         memory_iters=200,
         packages=_WITH_MANY_CHAINS,
     ),
-    _logistic(_COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"),
+    _logistic(
+        _COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"
+    ),
     _further("baoab", "Underdamped Langevin (BAOAB)"),
     _further("badodab", "BADODAB"),
     _further("psgld", "pSGLD", "sgmcmcjax", "jax-sgmc"),
@@ -182,7 +231,9 @@ def write_data(workload: Workload, folder: Path) -> Path:
     """Simulate the workload's data and starting values into a folder of its own, unless there."""
     target = folder / workload.data_name
     if not target.exists():
-        data, params = SIMULATIONS[workload.model](workload.N, np.random.default_rng(2019))
+        data, params = SIMULATIONS[workload.model](
+            workload.N, np.random.default_rng(2019)
+        )
         target.mkdir(parents=True)
         for kind, arrays in (("data", data), ("params", params)):
             for name, array in arrays.items():

@@ -53,7 +53,9 @@ nb_merge_streams = True
 nb_output_stderr = "remove"
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the types stand in the signature of the source, the meaning under Args
+autodoc_typehints = (
+    "none"  # the types stand in the signature of the source, the meaning under Args
+)
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -101,23 +103,32 @@ ELSEWHERE = {
 def lead_to_pages(app: Any, name: str, source: list[str]) -> None:
     """Let links to files outside this folder lead to their pages, from those files too."""
     if name in PAGES:
-        source[0] = (ROOT / PAGES[name]).read_text(encoding="utf-8").replace("](docs/", "](")
+        source[0] = (
+            (ROOT / PAGES[name]).read_text(encoding="utf-8").replace("](docs/", "](")
+        )
     up = "../" * name.count("/")
-    text = re.sub(r"\]\((?:\.\./)*vignettes/(\w+)\.py", rf"]({up}vignettes/\1.ipynb", source[0])
+    text = re.sub(
+        r"\]\((?:\.\./)*vignettes/(\w+)\.py", rf"]({up}vignettes/\1.ipynb", source[0]
+    )
     for file, page in ELSEWHERE.items():
         text = re.sub(rf"\]\((?:\.\./)*{re.escape(file)}", f"]({up}{page}", text)
     source[0] = text
 
 
-def as_it_is_meant(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+def as_it_is_meant(
+    app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]
+) -> None:
     """Keep |θ| and z_d in docstrings from being read as markup."""
     in_example = False
     for place, line in enumerate(lines):
-        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        in_example = line.lstrip().startswith(">>>") or (
+            in_example and bool(line.strip())
+        )
         if not in_example:
             parts = re.split(r"(``.+?``)", line)
             parts[::2] = [
-                re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]
+                re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|"))
+                for part in parts[::2]
             ]
             lines[place] = "".join(parts)
 
@@ -137,7 +148,9 @@ def lead_on(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         for old, new in MOVED.items():
             page, _, section = new.partition("#")
-            address = app.builder.get_relative_uri(old, page) + (section and f"#{section}")
+            address = app.builder.get_relative_uri(old, page) + (
+                section and f"#{section}"
+            )
             Path(app.outdir, f"{old}.html").write_text(
                 f'<meta http-equiv="refresh" content="0; url={address}">'
                 f'<a href="{address}">This page has moved.</a>',

@@ -20,7 +20,9 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 PAGES = ("tutorial", "diagnosing", "reports")
-BLOCK = re.compile(r"^```python\n(.*?)^```\n+(?:!\[[^]]*\]\(([\w/]+\.(?:png|svg))\))?", re.M | re.S)
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```\n+(?:!\[[^]]*\]\(([\w/]+\.(?:png|svg))\))?", re.M | re.S
+)
 
 SIZE, LINE, MARGIN = 13, 17, 12
 """Size of letters, distance of lines and margin in pictures of text, in pixels."""
@@ -40,7 +42,9 @@ def main() -> None:
                 exec(compile(code, f"{page}.md", "exec"), namespace)
             if figure.endswith(".svg"):
                 (HERE / figure).parent.mkdir(exist_ok=True)
-                (HERE / figure).write_text(picture(printed.getvalue()), encoding="utf-8")
+                (HERE / figure).write_text(
+                    picture(printed.getvalue()), encoding="utf-8"
+                )
             elif figure:
                 plt.gcf().savefig(HERE / figure, dpi=100)
             plt.close("all")
@@ -67,7 +71,9 @@ def picture(text: str) -> str:
 
 def wrapped(line: str) -> list[str]:
     """Return a line in parts that fit into a picture."""
-    return textwrap.wrap(line, WIDEST, subsequent_indent="    ", drop_whitespace=True) or [""]
+    return textwrap.wrap(
+        line, WIDEST, subsequent_indent="    ", drop_whitespace=True
+    ) or [""]
 
 
 if __name__ == "__main__":

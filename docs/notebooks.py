@@ -26,7 +26,9 @@ def notebook(script: Path) -> nbformat.NotebookNode:
     """Return a script as a notebook that runs its short form and shows the figures it wrote."""
     book = jupytext.read(script, fmt="py:percent")
     title, *rest = book.cells
-    if not title.source.startswith("# ") or any("title" in cell.metadata for cell in book.cells):
+    if not title.source.startswith("# ") or any(
+        "title" in cell.metadata for cell in book.cells
+    ):
         raise ValueError(
             f"{script.name}: headings should be on the line after `# %% [markdown]`; "
             "text on the same line is not shown"
@@ -40,7 +42,9 @@ def notebook(script: Path) -> nbformat.NotebookNode:
     show = nbformat.v4.new_code_cell(SHOW, metadata={"tags": ["remove-input"]})
     book.cells = [title, *rest, show]
     for place, cell in enumerate(book.cells):
-        cell["id"] = f"cell-{place}"  # the same each time, so that what has been run is known again
+        cell["id"] = (
+            f"cell-{place}"  # the same each time, so that what has been run is known again
+        )
     book.metadata["kernelspec"] = {
         "name": "python3",
         "display_name": "Python",

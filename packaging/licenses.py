@@ -18,7 +18,9 @@ UNSAID = {"namex": "Apache License 2.0"}
 """Licenses that are in a package's sources and not in its metadata."""
 
 
-def dependencies(name: str = "sgmcmc", extras: frozenset[str] = frozenset({""})) -> dict[str, str]:
+def dependencies(
+    name: str = "sgmcmc", extras: frozenset[str] = frozenset({""})
+) -> dict[str, str]:
     """Return the direct and indirect dependencies of a package, with their licenses."""
     found: dict[str, str] = {}
     waiting, seen = [(name, extras)], set()
@@ -26,7 +28,9 @@ def dependencies(name: str = "sgmcmc", extras: frozenset[str] = frozenset({""}))
         name, extras = waiting.pop()
         for text in metadata.requires(name) or []:
             wanted = Requirement(text)
-            if wanted.marker and not any(wanted.marker.evaluate({"extra": e}) for e in extras):
+            if wanted.marker and not any(
+                wanted.marker.evaluate({"extra": e}) for e in extras
+            ):
                 continue
             key = canonical(wanted.name), frozenset({"", *wanted.extras})
             if key not in seen:
@@ -44,7 +48,9 @@ def canonical(name: str) -> str:
 def license(name: str) -> str:
     """Return the license of an installed package, as its metadata state it."""
     about = metadata.metadata(name)
-    classified = [c.split(" :: ")[-1] for c in about.get_all("Classifier", []) if "License" in c]
+    classified = [
+        c.split(" :: ")[-1] for c in about.get_all("Classifier", []) if "License" in c
+    ]
     stated = (about.get("License") or "").strip().partition("\n")[0]
     return (
         about.get("License-Expression")

@@ -56,7 +56,13 @@ from sgmcmc.models import keras_model
 from sgmcmc.regression import Regression, glm
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
+from sgmcmc.run.stepwise import (
+    Session,
+    StepwiseSampler,
+    get_params,
+    init_sess,
+    sgmcmc_step,
+)
 from sgmcmc.samplers import (
     gsgnht,
     gsgnht_setup,

@@ -72,7 +72,10 @@ def arrays_in(file: BinaryIO) -> dict[str, np.ndarray]:
         entries = sum(46 + len(each.filename) + len(each.extra) for each in listed)
         if size - members.start_dir - entries not in _ENDS:
             raise ValueError("its list of arrays is not whole")
-        return {member.filename.removesuffix(".npy"): _array(members, member) for member in listed}
+        return {
+            member.filename.removesuffix(".npy"): _array(members, member)
+            for member in listed
+        }
 
 
 def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
@@ -88,7 +91,9 @@ def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
             raise ValueError(f"{member.filename!r} holds Python objects")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or size != member.file_size - data.tell():
-            raise ValueError(f"{member.filename!r} has the shape {shape} and another size")
+            raise ValueError(
+                f"{member.filename!r} has the shape {shape} and another size"
+            )
         content, filled = np.empty(size, np.uint8), 0
         while piece := data.read(_PIECE):
             content[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)

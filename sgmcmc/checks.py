@@ -24,7 +24,10 @@ Named = TypeVar("Named", bound=Callable[..., Any])
 def outside() -> int:
     """Return the ``stacklevel`` at which the caller's warning names the user's line."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] in ("sgmcmc", "tensorflow"):
+    while frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "sgmcmc",
+        "tensorflow",
+    ):
         if frame.f_back is None:
             break
         level, frame = level + 1, frame.f_back
@@ -69,7 +72,9 @@ def from_outside(part: Any) -> bool:
 
 def whole_number(argument: str, value: Any, least: int) -> int:
     """Return ``value`` as an ``int``; whole floats pass, because R has no others."""
-    message = f"`{argument}` must be an integer, {least} or more; it is {describe(value)}."
+    message = (
+        f"`{argument}` must be an integer, {least} or more; it is {describe(value)}."
+    )
     if not is_number(value):
         raise TypeError(message)
     if not float(value).is_integer() or value < least:
@@ -79,10 +84,16 @@ def whole_number(argument: str, value: Any, least: int) -> int:
 
 def positive_number(argument: str, value: Any) -> float:
     """Return ``value`` as a ``float`` that is positive and finite."""
-    if not is_number(value) and getattr(value, "shape", None) == () and hasattr(value, "dtype"):
+    if (
+        not is_number(value)
+        and getattr(value, "shape", None) == ()
+        and hasattr(value, "dtype")
+    ):
         value = np.asarray(value).item()  # an array or a tensor of one number
     if not is_number(value):
-        raise TypeError(f"`{argument}` must be a positive number; it is {describe(value)}.")
+        raise TypeError(
+            f"`{argument}` must be a positive number; it is {describe(value)}."
+        )
     if not (value > 0 and np.isfinite(value)):
         raise ValueError(f"`{argument}` must be positive and finite; it is {value!r}.")
     return float(value)
@@ -121,7 +132,9 @@ def floating_dtype(argument: str, value: Any) -> tf.DType:
     except (TypeError, ValueError):
         dtype = None
     if dtype not in (tf.float32, tf.float64):
-        raise ValueError(f"`{argument}` must be tf.float32 or tf.float64; it is {value!r}.")
+        raise ValueError(
+            f"`{argument}` must be tf.float32 or tf.float64; it is {value!r}."
+        )
     return dtype
 
 
@@ -149,11 +162,15 @@ def minibatch_rows(argument: str, value: Any, size: int) -> int:
 def function(argument: str, value: Any, signature: str) -> Callable[..., Any]:
     """Return ``value`` if it can be called."""
     if not callable(value):
-        raise TypeError(f"`{argument}` must be a function {signature}; it is {describe(value)}.")
+        raise TypeError(
+            f"`{argument}` must be a function {signature}; it is {describe(value)}."
+        )
     return value
 
 
-def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what: str) -> None:
+def known_keys(
+    argument: str, keys: Iterable[Any], allowed: Iterable[str], what: str
+) -> None:
     """Raise an error at a key that is not one of those allowed."""
     allowed = list(allowed)
     for key in keys:
@@ -166,7 +183,9 @@ def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what:
 
 def is_number(value: Any) -> bool:
     """Return whether ``value`` is a real number; ``True`` and ``False`` are not."""
-    return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, numbers.Real | np.number) and not isinstance(
+        value, bool | np.bool_
+    )
 
 
 def by_name(argument: str, value: Any, what: str) -> dict[str, Any]:
@@ -238,7 +257,9 @@ def _accepting(function: Named, olds: tuple[str, ...]) -> Named:
         for old in olds:
             if old in arguments:
                 if RENAMED[old] in arguments:
-                    raise TypeError(f"`{RENAMED[old]}` was given twice, also as `{old}`.")
+                    raise TypeError(
+                        f"`{RENAMED[old]}` was given twice, also as `{old}`."
+                    )
                 _warn(old)
                 arguments[RENAMED[old]] = arguments.pop(old)
         return function(*args, **arguments)

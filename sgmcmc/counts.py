@@ -47,7 +47,9 @@ class Counts:
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"Counts({rows} × {columns}, {len(self.data)} above 0, total {self.total})"
+        return (
+            f"Counts({rows} × {columns}, {len(self.data)} above 0, total {self.total})"
+        )
 
     @property
     def total(self) -> int:
@@ -65,22 +67,32 @@ class Counts:
         numbers = np.arange(len(self))
         chosen = numbers[rows if isinstance(rows, slice) else np.asarray(rows)]
         if chosen.ndim != 1:
-            raise TypeError(f"rows must be a slice, a mask or a list of row numbers, not {rows!r}")
+            raise TypeError(
+                f"rows must be a slice, a mask or a list of row numbers, not {rows!r}"
+            )
         sizes = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        places = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
+        places = np.arange(indptr[-1]) + np.repeat(
+            self.indptr[chosen] - indptr[:-1], sizes
+        )
         shape = (len(chosen), self.shape[1])
         return Counts(self.data[places], self.indices[places], indptr, shape)
 
     def toarray(self) -> Ints:
         """Return the table with its zeros, int32 (rows, columns)."""
         table = np.zeros(self.shape, np.int32)
-        table[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = self.data
+        table[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = (
+            self.data
+        )
         return table
 
     @classmethod
     def from_triples(
-        cls, rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[int, int]
+        cls,
+        rows: ArrayLike,
+        columns: ArrayLike,
+        values: ArrayLike,
+        shape: tuple[int, int],
     ) -> Counts:
         """Return the table with the given counts at the given places.
 
@@ -92,7 +104,9 @@ class Counts:
         """
         place = np.asarray(rows, np.int64) * shape[1] + np.asarray(columns, np.int64)
         places, inverse = np.unique(place, return_inverse=True)
-        sums = np.bincount(inverse.ravel(), np.asarray(values), len(places)).astype(np.int64)
+        sums = np.bincount(inverse.ravel(), np.asarray(values), len(places)).astype(
+            np.int64
+        )
         places, sums = places[sums > 0], sums[sums > 0]
         starts = np.searchsorted(places, np.arange(shape[0] + 1) * shape[1])
         return cls(
@@ -118,7 +132,12 @@ class Counts:
             return counts
         if hasattr(counts, "tocoo"):
             triples = counts.tocoo()
-            rows, columns, values, shape = triples.row, triples.col, triples.data, triples.shape
+            rows, columns, values, shape = (
+                triples.row,
+                triples.col,
+                triples.data,
+                triples.shape,
+            )
         else:
             table = as_table(counts, label)
             if table.ndim != 2:

@@ -54,4 +54,6 @@ class DivergenceError(ArithmeticError):
 def _restore(
     message: str, iterations: tuple[int, int], parameter: str, samples: Samples | None
 ) -> DivergenceError:
-    return DivergenceError(message, iterations=iterations, parameter=parameter, samples=samples)
+    return DivergenceError(
+        message, iterations=iterations, parameter=parameter, samples=samples
+    )

@@ -197,7 +197,9 @@ def arviz() -> ModuleType:
         try:
             return importlib.import_module("arviz")
         except OSError:  # the home folder cannot be written to, as in many containers
-            for name in [name for name in sys.modules if name.partition(".")[0] == "arviz"]:
+            for name in [
+                name for name in sys.modules if name.partition(".")[0] == "arviz"
+            ]:
                 del sys.modules[name]
             with tempfile.TemporaryDirectory() as folder, _at_home_in(folder):
                 return importlib.import_module("arviz")

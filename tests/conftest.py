@@ -97,7 +97,12 @@ def any_shape(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf
     return -0.5 * tf.add_n(squares) * tf.reduce_sum(dataset["x"] ** 2)
 
 
-ANY_SHAPE = {"scalar": 0.0, "vector": [0.0, 1.0], "matrix": np.zeros((3, 2)), "deep": [[[[1.0]]]]}
+ANY_SHAPE = {
+    "scalar": 0.0,
+    "vector": [0.0, 1.0],
+    "matrix": np.zeros((3, 2)),
+    "deep": [[[[1.0]]]],
+}
 
 
 @functools.cache

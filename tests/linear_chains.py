@@ -72,14 +72,18 @@ class Model:
 
     def chain(self, **given: Any) -> sgmcmc.Samples:
         """Sample with SGLD in float64, one chain, every draw; everything can be overridden."""
-        return sgmcmc.sample(self.log_lik, self.data, self.start, self.log_prior, **defaults(given))
+        return sgmcmc.sample(
+            self.log_lik, self.data, self.start, self.log_prior, **defaults(given)
+        )
 
     def stepwise(self, **given: Any) -> sgmcmc.StepwiseSampler:
         """Set the same chain up to be run step by step."""
         given = defaults(given)
         for name in ("n_iters", "burn_in", "thin", "store", "store_gradients"):
             given.pop(name, None)
-        return sgmcmc.setup(self.log_lik, self.data, self.start, self.log_prior, **given)
+        return sgmcmc.setup(
+            self.log_lik, self.data, self.start, self.log_prior, **given
+        )
 
 
 def defaults(given: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +111,9 @@ def vector(params: dict[str, tf.Tensor]) -> tf.Tensor:
 
 def flat(arrays: Mapping[str, Array], leading: int = 1) -> Array:
     """Return draws with all parameters in one last axis, after so many leading axes."""
-    return np.concatenate([a.reshape(*a.shape[:leading], -1) for a in arrays.values()], -1)
+    return np.concatenate(
+        [a.reshape(*a.shape[:leading], -1) for a in arrays.values()], -1
+    )
 
 
 def logistic(d: int, N: int, *, summed: bool = False) -> Model:
@@ -235,7 +241,10 @@ def variance(draws: str, terms: Array, n: int, p: Array = PROBABILITIES) -> Arra
         return N * (N - n) / n * gap.T @ gap / (N - 1)
     if draws == "with":
         return N**2 / n * gap.T @ gap / N
-    scaled, covariance = terms * (p.sum() / (n * p))[:, None], np.zeros((terms.shape[1],) * 2)
+    scaled, covariance = (
+        terms * (p.sum() / (n * p))[:, None],
+        np.zeros((terms.shape[1],) * 2),
+    )
     for chance in strata(p, n):
         centered = scaled - chance @ scaled
         covariance += (centered * chance[:, None]).T @ centered
@@ -279,13 +288,20 @@ def over_all(
     estimator: Gradient, state: Any, model: Model, position: Array, draws: str, n: int
 ) -> Estimates:
     """Return the estimates of all minibatches from one state."""
-    target, found = whole(model, n).target, Estimates(list(choices(draws, model.size, n)), [], [])
+    target, found = (
+        whole(model, n).target,
+        Estimates(list(choices(draws, model.size, n)), [], []),
+    )
     graph: Any = None
     for _, rows, weights in found.choices:
         columns = {name: tf.constant(array[rows]) for name, array in model.data.items()}
 
         def estimate(
-            state: Any, position: tf.Tensor, columns: Any, rows: tf.Tensor, weights: tf.Tensor
+            state: Any,
+            position: tf.Tensor,
+            columns: Any,
+            rows: tf.Tensor,
+            weights: tf.Tensor,
         ) -> Any:
             counts = weights if draws == "weighted" else model.size / n
             minibatch = Minibatch(columns, counts, rows)
@@ -353,7 +369,9 @@ def remade(
         return generator(seed, chain, RunPhase.CHAIN, purpose, block)
 
     blocks = range(-(-iterations // length))
-    noise = [rng(Purpose.NOISE, b).standard_normal((length, vectors, d)) for b in blocks]
+    noise = [
+        rng(Purpose.NOISE, b).standard_normal((length, vectors, d)) for b in blocks
+    ]
     rows = [bound.draw(rng(Purpose.MINIBATCH, b), length * steps) for b in blocks]
     return Numbers(
         np.concatenate(noise)[:iterations],
@@ -423,7 +441,9 @@ class Moves:
 
     def stationary(self) -> Array:
         """Return the second moments that these moves leave as they are."""
-        assert np.sort(np.abs(np.linalg.eigvals(self.operator)))[-2] < 1, "the chain explodes"
+        assert np.sort(np.abs(np.linalg.eigvals(self.operator)))[-2] < 1, (
+            "the chain explodes"
+        )
         system = self.operator - np.eye(len(self.operator))
         system[0], right = 0.0, np.zeros(len(system))
         system[0, 0] = right[0] = 1.0
@@ -456,12 +476,16 @@ def plain_law(problem: Line, draws: str, n: int, stepsize: float) -> Array:
         weights, rows = choice.weights, choice.rows
 
         def change(z: Array) -> None:
-            z[GRADIENT] = -prior * z[THETA] + weights @ (h[rows] * z[0] - K[rows] * z[THETA])
+            z[GRADIENT] = -prior * z[THETA] + weights @ (
+                h[rows] * z[0] - K[rows] * z[THETA]
+            )
 
         return moved(change)
 
     one = Moves(3).then([(1.0, moved(drift))]).noise(THETA, stepsize)
-    return one.then([(c.chance, estimate(c)) for c in choices(draws, len(h), n)]).stationary()
+    return one.then(
+        [(c.chance, estimate(c)) for c in choices(draws, len(h), n)]
+    ).stationary()
 
 
 # -------------------------------------------------------------------------------- comparisons
@@ -473,7 +497,9 @@ def bound(comparisons: int, chains: int | None = None) -> float:
     Student's t where the standard error is estimated from independent chains, else the normal.
     """
     tail = FALSE_ALARM / (2 * comparisons)
-    return float(stats.norm.isf(tail) if chains is None else stats.t.isf(tail, chains - 1))
+    return float(
+        stats.norm.isf(tail) if chains is None else stats.t.isf(tail, chains - 1)
+    )
 
 
 class Found(NamedTuple):
@@ -504,7 +530,9 @@ def compare(draws: Array, mean: Array, covariance: Array) -> Found:
     own = second[:, range(d), range(d)].std(0, ddof=1) / np.sqrt(chains)
     worst = np.abs((estimates.mean(0) - expected) / errors).max()
     return Found(
-        float(worst), bound(len(expected), chains), float((own / np.diag(covariance)).max())
+        float(worst),
+        bound(len(expected), chains),
+        float((own / np.diag(covariance)).max()),
     )
 
 

@@ -36,7 +36,9 @@ def combined(method: str, **given: Any) -> sgmcmc.Samples:
     ("method", "weights", "noise"),
     [("consensus", 4, 0), ("consensus_scalar", 2, 0), ("gaussian", 4, 1)],
 )
-def test_moments_of_a_normal_mean_are_exact(method: str, weights: int, noise: int) -> None:
+def test_moments_of_a_normal_mean_are_exact(
+    method: str, weights: int, noise: int
+) -> None:
     # Errors of the mean: of the shards' means; of their weights, relative variance (p + 1)/n or
     # 2/n, times how far the shards' means are apart; and of the draws.
     found = combined(method, shards=10)
@@ -52,9 +54,13 @@ def test_moments_of_a_normal_mean_are_exact(method: str, weights: int, noise: in
     assert found.settings["shards"] == len(found.settings["shard_ess"]) == 10
 
 
-def replicated(method: str, shards: int, turns: int = 24) -> tuple[np.ndarray, np.ndarray]:
+def replicated(
+    method: str, shards: int, turns: int = 24
+) -> tuple[np.ndarray, np.ndarray]:
     """Return means and variances of whitened draws of independent combinations."""
-    rows = [combined(method, shards=shards, seed=k, chains=1, sd=1.0) for k in range(turns)]
+    rows = [
+        combined(method, shards=shards, seed=k, chains=1, sd=1.0) for k in range(turns)
+    ]
     z = np.stack([(one["theta"][0] - X.mean(0)) * np.sqrt(len(X)) for one in rows])
     return z.mean(1), z.var(1)
 
@@ -100,7 +106,10 @@ def test_components_of_kernel_densities_against_all_of_them() -> None:
     # Forty chains on the same eight draws of each shard.
     pools = np.tile(x.reshape(3, 1, 8, 1), (1, 40, 50, 1))
     draws = kernel_draws(pools, h)
-    for values, expected in ((draws.mean(1), mean), (((draws - mean) ** 2).mean(1), variance)):
+    for values, expected in (
+        (draws.mean(1), mean),
+        (((draws - mean) ** 2).mean(1), variance),
+    ):
         error = values.std(ddof=1) / np.sqrt(40)
         assert abs(values.mean() - expected) < 4.5 * error
 
@@ -118,7 +127,8 @@ def test_weierstrass_pairs_follow_their_distribution() -> None:
     grid = np.linspace(-8, 8, 801)
     parts = [([0.7, 0.3], [-1.0, 2.0]), ([0.4, 0.6], [-1.5, 1.0])]
     densities = [
-        sum(p * np.exp(-((grid - c) ** 2) / 2) for p, c in zip(*one, strict=True)) for one in parts
+        sum(p * np.exp(-((grid - c) ** 2) / 2) for p, c in zip(*one, strict=True))
+        for one in parts
     ]
     densities = [one / one.sum() for one in densities]
     rng, chains, count = np.random.default_rng(4), 40, 2000
@@ -153,7 +163,10 @@ def log_lik(params: Any, dataset: Any) -> tf.Tensor:
 
 def log_prior(params: Any) -> tf.Tensor:
     # Exp(1) on the scale, which a bijector keeps positive; strong, so that each part of 1/S counts.
-    return -20.0 * tf.reduce_sum(params["beta"] ** 2) - 30.0 * tf.math.log(params["scale"]) ** 2
+    return (
+        -20.0 * tf.reduce_sum(params["beta"] ** 2)
+        - 30.0 * tf.math.log(params["scale"]) ** 2
+    )
 
 
 @pytest.mark.slow
@@ -161,7 +174,9 @@ def test_logistic_regression_against_hmc() -> None:
     start = {"beta": np.zeros(3), "scale": 1.0}
     given: dict[str, Any] = {"bijectors": {"scale": tfb.Exp()}, "n_iters": 600, **QUIET}
     whole = sgmcmc.hmc(log_lik, DATA, start, log_prior, **given)
-    parts = sgmcmc.divide(log_lik, DATA, start, log_prior, shards=2, sampler="hmc", **given)
+    parts = sgmcmc.divide(
+        log_lik, DATA, start, log_prior, shards=2, sampler="hmc", **given
+    )
     for name in start:
         a, b = (one[name].reshape(2400, -1) for one in (whole, parts))
         # Both have some 1000 effective draws, and consensus is off by O(S/√N) of an SD.
@@ -179,12 +194,24 @@ def test_columns_and_starts_of_other_forms() -> None:
     def look(log_lik: Any, dataset: Any, params: Any, **_: Any) -> sgmcmc.Samples:
         seen.append((dataset, params))
         rng = np.random.default_rng(len(seen))
-        return sgmcmc.Samples({"m": rng.normal(size=(50, 2, 3)), "s": rng.normal(size=50)})
+        return sgmcmc.Samples(
+            {"m": rng.normal(size=(50, 2, 3)), "s": rng.normal(size=50)}
+        )
 
-    data = {"k": tf.range(10), "S": scipy.sparse.eye_array(10, format="csr"), "x": np.arange(10.0)}
+    data = {
+        "k": tf.range(10),
+        "S": scipy.sparse.eye_array(10, format="csr"),
+        "x": np.arange(10.0),
+    }
     start = {"m": np.zeros((2, 3)), "s": 2.0}
     found = sgmcmc.divide(
-        normal_log_lik, data, start, shards=2, sampler=look, bijectors={"s": tfb.Exp()}, **QUIET
+        normal_log_lik,
+        data,
+        start,
+        shards=2,
+        sampler=look,
+        bijectors={"s": tfb.Exp()},
+        **QUIET,
     )
     assert found["m"].shape == (1, 50, 2, 3) and (found["s"] > 0).all()
     (one, params), (other, _) = seen
@@ -199,7 +226,9 @@ def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
     here = combined("weierstrass", shards=20)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        there = combined("weierstrass", shards=20, executor=pool, sampler=DyingSampler(tmp_path))
+        there = combined(
+            "weierstrass", shards=20, executor=pool, sampler=DyingSampler(tmp_path)
+        )
     assert (tmp_path / "died").exists()
     assert (here["theta"] == there["theta"]).all()
 
@@ -208,18 +237,30 @@ def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
     ("given", "kind", "match"),
     [
         ({"shards": 1}, ValueError, "`shards` must be an integer, 2 or more"),
-        ({"shards": 2001}, ValueError, "`shards` must be at most the number of rows, 2000"),
+        (
+            {"shards": 2001},
+            ValueError,
+            "`shards` must be at most the number of rows, 2000",
+        ),
         ({"method": "average"}, ValueError, "`method` must be 'consensus'"),
         ({"sampler": "gibbs"}, ValueError, "`sampler` must be 'sample'"),
         ({"sampler": "scir"}, ValueError, "`sampler`: scir moves"),
-        ({"sampler": "sample", "dynamics": "sgrld"}, ValueError, "`dynamics`: sgrld moves"),
+        (
+            {"sampler": "sample", "dynamics": "sgrld"},
+            ValueError,
+            "`dynamics`: sgrld moves",
+        ),
         ({"groups": object()}, ValueError, "`groups` does not apply"),
         ({"start": object()}, ValueError, "`start` does not apply"),
         ({"gibbs": abs}, ValueError, "`gibbs` does not apply"),
         ({"manifolds": {}}, ValueError, "`manifolds` does not apply"),
         ({"store": "x"}, ValueError, "`store` does not apply.*save"),
         ({"bijectors": {"mu": tfb.Exp()}}, ValueError, "`bijectors` names 'mu'"),
-        ({"sampler": lambda *a, **b: None}, TypeError, "`sampler` must return sgmcmc.Samples"),
+        (
+            {"sampler": lambda *a, **b: None},
+            TypeError,
+            "`sampler` must return sgmcmc.Samples",
+        ),
         ({"n": 3}, ValueError, "`sampler` must return 4 or more draws"),
         ({"n": 4, "chains": 1}, ValueError, "`method`: 'consensus' needs more draws"),
     ],
@@ -230,7 +271,13 @@ def test_errors(given: dict[str, Any], kind: type[Exception], match: str) -> Non
 
 
 def test_kernel_densities_of_many_coordinates_are_refused() -> None:
-    with pytest.raises(ValueError, match="`method`: kernel densities .* 20 .*there are 21"):
+    with pytest.raises(
+        ValueError, match="`method`: kernel densities .* 20 .*there are 21"
+    ):
         sgmcmc.divide(
-            normal_log_lik, {"x": X}, {"theta": np.zeros(21)}, method="kernel_density", **QUIET
+            normal_log_lik,
+            {"x": X},
+            {"theta": np.zeros(21)},
+            method="kernel_density",
+            **QUIET,
         )

@@ -23,7 +23,9 @@ def caused(cause: BaseException, error: Exception) -> Exception:
 @pytest.mark.parametrize(
     "error",
     [
-        caused(KeyboardInterrupt(), SystemError("returned a result with an exception set")),
+        caused(
+            KeyboardInterrupt(), SystemError("returned a result with an exception set")
+        ),
         RuntimeError(MISMATCH),
         caused(RuntimeError(MISMATCH), ValueError("`log_lik` failed")),
         tf.errors.UnknownError(None, None, "KeyboardInterrupt: \nTraceback: ..."),
@@ -39,7 +41,9 @@ def test_what_stands_for_ctrl_c_is_ctrl_c(error: Exception) -> None:
     "error",
     [
         ValueError("`n_iters` must be positive"),
-        caused(TypeError("no KeyboardInterrupt at all"), RuntimeError("of another kind")),
+        caused(
+            TypeError("no KeyboardInterrupt at all"), RuntimeError("of another kind")
+        ),
         tf.errors.UnknownError(None, None, "ValueError: no\nTraceback"),
     ],
 )

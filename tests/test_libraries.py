@@ -68,7 +68,9 @@ def test_libraries_are_loaded_when_they_are_needed_in_a_home_that_cannot_be_writ
     file = tmp_path / "file"
     file.touch()
     names = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in names
+    }
     environment |= {"HOME": str(file / "home"), "USERPROFILE": str(file / "home")}
     ran = subprocess.run(
         [sys.executable, "-c", _PROCESS],

@@ -98,11 +98,17 @@ def test_stores_and_files_of_earlier_versions(tmp_path: Path) -> None:
     assert "parameterization" not in (path / "about.json").read_text()
     found, longer = sgmcmc.Samples.open(path), sgrld(60, **NOW)
     assert found.settings["dynamics"]["parameterization"] == "expanded_natural"
-    np.testing.assert_array_equal(found.unnormalized["omega"], longer.unnormalized["omega"][:30])
-    np.testing.assert_array_equal(sgrld(60, store=path, **NOW)["omega"], longer["omega"])
+    np.testing.assert_array_equal(
+        found.unnormalized["omega"], longer.unnormalized["omega"][:30]
+    )
+    np.testing.assert_array_equal(
+        sgrld(60, store=path, **NOW)["omega"], longer["omega"]
+    )
     file = tmp_path / "once.npz"
     settings = {"parameterisation": "expanded_natural"}
-    write_archive(file, {"draws": longer, "unnormalised": longer}, longer.log_post, settings, None)
+    write_archive(
+        file, {"draws": longer, "unnormalised": longer}, longer.log_post, settings, None
+    )
     found = sgmcmc.Samples.load(file)
     np.testing.assert_array_equal(found.unnormalized["omega"], longer["omega"])
     assert found.settings == {"parameterization": "expanded_natural"}

@@ -53,7 +53,9 @@ def test_a_wait_ends_however_little_time_it_has(seconds: float) -> None:
         for _ in range(100_000 if seconds == 0 else 20_000):
             mailbox: Mailbox[int] = Mailbox()
             mailbox.put(1)
-            mailbox.take(0)  # without waiting, so that the bell has been rung for nothing
+            mailbox.take(
+                0
+            )  # without waiting, so that the bell has been rung for nothing
             with pytest.raises(queue.Empty):
                 mailbox.take(seconds)
 
@@ -84,7 +86,11 @@ def test_signals_neither_lengthen_a_wait_nor_lose_what_was_sent() -> None:
 
     def ring(_: int, frame: FrameType | None) -> None:
         rung[0] += 1
-        if frame is not None and frame.f_code is Mailbox.take.__code__ and rng.random() < 0.5:
+        if (
+            frame is not None
+            and frame.f_code is Mailbox.take.__code__
+            and rng.random() < 0.5
+        ):
             raise RungError
 
     mailbox: Mailbox[int] = Mailbox()

@@ -29,7 +29,9 @@ def run(script: Path, folder: Path) -> Cost:
     """Run a script in a folder, to its end."""
     start = time.monotonic()
     with (folder / f"{script.stem}.txt").open("w") as printed:
-        process = subprocess.Popen([sys.executable, str(script)], cwd=folder, stdout=printed)
+        process = subprocess.Popen(
+            [sys.executable, str(script)], cwd=folder, stdout=printed
+        )
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return Cost(
@@ -43,13 +45,19 @@ def run(script: Path, folder: Path) -> Cost:
 def main() -> None:
     names = [script.stem for script in sorted(VIGNETTES.glob("[a-z]*.py"))]
     parser = argparse.ArgumentParser(description="Run vignettes in full.")
-    parser.add_argument("names", nargs="*", default=names, metavar="NAME", help="all by default")
-    parser.add_argument("--output", type=Path, default=Path(), help="folder for all output")
+    parser.add_argument(
+        "names", nargs="*", default=names, metavar="NAME", help="all by default"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(), help="folder for all output"
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
 
     total, failed = 0.0, []
-    print("| vignette | seconds | of CPU | peak memory, MB |\n| --- | ---: | ---: | ---: |")
+    print(
+        "| vignette | seconds | of CPU | peak memory, MB |\n| --- | ---: | ---: | ---: |"
+    )
     for name in options.names:
         cost = run(VIGNETTES / f"{name}.py", options.output)
         total += cost.seconds

@@ -96,7 +96,9 @@ def published(x: np.ndarray, seed: int) -> np.ndarray:
 
 def without_constants(x: np.ndarray, seed: int) -> np.ndarray:
     """Return draws of `sample`, which chooses its constants."""
-    chains = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, log_prior, verbose=False, seed=seed)
+    chains = sgmcmc.sample(
+        log_lik, {"x": x}, {"theta": 0.0}, log_prior, verbose=False, seed=seed
+    )
     return chains["theta"].astype(np.float64)
 
 
@@ -161,7 +163,8 @@ def format_table(found: Mapping[int, Mapping[str, Score]]) -> str:
     lines = [f"{'N':>9}  {'':22}{'KL':>10}{'seconds':>10}"]
     for N, scores in found.items():
         lines += [
-            f"{N:9}  {name:22}{s.divergence:10.2g}{s.seconds:10.2f}" for name, s in scores.items()
+            f"{N:9}  {name:22}{s.divergence:10.2g}{s.seconds:10.2f}"
+            for name, s in scores.items()
         ]
     return "\n".join(lines)
 
@@ -175,7 +178,9 @@ def plot(found: Mapping[int, Mapping[str, Score]]) -> Figure:
         scores = np.array([found[N][name] for N in found])
         for panel, values in zip(panels, scores.T, strict=True):
             panel.plot(sizes, values, marker=marker, label=name, **look(sampler))
-    panels[0].set(xscale="log", yscale="log", ylabel="KL divergence", xlabel="observations N")
+    panels[0].set(
+        xscale="log", yscale="log", ylabel="KL divergence", xlabel="observations N"
+    )
     panels[1].set(yscale="log", ylabel="seconds", xlabel="observations N")
     panels[0].legend()
     return picture
@@ -185,7 +190,9 @@ def plot(found: Mapping[int, Mapping[str, Score]]) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Against NUTS as N grows.")
     parser.add_argument("--short", action="store_true", help="one small N, one seed")
-    parser.add_argument("--output", default="as_n_grows.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="as_n_grows.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     sizes, seeds = ([1000], 1) if options.short else (list(STEPSIZES), 5)
     found = {N: score(N, seeds) for N in sizes}

@@ -46,7 +46,9 @@ class Table(NamedTuple):
 
 def rentals() -> Table:
     """Return the hours of Washington."""
-    hours = pd.read_csv(Path(os.environ.get("SGMCMC_DATA", ".")) / "bikesharing-hour.csv")
+    hours = pd.read_csv(
+        Path(os.environ.get("SGMCMC_DATA", ".")) / "bikesharing-hour.csv"
+    )
     return split(hours.drop(columns=LEFT_OUT), hours["cnt"].to_numpy(float))
 
 
@@ -56,7 +58,9 @@ def simulated(size: int) -> Table:
     hours = pd.DataFrame(
         {"hr": rng.integers(24, size=size), "workingday": rng.integers(2, size=size)}
     )
-    rush = np.exp(-((hours["hr"] - 8) ** 2) / 4) + np.exp(-((hours["hr"] - 17) ** 2) / 4)
+    rush = np.exp(-((hours["hr"] - 8) ** 2) / 4) + np.exp(
+        -((hours["hr"] - 17) ** 2) / 4
+    )
     mean = 50 + 400 * rush * hours["workingday"]
     return split(hours, rng.normal(mean, 0.1 * mean))
 
@@ -97,7 +101,9 @@ class Fit(NamedTuple):
 def fit(table: Table, n_iters: int, hidden: Sequence[int], epochs: int | None) -> Fit:
     """Fit a model, and score it."""
     began = time.perf_counter()
-    model = BayesianNetworkRegressor(hidden, n_iters=n_iters, epochs=epochs, random_state=1)
+    model = BayesianNetworkRegressor(
+        hidden, n_iters=n_iters, epochs=epochs, random_state=1
+    )
     model.fit(table.X, table.y)
     seconds = time.perf_counter() - began
     density = model.log_score(table.X_test, table.y_test) + np.log(table.y.std())
@@ -109,7 +115,9 @@ def format_table(fits: Sequence[Fit]) -> str:
     """Return the scores of all fits."""
     lines = [f"{'iterations':>10}{'seconds':>9}{'log density':>13}{'error, bikes':>14}"]
     for each in fits:
-        lines.append(f"{each.n_iters:10}{each.seconds:9.0f}{each.density:13.3f}{each.error:14.1f}")
+        lines.append(
+            f"{each.n_iters:10}{each.seconds:9.0f}{each.density:13.3f}{each.error:14.1f}"
+        )
     return "\n".join(lines)
 
 
@@ -133,22 +141,36 @@ def plot(fits: Sequence[Fit], table: Table) -> Figure:
     picture = figure(12, 4)
     left, middle, right = picture.subplots(1, 3)
     sampled = [each for each in fits if each.n_iters]
-    left.plot([e.seconds for e in sampled], [e.density for e in sampled], "o-", label="sampled")
+    left.plot(
+        [e.seconds for e in sampled],
+        [e.density for e in sampled],
+        "o-",
+        label="sampled",
+    )
     without = [each for each in fits if not each.n_iters]
-    left.plot([e.seconds for e in without], [e.density for e in without], "s", label="ensemble")
+    left.plot(
+        [e.seconds for e in without],
+        [e.density for e in without],
+        "s",
+        label="ensemble",
+    )
     left.set(xlabel="seconds", ylabel="log density of a test hour", xscale="log")
     left.legend()
     model = fits[-1].model
     middle.plot([0, 1], [0, 1], linewidth=0.8, color="0.6")
     middle.plot(LEVELS, coverage(model, table), **look("sample"))
-    middle.set(xlabel="probability of a quantile", ylabel="part of the test hours below it")
+    middle.set(
+        xlabel="probability of a quantile", ylabel="part of the test hours below it"
+    )
     chosen = table.X_test["workingday"] == 1
     if "mnth" in table.X_test:
         chosen &= table.X_test["mnth"] == 7
     X, y = table.X_test[chosen], table.y_test[chosen]
     hours = np.sort(X["hr"].unique())
     quantiles = model.predict(X, quantiles=norm.cdf([-1.645, 0.0, 1.645]))
-    low, mid, high = ([column[X["hr"] == hour].mean() for hour in hours] for column in quantiles.T)
+    low, mid, high = (
+        [column[X["hr"] == hour].mean() for hour in hours] for column in quantiles.T
+    )
     right.fill_between(hours, low, high, alpha=0.3, label="90 % interval")
     right.plot(hours, mid, label="median")
     right.plot(X["hr"], y, ".", color="0.3", label="rentals", markersize=4)
@@ -159,9 +181,15 @@ def plot(fits: Sequence[Fit], table: Table) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Bike rentals by the hour, by a network.")
-    parser.add_argument("--short", action="store_true", help="simulated hours, short chains")
-    parser.add_argument("--output", default="bike_rentals.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="Bike rentals by the hour, by a network."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="simulated hours, short chains"
+    )
+    parser.add_argument(
+        "--output", default="bike_rentals.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     if options.short:
         table, hidden, epochs, lengths = simulated(1500), (16,), 100, (0, 200)

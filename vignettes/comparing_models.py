@@ -21,7 +21,9 @@ from collections.abc import Sequence
 from typing import Any
 
 # ArviZ warns about its next major version on import, once a day.
-warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
+warnings.filterwarnings(
+    "ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning
+)
 
 import arviz as az
 import numpy as np
@@ -47,7 +49,10 @@ def simulate(loans: int) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     a = rng.uniform(-2.5, 2.5, loans)
     X = np.column_stack([np.ones(loans), a, a**2])
-    return {"X": X, "failed": (rng.random(loans) < 1 / (1 + np.exp(-X @ TRUTH))).astype(float)}
+    return {
+        "X": X,
+        "failed": (rng.random(loans) < 1 / (1 + np.exp(-X @ TRUTH))).astype(float),
+    }
 
 
 def log_lik(params, dataset):
@@ -73,14 +78,18 @@ def log_prior(params):  # beta ~ N(0, 10²)
 def draw(terms: int, dataset: dict[str, Any]) -> sgmcmc.Samples:
     """Return the draws of the model with the first ``terms`` columns."""
     data = {**dataset, "X": dataset["X"][:, :terms]}
-    return sgmcmc.sample(log_lik, data, {"beta": np.zeros(terms)}, log_prior, seed=1, verbose=False)
+    return sgmcmc.sample(
+        log_lik, data, {"beta": np.zeros(terms)}, log_prior, seed=1, verbose=False
+    )
 
 
 def compare(chains: dict[str, sgmcmc.Samples]) -> pd.DataFrame:
     """Return the table of ArviZ."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the terms are computed at some of the draws
-        data = {name: chain.to_arviz(log_likelihood=True) for name, chain in chains.items()}
+        data = {
+            name: chain.to_arviz(log_likelihood=True) for name, chain in chains.items()
+        }
     return az.compare(data)
 
 
@@ -114,14 +123,24 @@ def plot(chains: dict[str, sgmcmc.Samples]) -> Figure:
     a = np.linspace(-2.5, 2.5, 101)
     X, age = np.column_stack([np.ones(101), a, a**2]), 45 + 10 * a
     for (name, chain), color, dash in zip(
-        chains.items(), ("C2", "C1", look("sample")["color"]), (":", "--", "-"), strict=True
+        chains.items(),
+        ("C2", "C1", look("sample")["color"]),
+        (":", "--", "-"),
+        strict=True,
     ):
         low, middle, high = chain.predict(
-            risk, {"X": X[:, : TERMS[name]]}, reduce="quantiles", quantiles=(0.05, 0.5, 0.95)
+            risk,
+            {"X": X[:, : TERMS[name]]},
+            reduce="quantiles",
+            quantiles=(0.05, 0.5, 0.95),
         )
         panel.plot(age, 100 * middle, color=color, linestyle=dash, label=name)
-        panel.fill_between(age, 100 * low, 100 * high, color=color, alpha=0.2, linewidth=0)
-    panel.plot(age, 100 / (1 + np.exp(-X @ TRUTH)), color="C6", linewidth=0.8, label="truth")
+        panel.fill_between(
+            age, 100 * low, 100 * high, color=color, alpha=0.2, linewidth=0
+        )
+    panel.plot(
+        age, 100 / (1 + np.exp(-X @ TRUTH)), color="C6", linewidth=0.8, label="truth"
+    )
     panel.set(xlabel="age, years", ylabel="probability of a failure, %")
     panel.legend()
     return picture
@@ -129,9 +148,13 @@ def plot(chains: dict[str, sgmcmc.Samples]) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Three models of loans, compared by LOO.")
+    parser = argparse.ArgumentParser(
+        description="Three models of loans, compared by LOO."
+    )
     parser.add_argument("--short", action="store_true", help="fewer loans")
-    parser.add_argument("--output", default="comparing_models.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="comparing_models.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     dataset = simulate(5000 if options.short else 50_000)

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 # ArviZ warns about its next major version on import, once a day.
-warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
+warnings.filterwarnings(
+    "ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning
+)
 
 import arviz as az
 import numpy as np
@@ -88,9 +90,14 @@ class Data:
     def split(self, n_test: int, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Training and test set: `n_test` rows, drawn at random, are held out."""
         held_out = np.zeros(len(self.rows), dtype=bool)
-        held_out[np.random.default_rng(seed).choice(len(self.rows), n_test, replace=False)] = True
+        held_out[
+            np.random.default_rng(seed).choice(len(self.rows), n_test, replace=False)
+        ] = True
         train, test = self.rows[~held_out], self.rows[held_out]
-        return {"X": train[:, 1:], "y": train[:, 0]}, {"X": test[:, 1:], "y": test[:, 0]}
+        return {"X": train[:, 1:], "y": train[:, 0]}, {
+            "X": test[:, 1:],
+            "y": test[:, 0],
+        }
 
 
 def simulate(n_rows: int = N_ROWS, seed: int = 1) -> tuple[Data, float, np.ndarray]:
@@ -104,7 +111,9 @@ def simulate(n_rows: int = N_ROWS, seed: int = 1) -> tuple[Data, float, np.ndarr
     bias, beta = 0.5, np.concatenate([rng.normal(0, 2, 10), rng.normal(0, 0.5, 44)])
     bias -= float(np.mean(X @ beta))  # balanced labels
     y = rng.random(n_rows) < 1 / (1 + np.exp(-(bias + X @ beta)))
-    data = Data(np.column_stack([y, X]).astype(np.float32), [f"x{i}" for i in range(1, 55)])
+    data = Data(
+        np.column_stack([y, X]).astype(np.float32), [f"x{i}" for i in range(1, 55)]
+    )
     return data, bias, beta
 
 
@@ -114,7 +123,9 @@ def load(force_simulated: bool = False) -> Data:
         try:
             return Data(sgmcmc.get_dataset("covertype"), COVERTYPE_NAMES)
         except OSError as error:
-            print(f"Simulated data: covertype is not here and cannot be downloaded ({error}).")
+            print(
+                f"Simulated data: covertype is not here and cannot be downloaded ({error})."
+            )
     else:
         print("Simulated data, as requested.")
     return simulate()[0]
@@ -128,10 +139,14 @@ def load(force_simulated: bool = False) -> Data:
 
 
 # %%
-def sample(train: dict[str, Any], ess: float = 400, verbose: bool = True) -> sgmcmc.Samples:
+def sample(
+    train: dict[str, Any], ess: float = 400, verbose: bool = True
+) -> sgmcmc.Samples:
     """Draws from the posterior of bias and coefficients."""
     params = {"bias": 0.0, "beta": np.zeros(train["X"].shape[1])}
-    return sgmcmc.sample(log_lik, train, params, log_prior, ess=ess, seed=13, verbose=verbose)
+    return sgmcmc.sample(
+        log_lik, train, params, log_prior, ess=ess, seed=13, verbose=verbose
+    )
 
 
 # %% [markdown]
@@ -160,7 +175,9 @@ def table(samples: sgmcmc.Samples, names: Sequence[str]) -> Any:
 # %%
 def log_loss(samples: sgmcmc.Samples, test: dict[str, Any]) -> float:
     """Return the log loss of the posterior predictive on held-out rows."""
-    return float(-np.log(samples.predict(lambda p, d: tf.exp(log_lik(p, d)), test)).mean())
+    return float(
+        -np.log(samples.predict(lambda p, d: tf.exp(log_lik(p, d)), test)).mean()
+    )
 
 
 # %% [markdown]
@@ -173,7 +190,10 @@ def log_loss(samples: sgmcmc.Samples, test: dict[str, Any]) -> float:
 # %%
 def plot(samples: sgmcmc.Samples, names: Sequence[str], shown: Sequence[int]) -> Figure:
     """Trace on the left, density on the right, one row for the bias and each coefficient shown."""
-    rows = {"bias": samples["bias"], **{names[j]: samples["beta"][..., j] for j in shown}}
+    rows = {
+        "bias": samples["bias"],
+        **{names[j]: samples["beta"][..., j] for j in shown},
+    }
     figure = Figure(figsize=(10, 1.9 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False, width_ratios=[2, 1])
     for (trace, density), (name, chains) in zip(axes, rows.items(), strict=True):
@@ -194,9 +214,15 @@ def plot(samples: sgmcmc.Samples, names: Sequence[str], shown: Sequence[int]) ->
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Logistic regression without tuning constants.")
-    parser.add_argument("--ess", type=float, default=400, help="target effective sample size")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
+    parser = argparse.ArgumentParser(
+        description="Logistic regression without tuning constants."
+    )
+    parser.add_argument(
+        "--ess", type=float, default=400, help="target effective sample size"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
     parser.add_argument("--output", default="demo.png", help="where the plot goes")
     options = parser.parse_args(arguments)
     started = time.monotonic()

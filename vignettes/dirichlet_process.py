@@ -76,10 +76,13 @@ def dynamics(
     if method == "scir":
         return sgmcmc.dynamics.SCIR(alpha, fresh_scale=fresh_scale)
     theta0 = {
-        name: point * np.broadcast_to(alpha[name], point.shape).sum(axis=-1, keepdims=True)
+        name: point
+        * np.broadcast_to(alpha[name], point.shape).sum(axis=-1, keepdims=True)
         for name, point in start.items()
     }
-    return {"sgrld": sgmcmc.dynamics.SGRLD, "lopsided": LopsidedSGRLD}[method](alpha, theta0)
+    return {"sgrld": sgmcmc.dynamics.SGRLD, "lopsided": LopsidedSGRLD}[method](
+        alpha, theta0
+    )
 
 
 def one_stick(method: str, n_iters: int) -> float:
@@ -87,7 +90,9 @@ def one_stick(method: str, n_iters: int) -> float:
     broken = np.repeat([[1.0, 0.0], [0.0, 1.0]], [300, 700], axis=0)
     start = {"sticks": np.array([0.5, 0.5])}
     chain = sgmcmc.sample(
-        lambda params, dataset: tf.reduce_sum(dataset["x"] * tf.math.log(params["sticks"])),
+        lambda params, dataset: tf.reduce_sum(
+            dataset["x"] * tf.math.log(params["sticks"])
+        ),
         {"x": broken},
         start,
         dynamics=dynamics(method, {"sticks": np.array([1.0, 2.0])}, start),
@@ -180,7 +185,9 @@ class Result:
     seconds: float
 
 
-def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: int = 30) -> Result:
+def sample(
+    run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: int = 30
+) -> Result:
     """Run a chain for each seed, and keep the log predictive density along it."""
     model = dp_mixture(train, run.base, max_components=128)
 
@@ -196,7 +203,9 @@ def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: i
         model.log_lik,
         model.dataset,
         starts,
-        dynamics=dynamics(run.method, model.alpha, starts[0], fresh_scale=run.all_users),
+        dynamics=dynamics(
+            run.method, model.alpha, starts[0], fresh_scale=run.all_users
+        ),
         gradient="minibatch",
         minibatches="uniform",
         minibatch_size=len(train) if run.all_users else min(1000, len(train) // 4),
@@ -225,7 +234,9 @@ def tune(grid: Sequence[Run], users: Users) -> None:
     """Print the score of each stepsize on the users for tuning, with two seeds."""
     print("sampler  stepsize  log predictive")
     for run in grid:
-        score = sample(run, users.train, users.tuning, seeds=2).log_predictive[:, -1].mean()
+        score = (
+            sample(run, users.train, users.tuning, seeds=2).log_predictive[:, -1].mean()
+        )
         print(f"{run.label:9}{run.components:8g}{score:16.3f}", flush=True)
 
 
@@ -240,7 +251,9 @@ def tune(grid: Sequence[Run], users: Users) -> None:
 # %%
 def format_table(results: dict[Run, Result]) -> str:
     """Return log predictives on the way and at the end, mean over the seeds."""
-    lines = [f"{'':26}   eighth  quarter     half      end       sd  components  seconds a chain"]
+    lines = [
+        f"{'':26}   eighth  quarter     half      end       sd  components  seconds a chain"
+    ]
     for run, result in results.items():
         draws = result.log_predictive.shape[1]
         at = [max(0, draws // part - 1) for part in (8, 4, 2, 1)]
@@ -259,7 +272,11 @@ def line_of(run: Run) -> dict[str, Any]:
     if run.all_users:
         return look("gibbs")
     mine = look(run.method)
-    return {**mine, "linestyle": "--"} if run.label.endswith("published settings") else mine
+    return (
+        {**mine, "linestyle": "--"}
+        if run.label.endswith("published settings")
+        else mine
+    )
 
 
 def plot(results: dict[Run, Result]) -> Figure:
@@ -269,7 +286,10 @@ def plot(results: dict[Run, Result]) -> Figure:
     for run, result in results.items():
         draws = result.log_predictive.shape[1]
         iterations = run.n_iters // draws * np.arange(1, draws + 1)
-        for panel, curves in ((left, result.log_predictive), (right, result.components)):
+        for panel, curves in (
+            (left, result.log_predictive),
+            (right, result.components),
+        ):
             if run.all_users:
                 label = f"Gibbs, after {run.n_iters} sweeps over all users"
                 panel.axhline(curves[:, -1].mean(), **line_of(run), label=label)
@@ -285,11 +305,19 @@ def plot(results: dict[Run, Result]) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A Dirichlet-process mixture of web users.")
-    parser.add_argument("--short", action="store_true", help="few simulated users and steps")
-    parser.add_argument("--tune", action="store_true", help="try the stepsizes, and stop")
+    parser = argparse.ArgumentParser(
+        description="A Dirichlet-process mixture of web users."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="few simulated users and steps"
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="try the stepsizes, and stop"
+    )
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--output", default="dirichlet_process.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="dirichlet_process.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     users = simulate() if options.short else load()

@@ -94,7 +94,9 @@ def two_modes(rng: np.random.Generator) -> Posterior:
     x = means[rng.integers(0, 2, 10_000)] + rng.normal(size=(10_000, 2))
 
     def log_lik(params, dataset):
-        gaps = [tf.reduce_sum((dataset["x"] - params[name]) ** 2, 1) for name in ("a", "b")]
+        gaps = [
+            tf.reduce_sum((dataset["x"] - params[name]) ** 2, 1) for name in ("a", "b")
+        ]
         return tf.reduce_logsumexp(-0.5 * tf.stack(gaps), 0)
 
     def log_prior(params):
@@ -103,7 +105,14 @@ def two_modes(rng: np.random.Generator) -> Posterior:
     start = {"a": means[0], "b": means[1]}
     scales = {"a": [0.04, 0.04], "b": [0.04, 0.04]}
     return Posterior(
-        "Two modes", log_lik, log_prior, {"x": x}, start, (2e-6, 3e-7), (0.3, 8, scales), (0, 2)
+        "Two modes",
+        log_lik,
+        log_prior,
+        {"x": x},
+        start,
+        (2e-6, 3e-7),
+        (0.3, 8, scales),
+        (0, 2),
     )
 
 
@@ -119,7 +128,13 @@ def curved_ridge(rng: np.random.Generator) -> Posterior:
     start = {"a": 0.3, "b": 0.4}
     scales = {"a": [1.0], "b": [1.0]}
     return Posterior(
-        "A curved ridge", log_lik, log_prior, {"x": x}, start, (2e-4, 3e-5), (0.12, 16, scales)
+        "A curved ridge",
+        log_lik,
+        log_prior,
+        {"x": x},
+        start,
+        (2e-4, 3e-5),
+        (0.12, 16, scales),
     )
 
 
@@ -136,7 +151,9 @@ def normal(rng: np.random.Generator, d: int) -> tuple[Posterior, np.ndarray]:
     largest = 800 * np.linalg.eigvalsh(inverse)[-1]
     steps = (0.01 / largest, 0.004 / largest)
     start = {"theta": np.zeros(d)}
-    return Posterior(f"d = {d}", log_lik, None, {"x": x}, start, steps, (0.5, 4, None)), sigma
+    return Posterior(
+        f"d = {d}", log_lik, None, {"x": x}, start, steps, (0.5, 4, None)
+    ), sigma
 
 
 # %% [markdown]
@@ -184,7 +201,9 @@ class Shards:
         self.posterior, self.n_iters = posterior, n_iters
         self.known: dict[bytes, sgmcmc.Samples] = {}
 
-    def __call__(self, log_lik, dataset, params, *, log_prior, seed, verbose, **keywords):
+    def __call__(
+        self, log_lik, dataset, params, *, log_prior, seed, verbose, **keywords
+    ):
         key = b"".join(np.asarray(column).tobytes() for column in dataset.values())
         if key not in self.known:
             stepsize, leapfrog, scales = self.posterior.shard
@@ -202,7 +221,9 @@ class Exact:
     def __init__(self, sigma: np.ndarray, draws: int) -> None:
         self.sigma, self.draws = sigma, draws
 
-    def __call__(self, log_lik, dataset, params, *, log_prior, seed, verbose, **keywords):
+    def __call__(
+        self, log_lik, dataset, params, *, log_prior, seed, verbose, **keywords
+    ):
         x, rng = np.asarray(dataset["x"], float), np.random.default_rng(seed)
         root = np.linalg.cholesky(self.sigma / len(x))
         theta = x.mean(0) + rng.normal(size=(2, self.draws, len(root))) @ root.T
@@ -219,7 +240,9 @@ OTHERS = dict(zip(COMBINATIONS, ("black", "0.6", "C2"), strict=True))
 """Colors of the combinations, in addition to those of samplers in all figures."""
 
 
-def minibatches(posterior: Posterior, method: str, seeds: int, n_iters: int) -> list[np.ndarray]:
+def minibatches(
+    posterior: Posterior, method: str, seeds: int, n_iters: int
+) -> list[np.ndarray]:
     """Draws of SGLD or SGHMC for each seed, a row for each: two chains of one call."""
     sgld = method == "SGLD"
     given: dict[str, Any] = {} if sgld else {"alpha": 0.1, "L": STEPS}
@@ -231,7 +254,9 @@ def minibatches(posterior: Posterior, method: str, seeds: int, n_iters: int) -> 
         seed=1, verbose=False, **given,
     )  # fmt: skip
     pairs = [slice(2 * k, 2 * k + 2) for k in range(seeds)]
-    return [flat({name: samples[name][pair] for name in samples}, 2000) for pair in pairs]
+    return [
+        flat({name: samples[name][pair] for name in samples}, 2000) for pair in pairs
+    ]
 
 
 def combined(posterior: Posterior, method: str, seed: int, shards: Any) -> np.ndarray:
@@ -244,16 +269,24 @@ def combined(posterior: Posterior, method: str, seed: int, shards: Any) -> np.nd
 
 
 def compare(
-    posterior: Posterior, truth: np.ndarray, shards: Callable[[], Any], seeds: int, n_iters: int
+    posterior: Posterior,
+    truth: np.ndarray,
+    shards: Callable[[], Any],
+    seeds: int,
+    n_iters: int,
 ) -> tuple[dict[str, list[float]], dict[str, np.ndarray]]:
     """Divergences of each method over the seeds, and the draws of the first."""
-    draws = {method: minibatches(posterior, method, seeds, n_iters) for method in METHODS[:2]}
+    draws = {
+        method: minibatches(posterior, method, seeds, n_iters) for method in METHODS[:2]
+    }
     draws |= {method: [] for method in COMBINATIONS}
     for seed in range(1, seeds + 1):
         of_seed = shards()
         for method in COMBINATIONS:
             draws[method].append(combined(posterior, method, seed, of_seed))
-    scores = {method: [divergence(truth, one) for one in of] for method, of in draws.items()}
+    scores = {
+        method: [divergence(truth, one) for one in of] for method, of in draws.items()
+    }
     return scores, {method: of[0] for method, of in draws.items()}
 
 
@@ -272,19 +305,29 @@ def compare(
 
 
 # %%
-def plot(results: Mapping[str, Any], rising: Mapping[int, Mapping[str, list[float]]]) -> Figure:
+def plot(
+    results: Mapping[str, Any], rising: Mapping[int, Mapping[str, list[float]]]
+) -> Figure:
     """For each posterior the densities by method and the divergences; below, against dimension."""
     picture = figure(14, 11)
-    rows = picture.subfigures(len(results) + 1, 1, height_ratios=[1.0] * len(results) + [1.1])
-    for part, (name, (posterior, truth, scores, shown)) in zip(rows, results.items(), strict=False):
+    rows = picture.subfigures(
+        len(results) + 1, 1, height_ratios=[1.0] * len(results) + [1.1]
+    )
+    for part, (name, (posterior, truth, scores, shown)) in zip(
+        rows, results.items(), strict=False
+    ):
         part.suptitle(f"{name} (gray: the posterior, lines: a method)")
-        panels = part.subplots(1, len(METHODS) + 1, width_ratios=[1] * len(METHODS) + [1.4])
+        panels = part.subplots(
+            1, len(METHODS) + 1, width_ratios=[1] * len(METHODS) + [1.4]
+        )
         i, j = posterior.shown
         axes = [_axis(truth[:, place]) for place in (i, j)]
         exact = _density(truth[:, [i, j]], axes)
         for panel, method in zip(panels, METHODS, strict=False):
             panel.set_title(method, fontsize=9)
-            panel.contourf(*axes, exact, [*_levels(exact), np.inf], colors=["0.9", "0.8", "0.7"])
+            panel.contourf(
+                *axes, exact, [*_levels(exact), np.inf], colors=["0.9", "0.8", "0.7"]
+            )
             found = _density(shown[method][:, [i, j]], axes)
             panel.contour(*axes, found, _levels(found), colors="C0", linewidths=1)
         panels[-1].boxplot(list(scores.values()), orientation="horizontal", widths=0.6)
@@ -294,7 +337,11 @@ def plot(results: Mapping[str, Any], rising: Mapping[int, Mapping[str, list[floa
     panel = rows[-1].subplots()
     for method in METHODS:
         means = [np.mean(scores[method]) for scores in rising.values()]
-        known = look(method.lower()) if method.lower() in LOOKS else {"color": OTHERS[method]}
+        known = (
+            look(method.lower())
+            if method.lower() in LOOKS
+            else {"color": OTHERS[method]}
+        )
         panel.plot(list(rising), means, marker="o", label=method, **known)
     panel.set_yscale("symlog", linthresh=0.05)
     panel.set_xlabel("dimension of the normal posterior")
@@ -319,7 +366,9 @@ def _levels(density: np.ndarray) -> list[float]:
     """Heights above which a density on a grid has 95, 80 and 50 % of its mass."""
     ordered = np.sort(density, axis=None)[::-1]
     mass = np.cumsum(ordered) / ordered.sum()
-    heights = [float(ordered[np.searchsorted(mass, share)]) for share in (0.95, 0.8, 0.5)]
+    heights = [
+        float(ordered[np.searchsorted(mass, share)]) for share in (0.95, 0.8, 0.5)
+    ]
     return heights if heights[0] < heights[1] < heights[2] else [0.0, 1e-300, 1e-299]
 
 
@@ -329,12 +378,20 @@ def _levels(density: np.ndarray) -> list[float]:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Minibatches against shards of the data.")
-    parser.add_argument("--short", action="store_true", help="two seeds of short chains")
+    parser = argparse.ArgumentParser(
+        description="Minibatches against shards of the data."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="two seeds of short chains"
+    )
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each method")
-    parser.add_argument("--output", default="divide_and_conquer.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="divide_and_conquer.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
-    seeds, n_iters, draws = (1, 1000, 200) if options.short else (options.seeds, 100_000, 1000)
+    seeds, n_iters, draws = (
+        (1, 1000, 200) if options.short else (options.seeds, 100_000, 1000)
+    )
     makers = [heavy_tails] if options.short else [heavy_tails, two_modes, curved_ridge]
     dimensions = (2, 4) if options.short else (2, 4, 8, 12, 16, 20)
 
@@ -356,7 +413,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         x = posterior.dataset["x"]
         root = np.linalg.cholesky(sigma / len(x))
         truth = x.mean(0) + rng.normal(size=(2000, d)) @ root.T
-        rising[d], _ = compare(posterior, truth, partial(Exact, sigma, 1000), seeds, n_iters)
+        rising[d], _ = compare(
+            posterior, truth, partial(Exact, sigma, 1000), seeds, n_iters
+        )
         _print(posterior.name, rising[d])
 
     plot(results, rising).savefig(options.output, dpi=110)
@@ -367,7 +426,9 @@ def _print(name: str, scores: Mapping[str, list[float]]) -> None:
     """Print median and range of the divergences."""
     print(f"\n{name}: KL divergence, median (smallest, largest)")
     for method, values in scores.items():
-        print(f"  {method:17} {np.median(values):7.3f} ({min(values):.3f}, {max(values):.3f})")
+        print(
+            f"  {method:17} {np.median(values):7.3f} ({min(values):.3f}, {max(values):.3f})"
+        )
 
 
 if __name__ == "__main__":

@@ -101,10 +101,14 @@ def variances(y: np.ndarray, length: Length) -> dict[str, np.ndarray]:
     return found
 
 
-def format_variances(found: Mapping[str, np.ndarray], stepsizes: Sequence[float]) -> str:
+def format_variances(
+    found: Mapping[str, np.ndarray], stepsizes: Sequence[float]
+) -> str:
     """Return a table of the ratios."""
     lines = ["h          " + "".join(f"{h:8g}" for h in stepsizes)]
-    lines += [f"{name:11}" + "".join(f"{r:8.3f}" for r in row) for name, row in found.items()]
+    lines += [
+        f"{name:11}" + "".join(f"{r:8.3f}" for r in row) for name, row in found.items()
+    ]
     return "\n".join(lines)
 
 
@@ -168,7 +172,9 @@ def simulate(nodes: int) -> Network:
     tilt = (nodes * SIGMA / alpha) ** (1 / SIGMA)
     v = rng.uniform(TAU**SIGMA, (TAU + tilt) ** SIGMA, nodes)
     weights = rng.gamma(1 - SIGMA, size=nodes) / v ** (1 / SIGMA)
-    edges = rng.choice(nodes, (rng.poisson(weights.sum() ** 2), 2), p=weights / weights.sum())
+    edges = rng.choice(
+        nodes, (rng.poisson(weights.sum() ** 2), 2), p=weights / weights.sum()
+    )
     return Network(weights, edges)
 
 
@@ -251,7 +257,11 @@ def runs(network: Network, length: Length) -> dict[str, Callable[[], Any]]:
             network.whole_prior,
             n,
             bijectors=bijectors,
-            **{k: v for k, v in every.items() if k not in ("n_iters", "verbose", "seed")},
+            **{
+                k: v
+                for k, v in every.items()
+                if k not in ("n_iters", "verbose", "seed")
+            },
             n_iters=every["n_iters"],
             verbose=False,
             seed=1,
@@ -282,7 +292,11 @@ def compare(network: Network, length: Length) -> dict[str, Found | None]:
 def groups(network: Network) -> dict[str, np.ndarray]:
     """Return which nodes have no edge, one to three, and more."""
     degrees = np.bincount(network.edges.ravel(), minlength=len(network.weights))
-    return {"0": degrees == 0, "1 to 3": (degrees > 0) & (degrees < 4), "4 and more": degrees > 3}
+    return {
+        "0": degrees == 0,
+        "1 to 3": (degrees > 0) & (degrees < 4),
+        "4 and more": degrees > 3,
+    }
 
 
 def format_network(found: Mapping[str, Found | None], network: Network) -> str:
@@ -290,14 +304,20 @@ def format_network(found: Mapping[str, Found | None], network: Network) -> str:
     reference = found["nuts"]
     assert reference is not None
     parts = {name: part for name, part in groups(network).items() if part.any()}
-    lines = [f"{'edges of a node':26}" + "".join(f"{name:>18}" for name in parts) + "   seconds"]
+    lines = [
+        f"{'edges of a node':26}"
+        + "".join(f"{name:>18}" for name in parts)
+        + "   seconds"
+    ]
     for label, one in found.items():
         if one is None:
             lines.append(f"{label:26} diverged")
             continue
         cells = ""
         for part in parts.values():
-            error = np.sqrt((((one.mean - reference.mean) / reference.sd)[part] ** 2).mean())
+            error = np.sqrt(
+                (((one.mean - reference.mean) / reference.sd)[part] ** 2).mean()
+            )
             cells += f"{error:10.2f} {np.median((one.sd / reference.sd)[part]):7.2f}"
         lines.append(f"{label:26}{cells}{one.seconds:10.0f}")
     return "\n".join(lines)
@@ -326,12 +346,18 @@ def plot(
     picture = figure(11, 4.5)
     left, right = picture.subplots(1, 2)
     labels = {"minibatch": ("scir", "o"), "svrg": ("scir with svrg", "s")}
-    left.plot(length.stepsizes, of_rate["formula"], color="black", label="a + tanh(h/2) Var ĉ")
+    left.plot(
+        length.stepsizes, of_rate["formula"], color="black", label="a + tanh(h/2) Var ĉ"
+    )
     for name, (label, marker) in labels.items():
         like = look("scir" if name == "minibatch" else "svrg")
-        left.plot(length.stepsizes, of_rate[name], marker, color=like["color"], label=label)
+        left.plot(
+            length.stepsizes, of_rate[name], marker, color=like["color"], label=label
+        )
     left.axhline(1.0, color="black", linestyle=":", label="posterior")
-    left.set(xscale="log", xlabel="stepsize h", ylabel="variance of the rate / posterior's")
+    left.set(
+        xscale="log", xlabel="stepsize h", ylabel="variance of the rate / posterior's"
+    )
     left.legend()
     reference = found["nuts"]
     assert reference is not None
@@ -348,7 +374,10 @@ def plot(
     ends = [reference.sd.min(), reference.sd.max()]
     right.plot(ends, ends, color="black", linewidth=1)
     right.set(
-        xscale="log", yscale="log", xlabel="posterior SD of log w, NUTS", ylabel="SD of log w"
+        xscale="log",
+        yscale="log",
+        xlabel="posterior SD of log w, NUTS",
+        ylabel="SD of log w",
     )
     right.set_title(f"{len(network.weights)} nodes, {len(network.edges)} edges")
     right.legend()
@@ -357,8 +386,12 @@ def plot(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="SCIR for gamma parameters.")
-    parser.add_argument("--short", action="store_true", help="few nodes and short chains")
-    parser.add_argument("--output", default="gamma_parameters.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="few nodes and short chains"
+    )
+    parser.add_argument(
+        "--output", default="gamma_parameters.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     length = SHORT if options.short else Length()
 
@@ -367,7 +400,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Variance of a rate, as a multiple of the posterior's\n")
     print(format_variances(of_rate, length.stepsizes))
     network = simulate(length.nodes)
-    print(f"\nNetwork of {length.nodes} nodes and {len(network.edges)} edges: error of the mean of")
+    print(
+        f"\nNetwork of {length.nodes} nodes and {len(network.edges)} edges: error of the mean of"
+    )
     print("log w in posterior SDs (root mean square), and ratio of the SDs (median)\n")
     found = compare(network, length)
     print(format_network(found, network))

@@ -27,7 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # ArviZ warns about its next major version on import, once a day.
-warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
+warnings.filterwarnings(
+    "ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning
+)
 
 import arviz as az
 import numpy as np
@@ -87,7 +89,9 @@ def nuts(dataset: Mapping[str, np.ndarray], draws: int, warm_up: int) -> np.ndar
     def run(start):
         kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
             tfp.mcmc.NoUTurnSampler(
-                lambda thetas: tf.vectorized_map(log_post, thetas), 0.05, max_tree_depth=8
+                lambda thetas: tf.vectorized_map(log_post, thetas),
+                0.05,
+                max_tree_depth=8,
             ),
             num_adaptation_steps=warm_up * 4 // 5,
             target_accept_prob=0.8,
@@ -133,7 +137,9 @@ class Run:
 
     @property
     def label(self) -> str:
-        constants = "".join(f", {name}={value:g}" for name, value in self.tuning.items())
+        constants = "".join(
+            f", {name}={value:g}" for name, value in self.tuning.items()
+        )
         return f"{self.method} {self.stepsize:g}{constants}{self.note}"
 
 
@@ -157,7 +163,9 @@ CHOSEN = (
 )
 
 
-def sample(run: Run, dataset: Mapping[str, np.ndarray], shorter: int = 1) -> np.ndarray | str:
+def sample(
+    run: Run, dataset: Mapping[str, np.ndarray], shorter: int = 1
+) -> np.ndarray | str:
     """Draws of (θ₁, θ₂), (draws, 4), or a message about a chain that diverged."""
     of_cv: dict[str, Any] = {}
     if run.method.endswith("cv"):
@@ -232,14 +240,18 @@ def format_moments(results: Mapping[str, np.ndarray | str]) -> str:
     """Means, variances and the covariances between θ₁ and θ₂, in units of 0.001."""
     width = max(map(len, results))
     heads = ["m11", "m12", "m21", "m22", "v11", "v12", "v21", "v22", "c1", "c2"]
-    lines = [f"{'':{width}}" + "".join(f"{head:>6}" for head in heads) + "  changes  share"]
+    lines = [
+        f"{'':{width}}" + "".join(f"{head:>6}" for head in heads) + "  changes  share"
+    ]
     for label, draws in results.items():
         if isinstance(draws, str):
             lines.append(f"{label:{width}}  {draws}")
             continue
         found = moments(draws)
         between = found.covariance[[0, 1], [2, 3]]
-        numbers = 1000 * np.concatenate([found.mean, np.diag(found.covariance), between])
+        numbers = 1000 * np.concatenate(
+            [found.mean, np.diag(found.covariance), between]
+        )
         lines.append(
             f"{label:{width}}"
             + "".join(f"{number:6.0f}" for number in numbers)
@@ -248,7 +260,9 @@ def format_moments(results: Mapping[str, np.ndarray | str]) -> str:
     return "\n".join(lines)
 
 
-def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray) -> str:
+def format_ratios(
+    results: Mapping[str, np.ndarray | str], reference: np.ndarray
+) -> str:
     """Midpoint and difference of each chain against the reference."""
     width, truth = max(map(len, results)), moments(reference)
     lines = [f"{'':{width}}  mean of m, in sd    var m, ratio   E δ², ratio"]
@@ -257,7 +271,9 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
             lines.append(f"{label:{width}}  {draws}")
             continue
         found = moments(draws)
-        gap = (found.midpoint_mean - truth.midpoint_mean) / np.sqrt(truth.midpoint_variance)
+        gap = (found.midpoint_mean - truth.midpoint_mean) / np.sqrt(
+            truth.midpoint_variance
+        )
         spread = found.midpoint_variance / truth.midpoint_variance
         apart = found.difference_square / truth.difference_square
         lines.append(
@@ -298,26 +314,40 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
 
 
 # %%
-def plot(groups: Mapping[str, Mapping[str, np.ndarray | str]], reference: np.ndarray) -> Figure:
+def plot(
+    groups: Mapping[str, Mapping[str, np.ndarray | str]], reference: np.ndarray
+) -> Figure:
     """One panel for each chain, four in a row, under the titles of the groups."""
     rows = [-(-len(group) // 4) for group in groups.values()]
     picture = figure(10, 2.8 * sum(rows))
-    parts = picture.subfigures(len(groups), 1, height_ratios=rows, squeeze=False).ravel()
+    parts = picture.subfigures(
+        len(groups), 1, height_ratios=rows, squeeze=False
+    ).ravel()
     axis = np.linspace(-0.9, 0.9, 80)
     truth = _density(reference.reshape(-1, 4), axis)
     for part, (title, group), depth in zip(parts, groups.items(), rows, strict=True):
-        part.suptitle(f"{title} (gray: NUTS, blue: the chain; contours hold 50, 80 and 95 %)")
-        panels = part.subplots(depth, 4, sharex=True, sharey=True, squeeze=False).ravel()
+        part.suptitle(
+            f"{title} (gray: NUTS, blue: the chain; contours hold 50, 80 and 95 %)"
+        )
+        panels = part.subplots(
+            depth, 4, sharex=True, sharey=True, squeeze=False
+        ).ravel()
         for panel, (label, draws) in zip(panels, group.items(), strict=False):
             panel.set_title(label, fontsize=9)
             panel.contourf(
-                axis, axis, truth, [*_levels(truth), np.inf], colors=["0.9", "0.8", "0.7"]
+                axis,
+                axis,
+                truth,
+                [*_levels(truth), np.inf],
+                colors=["0.9", "0.8", "0.7"],
             )
             if isinstance(draws, str):
                 panel.text(0, 0.6, "diverged", ha="center")
                 continue
             density = _density(draws, axis)
-            panel.contour(axis, axis, density, _levels(density), colors="C0", linewidths=1)
+            panel.contour(
+                axis, axis, density, _levels(density), colors="C0", linewidths=1
+            )
         for panel in panels[len(group) :]:
             panel.set_axis_off()
     return picture
@@ -343,9 +373,13 @@ def _levels(density: np.ndarray) -> list[float]:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Six samplers on a mixture of two normals.")
+    parser = argparse.ArgumentParser(
+        description="Six samplers on a mixture of two normals."
+    )
     parser.add_argument("--short", action="store_true", help="1/20 of the iterations")
-    parser.add_argument("--output", default="gaussian_mixture.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="gaussian_mixture.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     shorter = 20 if options.short else 1
 
@@ -354,7 +388,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rhat = max(float(az.rhat(reference[:, :, j])) for j in range(4))
     print(f"NUTS: 4 chains of {reference.shape[1]} draws, largest R-hat {rhat:.3f}.")
     groups = {}
-    for title, runs in (("Published stepsizes", PUBLISHED), ("Chosen stepsizes", CHOSEN)):
+    for title, runs in (
+        ("Published stepsizes", PUBLISHED),
+        ("Chosen stepsizes", CHOSEN),
+    ):
         found = {run.label: sample(run, dataset, shorter) for run in runs}
         print(f"\n{title}. Means, variances and covariances of (θ₁, θ₂), times 1000\n")
         print(format_moments({"NUTS": reference, **found}))

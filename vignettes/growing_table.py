@@ -99,14 +99,20 @@ def follow(count: int, size: int, compared: Sequence[int]) -> list[Day]:
         seen.append(rows)
         began = time.perf_counter()
         if samples is None:
-            samples = sgmcmc.sample(log_lik, rows, start, log_prior, seed=1, verbose=False)
+            samples = sgmcmc.sample(
+                log_lik, rows, start, log_prior, seed=1, verbose=False
+            )
         else:
             samples = samples.update(rows, verbose=False)
         known = Day(day * size, *moments(samples), time.perf_counter() - began)
         if day in compared:
-            table = {name: np.concatenate([each[name] for each in seen]) for name in rows}
+            table = {
+                name: np.concatenate([each[name] for each in seen]) for name in rows
+            }
             began = time.perf_counter()
-            fresh = sgmcmc.sample(log_lik, table, start, log_prior, seed=day, verbose=False)
+            fresh = sgmcmc.sample(
+                log_lik, table, start, log_prior, seed=day, verbose=False
+            )
             seconds = time.perf_counter() - began
             mean, sd = moments(fresh)
             away, wider = np.abs(known.mean - mean) / sd, np.abs(known.sd / sd - 1)
@@ -147,10 +153,14 @@ def plot(days: Sequence[Day], shown: Sequence[int] = (1, 3, 5, 9)) -> Figure:
         mean = np.array([day.mean[place] for day in days])
         sd = np.array([day.sd[place] for day in days])
         (line,) = left.plot(rows, mean)
-        left.fill_between(rows, mean - 2 * sd, mean + 2 * sd, alpha=0.3, color=line.get_color())
+        left.fill_between(
+            rows, mean - 2 * sd, mean + 2 * sd, alpha=0.3, color=line.get_color()
+        )
         left.axhline(TRUTH[place], linewidth=0.8, linestyle=":", color=line.get_color())
     left.set(xlabel="rows", ylabel="coefficients: mean ± 2 SDs", xscale="log")
-    right.plot(rows[1:], [day.seconds for day in days[1:]], label="update", **look("sample"))
+    right.plot(
+        rows[1:], [day.seconds for day in days[1:]], label="update", **look("sample")
+    )
     again = [day for day in days if np.isfinite(day.fresh)]
     places = [day.rows for day in again]
     right.plot(places, [day.fresh for day in again], "o", label="call with all rows")
@@ -161,9 +171,13 @@ def plot(days: Sequence[Day], shown: Sequence[int] = (1, 3, 5, 9)) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A posterior that follows a table that grows.")
+    parser = argparse.ArgumentParser(
+        description="A posterior that follows a table that grows."
+    )
     parser.add_argument("--short", action="store_true", help="three small batches")
-    parser.add_argument("--output", default="growing_table.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="growing_table.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     if options.short:
         days = follow(3, 3000, compared=(3,))

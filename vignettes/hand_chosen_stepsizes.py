@@ -60,7 +60,11 @@ def follow(run: Run, train: Dataset, n_iters: int) -> sgmcmc.Samples:
     """Run a chain; the stepsize is scaled to the number of rows."""
     rows = len(train["y"])
     scale = 1.0 if rows > N_ROWS / 2 else N_ROWS / rows
-    of_cv = {"opt_stepsize": 1e-6 * scale, "n_iters_opt": n_iters} if "cv" in run.method else {}
+    of_cv = (
+        {"opt_stepsize": 1e-6 * scale, "n_iters_opt": n_iters}
+        if "cv" in run.method
+        else {}
+    )
     return getattr(sgmcmc, run.method)(
         log_lik,
         train,
@@ -96,7 +100,9 @@ def log_loss(samples: sgmcmc.Samples, test: Dataset) -> float:
     """Return the log loss of the averaged predictions."""
 
     def yes(params, dataset):
-        return tf.sigmoid(params["bias"] + tf.linalg.matvec(dataset["X"], params["beta"]))
+        return tf.sigmoid(
+            params["bias"] + tf.linalg.matvec(dataset["X"], params["beta"])
+        )
 
     p = np.asarray(samples.predict(yes, {"X": test["X"]}), np.float64)
     return float(-np.mean(np.log(np.where(test["y"] == 1, p, 1 - p))))
@@ -111,9 +117,17 @@ def predicted(samples: sgmcmc.Samples) -> str:
     return "unstable" if isinstance(errors, str) else f"{100 * max(errors):.0f} %"
 
 
-def format_table(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray, test: Dataset) -> str:
+def format_table(
+    chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray, test: Dataset
+) -> str:
     """Return the comparison, a row for each chain."""
-    names = {"sd ratio: median": 17, "largest": 9, "predicted": 11, "ESS": 7, "log loss": 10}
+    names = {
+        "sd ratio: median": 17,
+        "largest": 9,
+        "predicted": 11,
+        "ESS": 7,
+        "log loss": 10,
+    }
     lines = [" " * 22 + "".join(f"{name:>{width}}" for name, width in names.items())]
     for label, samples in chains.items():
         ratio = sds(samples) / reference
@@ -155,24 +169,36 @@ def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Published stepsizes and their reports.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
-    parser.add_argument("--output", default="hand_chosen_stepsizes.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="Published stepsizes and their reports."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
+    parser.add_argument(
+        "--output", default="hand_chosen_stepsizes.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     data = simulate(4000)[0] if options.short else load(options.simulate)
     train, test = data.split(1000 if options.short else N_TEST, seed=1)
     runs = (RUNS[0], RUNS[3]) if options.short else RUNS
     best = sgmcmc.sample(log_lik, train, start(train), log_prior, seed=1, verbose=False)
-    chains = {run.label: follow(run, train, 500 if options.short else 10_000) for run in runs}
+    chains = {
+        run.label: follow(run, train, 500 if options.short else 10_000) for run in runs
+    }
     for label, samples in chains.items():
         print(f"{label}")
         for warning in samples.report.warnings or ["none"]:
             print(f"  ! {warning}")
     chains["sample, no constants"] = best
     print("\n" + format_table(chains, sds(best), test))
-    plot({run.label: chains[run.label] for run in runs}, sds(best)).savefig(options.output)
+    plot({run.label: chains[run.label] for run in runs}, sds(best)).savefig(
+        options.output
+    )
     print(f"\nSDs of the coefficients: {options.output}")
 
 

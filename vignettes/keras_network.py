@@ -55,8 +55,12 @@ def make_network(seed: int) -> Any:
         [
             keras.Input((SIDE * SIDE,)),
             keras.layers.Reshape((SIDE, SIDE, 1)),
-            convolution(6, 5, strides=2, padding="same", activation="relu", name="first"),
-            convolution(12, 5, strides=2, padding="same", activation="relu", name="second"),
+            convolution(
+                6, 5, strides=2, padding="same", activation="relu", name="first"
+            ),
+            convolution(
+                12, 5, strides=2, padding="same", activation="relu", name="second"
+            ),
             keras.layers.Flatten(),
             keras.layers.Dense(CLASSES, name="logits"),
         ]
@@ -78,7 +82,8 @@ def load() -> tuple[Dataset, Dataset]:
     """Return training and test set of MNIST."""
     mnist = sgmcmc.get_dataset("mnist")
     train, test = (
-        {"X": part["images"], "y": part["labels"]} for part in (mnist["train"], mnist["test"])
+        {"X": part["images"], "y": part["labels"]}
+        for part in (mnist["train"], mnist["test"])
     )
     return train, test
 
@@ -91,7 +96,9 @@ def simulate(n_train: int, n_test: int) -> tuple[Dataset, Dataset]:
     for size in (n_train, n_test):
         digits = rng.integers(CLASSES, size=size)
         X = 0.5 * patterns[digits] + 0.5 * rng.random((size, SIDE * SIDE))
-        sets.append({"X": X.astype(np.float32), "y": np.eye(CLASSES, dtype=np.float32)[digits]})
+        sets.append(
+            {"X": X.astype(np.float32), "y": np.eye(CLASSES, dtype=np.float32)[digits]}
+        )
     return sets[0], sets[1]
 
 
@@ -269,17 +276,29 @@ def plot(panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> Figure:
             found = reliability(predicted, y)
             label = f"{name}, {found.error:.3f}"
             many = found.share >= 0.002
-            axes.plot(found.claimed[many], found.right[many], "o-", markersize=3, label=label)
-        axes.set(title=title, xlabel="probability of the likeliest digit", ylabel="how often right")
+            axes.plot(
+                found.claimed[many], found.right[many], "o-", markersize=3, label=label
+            )
+        axes.set(
+            title=title,
+            xlabel="probability of the likeliest digit",
+            ylabel="how often right",
+        )
         axes.legend(title="calibration error")
     return picture
 
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A Keras network on MNIST, and its posterior.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--output", default="keras_network.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="A Keras network on MNIST, and its posterior."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--output", default="keras_network.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     train, test = simulate(300, 60) if options.short else load()

@@ -107,11 +107,20 @@ def start(features: int, from_zero: bool) -> dict[str, np.ndarray]:
     """Return starting values: zeros, or standard normal draws."""
     rng = np.random.default_rng(1)
     bias, beta = rng.normal(size=()), rng.normal(size=features)
-    return {"bias": 0.0 * bias, "beta": 0.0 * beta} if from_zero else {"bias": bias, "beta": beta}
+    return (
+        {"bias": 0.0 * bias, "beta": 0.0 * beta}
+        if from_zero
+        else {"bias": bias, "beta": beta}
+    )
 
 
 def follow(
-    run: Run, train: Dataset, test: Dataset, n_iters: int, n_iters_opt: int, verbose: bool = False
+    run: Run,
+    train: Dataset,
+    test: Dataset,
+    n_iters: int,
+    n_iters_opt: int,
+    verbose: bool = False,
 ) -> Path:
     """Run a chain and return its log loss. The stepsize is scaled to the number of rows."""
     log_loss = log_loss_on(test)
@@ -148,7 +157,9 @@ def follow(
     losses = samples.test_functions["log_loss"]
     at_mode = None
     if samples.mode is not None:
-        at_mode = float(log_loss({name: tf.constant(x) for name, x in samples.mode.items()}))
+        at_mode = float(
+            log_loss({name: tf.constant(x) for name, x in samples.mode.items()})
+        )
     iterations = EVERY * np.arange(1, len(losses) + 1)
     return Path(iterations, losses, samples.mode, at_mode, diverged)
 
@@ -178,7 +189,9 @@ def format_table(paths: Mapping[str, Path]) -> str:
             lines.append(f"{label:{width}}  {path.diverged}  {mode}".rstrip())
             continue
         late = path.log_loss[len(path.log_loss) // 2 :].astype(np.float64)
-        lines.append(f"{label:{width}}  {late.mean():.4f}  {late.std():.5f}  {mode}".rstrip())
+        lines.append(
+            f"{label:{width}}  {late.mean():.4f}  {late.std():.5f}  {mode}".rstrip()
+        )
     return "\n".join(lines)
 
 
@@ -188,7 +201,11 @@ def plot(paths: Mapping[str, Path]) -> Figure:
     panels = picture.subplots(2, 1, sharex=True)
     for panel, with_cv in zip(panels, (False, True), strict=True):
         chosen = {label: p for label, p in paths.items() if ("cv " in label) == with_cv}
-        late = {k: p.log_loss[len(p.log_loss) // 4 :] for k, p in chosen.items() if not p.diverged}
+        late = {
+            k: p.log_loss[len(p.log_loss) // 4 :]
+            for k, p in chosen.items()
+            if not p.diverged
+        }
         low = min(map(np.min, late.values()), default=0.5)
         # The axes fit the typical chain. A chain far above them is named, not drawn.
         high = low + 4 * (np.median([*map(np.max, late.values()), low + 0.01]) - low)
@@ -199,7 +216,9 @@ def plot(paths: Mapping[str, Path]) -> Figure:
             like = look(label.split()[0])
             if seen.setdefault(label.split()[0], label) != label:
                 like["alpha"] = 0.5  # the second setting of a sampler
-            panel.plot(path.iterations, path.log_loss, linewidth=0.8, label=name, **like)
+            panel.plot(
+                path.iterations, path.log_loss, linewidth=0.8, label=name, **like
+            )
         panel.set(ylim=(low - 0.05 * (high - low), high), ylabel="log loss")
         panel.legend(fontsize=8, loc="upper right")
     panels[0].set_title("minibatch gradients")
@@ -222,7 +241,9 @@ def plot(paths: Mapping[str, Path]) -> Figure:
 def largest_curvature(train: Dataset, mode: Mapping[str, np.ndarray]) -> float:
     """Largest eigenvalue of minus the Hessian of the log-likelihood at the mode."""
     X = np.column_stack([np.ones(len(train["y"]), np.float32), train["X"]])
-    at = np.concatenate([np.ravel(mode["bias"]), np.ravel(mode["beta"])]).astype(np.float32)
+    at = np.concatenate([np.ravel(mode["bias"]), np.ravel(mode["beta"])]).astype(
+        np.float32
+    )
     p = 1 / (1 + np.exp(-X @ at))
     return float(np.linalg.eigvalsh((X * (p * (1 - p))[:, np.newaxis]).T @ X)[-1])
 
@@ -234,9 +255,15 @@ def largest_curvature(train: Dataset, mode: Mapping[str, np.ndarray]) -> float:
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Six samplers on covertype.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
-    parser.add_argument("--output", default="logistic_regression.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
+    parser.add_argument(
+        "--output", default="logistic_regression.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     data = simulate(4000)[0] if options.short else load(options.simulate)
@@ -249,7 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mode = next(path.mode for path in reversed(paths.values()) if path.mode is not None)
     curvature = largest_curvature(train, mode)
     print(f"\nLargest curvature at the mode {curvature:.3g}:")
-    print(f"gradient ascent is stable below {2 / curvature:.2g}, SGLD below {4 / curvature:.2g}.")
+    print(
+        f"gradient ascent is stable below {2 / curvature:.2g}, SGLD below {4 / curvature:.2g}."
+    )
     plot(paths).savefig(options.output, dpi=120)
     print(f"\nLog loss along the chains: {options.output}")
 

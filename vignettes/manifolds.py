@@ -145,7 +145,9 @@ def true_mixture(x: np.ndarray, grid: np.ndarray) -> np.ndarray:
     return density / (grid[1] - grid[0]) ** 2
 
 
-def sample_mixture(method: str, x: np.ndarray, draws: int, **constants: Any) -> np.ndarray:
+def sample_mixture(
+    method: str, x: np.ndarray, draws: int, **constants: Any
+) -> np.ndarray:
     """Return draws of the two angles, (draws, 2), from four chains, 50 iterations apart."""
     chain = getattr(sgmcmc, method)(
         mixture,
@@ -238,7 +240,9 @@ def plot(found: Results) -> Figure:
     first = next(iter(found.circle.values()))
     jitter = np.random.default_rng(1).uniform(0.9, 1.1, 500)
     some = unit(first[:: max(1, first.size // 500)][:500])
-    panels[0, 0].scatter(*(some.T * jitter[: len(some)]), s=2, color=looks["SGGMC"]["color"])
+    panels[0, 0].scatter(
+        *(some.T * jitter[: len(some)]), s=2, color=looks["SGGMC"]["color"]
+    )
     panels[0, 0].set_aspect("equal")
     panels[0, 0].set_title("draws of SGGMC, spread across the circle")
     for panel, hot in ((panels[0, 1], False), (panels[0, 2], True)):
@@ -254,7 +258,9 @@ def plot(found: Results) -> Figure:
     density = true_mixture(found.x, NEAR)
     for which in (0, 1):
         panel = panels[1, which]
-        panel.plot(NEAR, density.sum(1 - which) * (NEAR[1] - NEAR[0]), "k-", label="true")
+        panel.plot(
+            NEAR, density.sum(1 - which) * (NEAR[1] - NEAR[0]), "k-", label="true"
+        )
         for name, angles in found.mixture.items():
             bars, edges = np.histogram(angles[:, which], 60, (-1, 1), density=True)
             panel.stairs(bars, edges, label=name, **looks[name.split(",")[0]])
@@ -263,9 +269,13 @@ def plot(found: Results) -> Figure:
     panels[1, 0].legend(loc="upper right")
     joint = panels[1, 2]
     angles = next(iter(found.mixture.values()))
-    joint.hist2d(*angles.T, bins=80, range=[(-0.6, 0.6)] * 2, density=True, cmap="Greys")
+    joint.hist2d(
+        *angles.T, bins=80, range=[(-0.6, 0.6)] * 2, density=True, cmap="Greys"
+    )
     joint.contour(NEAR, NEAR, density.T, levels=5, colors="tab:red", linewidths=0.7)
-    joint.set(xlim=(-0.6, 0.6), ylim=(-0.6, 0.6), xlabel="angle of v₁", ylabel="angle of v₂")
+    joint.set(
+        xlim=(-0.6, 0.6), ylim=(-0.6, 0.6), xlabel="angle of v₁", ylabel="angle of v₂"
+    )
     joint.set_title("SGGMC, and lines of the true density")
     return picture
 

@@ -76,9 +76,12 @@ def simulate(n_users: int = 40, n_items: int = 30, size: int = 1200) -> Task:
     rating = mean + rng.normal(size=size) / np.sqrt(3)
     rows = np.arange(size) < 0.8 * size
     train, test = (
-        {"user": user[part], "item": item[part], "rating": rating[part]} for part in (rows, ~rows)
+        {"user": user[part], "item": item[part], "rating": rating[part]}
+        for part in (rows, ~rows)
     )
-    model = matrix_factorization(train, 2, prior=(1, 1), n_users=n_users, n_items=n_items)
+    model = matrix_factorization(
+        train, 2, prior=(1, 1), n_users=n_users, n_items=n_items
+    )
     return Task(model, model.held_out(test))
 
 
@@ -200,7 +203,9 @@ class Gibbs:
         self.model, self.rng = model, np.random.default_rng(seed)
         start = model.start(seed)
         # A row for each user, and each item: its bias, then its factors.
-        self.rows = [np.column_stack([start[b], start[f]]) for b, f in (("a", "U"), ("b", "V"))]
+        self.rows = [
+            np.column_stack([start[b], start[f]]) for b, f in (("a", "U"), ("b", "V"))
+        ]
         self.precisions = np.ones((2, 2))  # of biases and of factors
         self.sides = [
             (model.dataset["user"], model.dataset["item"], model.n_users),
@@ -215,7 +220,9 @@ class Gibbs:
         left = self.model.dataset["rating"] - self.model.center - others[other, 0]
         table = csr_array((np.ones(len(own)), (own, other)), shape=(size, len(x)))
         products = (x[:, :, np.newaxis] * x[:, np.newaxis]).reshape(len(x), -1)
-        precision = self.model.precision * (table @ products).reshape(size, x.shape[1], -1)
+        precision = self.model.precision * (table @ products).reshape(
+            size, x.shape[1], -1
+        )
         diagonal = np.repeat(self.precisions[side], [1, x.shape[1] - 1])
         precision += np.diag(diagonal)
         left = csr_array((left, (own, other)), shape=(size, len(x)))
@@ -234,7 +241,12 @@ class Gibbs:
                 rate = t + 0.5 * np.sum(part**2)
                 self.precisions[side, k] = self.rng.gamma(s + 0.5 * part.size, 1 / rate)
         users, items = self.rows
-        return {"U": users[:, 1:], "V": items[:, 1:], "a": users[:, 0], "b": items[:, 0]}
+        return {
+            "U": users[:, 1:],
+            "V": items[:, 1:],
+            "a": users[:, 0],
+            "b": items[:, 0],
+        }
 
 
 def gibbs(task: Task, sweeps: int, seed: int) -> dict[str, np.ndarray]:
@@ -274,7 +286,9 @@ def gibbs(task: Task, sweeps: int, seed: int) -> dict[str, np.ndarray]:
 
 
 # %%
-def draw_with_gradients(task: Task, run: Run, length: Length, seed: int) -> sgmcmc.Samples:
+def draw_with_gradients(
+    task: Task, run: Run, length: Length, seed: int
+) -> sgmcmc.Samples:
     """Run SGLD-CV and keep draws and gradients; scales are learned in the burn-in, and frozen."""
     model = task.model
     return sgmcmc.sgldcv(
@@ -324,7 +338,9 @@ def corrected(chain: sgmcmc.Samples, task: Task, ratings: int) -> dict[str, np.n
             fit, use = tenths != half, tenths == half
             x = f[:, fit] - f[:, fit].mean(1, keepdims=True)
             y = h[:, fit] - h[:, fit].mean(1, keepdims=True)
-            gram = np.einsum("rsk,rsl->rkl", x, x) + 1e-3 * fit.sum() * np.eye(x.shape[2])
+            gram = np.einsum("rsk,rsl->rkl", x, x) + 1e-3 * fit.sum() * np.eye(
+                x.shape[2]
+            )
             right = np.einsum("rsk,rs->rk", x, y)
             a = np.linalg.solve(gram, right[..., np.newaxis])[..., 0]
             new[:, use] = h[:, use] - np.einsum("rsk,rk->rs", f[:, use], a)
@@ -336,7 +352,9 @@ def corrected(chain: sgmcmc.Samples, task: Task, ratings: int) -> dict[str, np.n
 def _ratio(pair: dict[str, np.ndarray], parts: int | None) -> float:
     """Return the ratio of variances, before and after, of draws or of means of parts of chains."""
     before, after = (
-        values if parts is None else np.array([p.mean() for p in np.array_split(values, parts)])
+        values
+        if parts is None
+        else np.array([p.mean() for p in np.array_split(values, parts)])
         for values in (pair["before"], pair["after"])
     )
     return float(before.var() / after.var())
@@ -368,7 +386,8 @@ def format_table(of_runs: dict[str, dict[str, np.ndarray]]) -> str:
     ]
     for label, found in of_runs.items():
         rmse, log, one = (
-            found[name][:, -1] for name in ("rmse_averaged", "log_predictive_averaged", "rmse")
+            found[name][:, -1]
+            for name in ("rmse_averaged", "log_predictive_averaged", "rmse")
         )
         off = np.sqrt(np.mean((found["mean"] - exact["mean"]) ** 2, axis=1)).mean()
         wide = np.median(_own(found) / _own(exact), axis=1).mean()
@@ -405,7 +424,9 @@ def plot(results: Results, length: Length) -> Figure:
         panel.set(title=f"{users} users", xlabel="iteration, ascent included")
         panel.set_ylim(bottom=min(low) - 0.1)
     panels[0].set_ylabel("log predictive density of a held-out rating")
-    drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    drawn.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5
+    )
     return drawn
 
 
@@ -423,7 +444,9 @@ def plot_zero_variance(found: dict[str, list[tuple[np.ndarray, np.ndarray]]]) ->
 
 
 # %%
-def kept(folder: str | None, key: str, make: Callable[[], dict[str, np.ndarray]]) -> dict:
+def kept(
+    folder: str | None, key: str, make: Callable[[], dict[str, np.ndarray]]
+) -> dict:
     """Return the result that the folder has under a key, or compute it and save it there."""
     if folder is None:
         return make()
@@ -436,15 +459,23 @@ def kept(folder: str | None, key: str, make: Callable[[], dict[str, np.ndarray]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Bayesian matrix factorization of ratings.")
-    parser.add_argument("--short", action="store_true", help="few simulated ratings and steps")
+    parser = argparse.ArgumentParser(
+        description="Bayesian matrix factorization of ratings."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="few simulated ratings and steps"
+    )
     parser.add_argument("--users", type=int, nargs="+", default=[100, 500, 943])
     parser.add_argument("--iterations", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sweeps", type=int, default=200, help="of Gibbs sampling")
-    parser.add_argument("--keep", metavar="FOLDER", help="where finished chains are written")
+    parser.add_argument(
+        "--keep", metavar="FOLDER", help="where finished chains are written"
+    )
     parser.add_argument("--decreasing", action="store_true", help="figure A.3.2")
-    parser.add_argument("--output", default="matrix_factorization.png", help="the figure")
+    parser.add_argument(
+        "--output", default="matrix_factorization.png", help="the figure"
+    )
     parser.add_argument(
         "--zero-variance",
         metavar="FILE",
@@ -462,7 +493,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: Results = {}
     for users in tasks or options.users:
         task, results[users] = tasks.get(users) or load(users), {}
-        print(f"\n{users} users, {len(task.model.dataset['rating'])} ratings", flush=True)
+        print(
+            f"\n{users} users, {len(task.model.dataset['rating'])} ratings", flush=True
+        )
         results[users]["Gibbs"] = kept(
             options.keep, f"gibbs {users} {sweeps}", lambda t=task: gibbs(t, sweeps, 1)
         )
@@ -477,7 +510,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         print(format_table(results[users]), flush=True)
     plot(results, length).savefig(options.output)
-    print(f"\nLog predictive density along the chains: {os.path.abspath(options.output)}")
+    print(
+        f"\nLog predictive density along the chains: {os.path.abspath(options.output)}"
+    )
     if options.decreasing or not options.zero_variance:
         return
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -489,7 +524,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             pair = kept(
                 options.keep,
                 f"zero variance {users} {asdict(run)} {asdict(zv)} {seed} {ratings}",
-                lambda r=run, s=seed: corrected(draw_with_gradients(task, r, zv, s), task, ratings),
+                lambda r=run, s=seed: corrected(
+                    draw_with_gradients(task, r, zv, s), task, ratings
+                ),
             )
             found[run.label].append((pair["before"], pair["after"]))
             ratios = [_ratio(pair, parts) for parts in (None, 10)]

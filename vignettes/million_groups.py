@@ -51,7 +51,10 @@ def log_prior(params):
 
 
 def of_customers(effects, params):
-    first, second = effects["z"][:, 0] / params["sd0"], effects["z"][:, 1] / params["sd1"]
+    first, second = (
+        effects["z"][:, 0] / params["sd0"],
+        effects["z"][:, 1] / params["sd1"],
+    )
     left = 1 - params["rho"] ** 2
     square = (first**2 - 2 * params["rho"] * first * second + second**2) / left
     return -0.5 * square - tf.math.log(params["sd0"] * params["sd1"] * tf.sqrt(left))
@@ -67,7 +70,11 @@ def simulate(groups: int) -> dict[str, np.ndarray]:
     z[:, 1] = TRUTH["rho"] * z[:, 0] + np.sqrt(1 - TRUTH["rho"] ** 2) * z[:, 1]
     z *= TRUTH["sd0"], TRUTH["sd1"]
     rate = TRUTH["a"] + z[customer, 0] + (TRUTH["b"] + z[customer, 1]) * x
-    return {"x": x, "visits": rng.poisson(np.exp(rate)).astype(np.float32), "customer": customer}
+    return {
+        "x": x,
+        "visits": rng.poisson(np.exp(rate)).astype(np.float32),
+        "customer": customer,
+    }
 
 
 def fit(dataset: dict[str, np.ndarray]) -> sgmcmc.Samples:
@@ -78,7 +85,9 @@ def fit(dataset: dict[str, np.ndarray]) -> sgmcmc.Samples:
         dataset,
         {"a": 0.0, "b": 0.0, "sd0": 1.0, "sd1": 1.0, "rho": 0.0},
         log_prior,
-        groups=sgmcmc.Groups("customer", effects={"z": [0.0, 0.0]}, log_prior=of_customers),
+        groups=sgmcmc.Groups(
+            "customer", effects={"z": [0.0, 0.0]}, log_prior=of_customers
+        ),
         bijectors={"sd0": positive, "sd1": positive, "rho": tfp.bijectors.Tanh()},
         seed=1,
         verbose=False,
@@ -110,10 +119,14 @@ class Customers(NamedTuple):
     sd: np.ndarray
 
 
-def customers(samples: sgmcmc.Samples, dataset: dict[str, np.ndarray], count: int) -> Customers:
+def customers(
+    samples: sgmcmc.Samples, dataset: dict[str, np.ndarray], count: int
+) -> Customers:
     """Return the posteriors of some customers."""
     sizes = np.bincount(dataset["customer"])
-    chosen = np.random.default_rng(1).choice(len(sizes), min(count, len(sizes)), replace=False)
+    chosen = np.random.default_rng(1).choice(
+        len(sizes), min(count, len(sizes)), replace=False
+    )
     chosen.sort()
     z = samples[::10].effects("customer", chosen)["z"][..., 0]
     expected = np.exp(samples["a"].mean() + samples["b"].mean() * dataset["x"])
@@ -156,7 +169,10 @@ def format_table(runs: dict[int, Run]) -> str:
     truth = "".join(f"{value:18.2f}" for value in TRUTH.values())
     lines = [f"{'groups':>9}{'rows':>10}{'seconds':>9}{head}", f"{'truth':>28}{truth}"]
     for groups, found in runs.items():
-        cells = (f"{found.samples[n].mean():.4f} ± {found.samples[n].std():.4f}" for n in TRUTH)
+        cells = (
+            f"{found.samples[n].mean():.4f} ± {found.samples[n].std():.4f}"
+            for n in TRUTH
+        )
         cells = "".join(f"{cell:>18}" for cell in cells)
         lines.append(f"{groups:9}{found.rows:10}{found.seconds:9.1f}{cells}")
     return "\n".join(lines)
@@ -171,18 +187,30 @@ def plot(runs: dict[int, Run]) -> Figure:
     sds.scatter(known.size * jitter, known.sd, s=4, alpha=0.5)
     sds.axhline(TRUTH["sd0"], color="black", linewidth=1, linestyle="--")
     sds.text(1, 1.02 * TRUTH["sd0"], "SD over all customers", fontsize=8)
-    sds.set(xscale="log", xlabel="rows of the customer", ylabel="posterior SD of the intercept")
+    sds.set(
+        xscale="log",
+        xlabel="rows of the customer",
+        ylabel="posterior SD of the intercept",
+    )
     finite = np.isfinite(known.alone)
     dots = shrinkage.scatter(
-        known.alone[finite], known.mean[finite], c=np.log10(known.size[finite]), s=4, cmap="viridis"
+        known.alone[finite],
+        known.mean[finite],
+        c=np.log10(known.size[finite]),
+        s=4,
+        cmap="viridis",
     )
     ends = np.array([known.alone[finite].min(), known.alone[finite].max()])
     shrinkage.plot(ends, ends, color="black", linewidth=1, linestyle="--")
     bar = picture.colorbar(dots, ax=shrinkage, ticks=[0, 1, np.log10(50)], label="rows")
     bar.set_ticklabels(["1", "10", "50"])
-    shrinkage.set(xlabel="estimate by the customer's rows alone", ylabel="posterior mean")
+    shrinkage.set(
+        xlabel="estimate by the customer's rows alone", ylabel="posterior mean"
+    )
     sizes = list(runs)
-    seconds.plot(sizes, [runs[size].seconds for size in sizes], marker="o", **look("sample"))
+    seconds.plot(
+        sizes, [runs[size].seconds for size in sizes], marker="o", **look("sample")
+    )
     seconds.set(xscale="log", yscale="log", xlabel="groups", ylabel="seconds")
     return picture
 
@@ -191,7 +219,9 @@ def plot(runs: dict[int, Run]) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="A million groups.")
     parser.add_argument("--short", action="store_true", help="two hundred groups")
-    parser.add_argument("--output", default="million_groups.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="million_groups.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     sizes = [200] if options.short else [1_000, 10_000, 100_000, 1_000_000]
     runs = {groups: run(groups, 100 if options.short else 1500) for groups in sizes}

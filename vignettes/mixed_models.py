@@ -43,9 +43,15 @@ def simulate(schools: int) -> tuple[pd.DataFrame, np.ndarray]:
     size = rng.integers(4, 40, schools)
     school = np.repeat(np.arange(schools), size)
     hours = rng.gamma(4.0, 0.5, len(school))
-    score = effects[school, 0] + effects[school, 1] * hours + NOISE * rng.normal(size=len(school))
+    score = (
+        effects[school, 0]
+        + effects[school, 1] * hours
+        + NOISE * rng.normal(size=len(school))
+    )
     names = np.array([f"school {number:04d}" for number in range(schools)])
-    return pd.DataFrame({"score": score, "hours": hours, "school": names[school]}), effects
+    return pd.DataFrame(
+        {"score": score, "hours": hours, "school": names[school]}
+    ), effects
 
 
 # %% [markdown]
@@ -58,7 +64,9 @@ def simulate(schools: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 # %%
 def fit(students: pd.DataFrame) -> sgmcmc.Regression:
-    return sgmcmc.glm("score ~ hours + (1 + hours | school)", students, seed=1, verbose=False)
+    return sgmcmc.glm(
+        "score ~ hours + (1 + hours | school)", students, seed=1, verbose=False
+    )
 
 
 # %% [markdown]
@@ -74,7 +82,10 @@ def fit(students: pd.DataFrame) -> sgmcmc.Regression:
 def alone(students: pd.DataFrame) -> np.ndarray:
     """Return the slope of least squares at each school."""
     return np.array(
-        [np.polyfit(part["hours"], part["score"], 1)[0] for _, part in students.groupby("school")]
+        [
+            np.polyfit(part["hours"], part["score"], 1)[0]
+            for _, part in students.groupby("school")
+        ]
     )
 
 
@@ -84,7 +95,9 @@ def pooled(regression: sgmcmc.Regression) -> np.ndarray:
     return own + regression.fixed["estimate"]["hours"]
 
 
-def plot(students: pd.DataFrame, regression: sgmcmc.Regression, truth: np.ndarray) -> Figure:
+def plot(
+    students: pd.DataFrame, regression: sgmcmc.Regression, truth: np.ndarray
+) -> Figure:
     picture = figure(7, 4)
     panels = picture.subplots(1, 2, sharex=True, sharey=True)
     size = students.groupby("school").size().to_numpy()
@@ -110,13 +123,17 @@ def plot(students: pd.DataFrame, regression: sgmcmc.Regression, truth: np.ndarra
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Students in schools, by formula.")
     parser.add_argument("--short", action="store_true", help="fewer schools")
-    parser.add_argument("--output", default="mixed_models.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="mixed_models.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     students, truth = simulate(60 if options.short else 2000)
     regression = fit(students)
     print(regression)
-    grid = pd.DataFrame({"hours": 2.0, "school": ["school 0000", "school 0001", "a new one"]})
+    grid = pd.DataFrame(
+        {"hours": 2.0, "school": ["school 0000", "school 0001", "a new one"]}
+    )
     low, middle, high = regression.predict(grid, "quantiles")
     print("\nMean score after two hours, with 95 % intervals:")
     for school, *row in zip(grid["school"], low, middle, high, strict=True):

@@ -61,14 +61,21 @@ def log_prior(params):
     for name in ("A", "B", "a", "b"):
         precision, x = params[f"lambda_{name}"], params[name]
         size = float(np.prod(x.shape))
-        total += 0.5 * size * tf.math.log(precision) - 0.5 * precision * tf.reduce_sum(x**2)
+        total += 0.5 * size * tf.math.log(precision) - 0.5 * precision * tf.reduce_sum(
+            x**2
+        )
         total -= precision  # Gamma(1, 1)
     return total
 
 
 def start(rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return standard normal weights and offsets, and precisions of one."""
-    shapes = {"A": (HIDDEN, CLASSES), "B": (PIXELS, HIDDEN), "a": (CLASSES,), "b": (HIDDEN,)}
+    shapes = {
+        "A": (HIDDEN, CLASSES),
+        "B": (PIXELS, HIDDEN),
+        "a": (CLASSES,),
+        "b": (HIDDEN,),
+    }
     weights = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     return weights | {f"lambda_{name}": np.ones(()) for name in shapes}
 
@@ -106,7 +113,8 @@ def load() -> tuple[Dataset, Dataset]:
     """Return training and test set of MNIST."""
     mnist = sgmcmc.get_dataset("mnist")
     train, test = (
-        {"X": part["images"], "y": part["labels"]} for part in (mnist["train"], mnist["test"])
+        {"X": part["images"], "y": part["labels"]}
+        for part in (mnist["train"], mnist["test"])
     )
     return train, test
 
@@ -119,7 +127,9 @@ def simulate(n_train: int, n_test: int) -> tuple[Dataset, Dataset]:
     for size in (n_train, n_test):
         digits = rng.integers(CLASSES, size=size)
         X = 0.7 * patterns[digits] + 0.3 * rng.random((size, PIXELS))
-        sets.append({"X": X.astype(np.float32), "y": np.eye(CLASSES, dtype=np.float32)[digits]})
+        sets.append(
+            {"X": X.astype(np.float32), "y": np.eye(CLASSES, dtype=np.float32)[digits]}
+        )
     return sets[0], sets[1]
 
 
@@ -159,10 +169,14 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
             thin=every,
             store_params=False,
             test_functions={
-                "log_loss": lambda params: -tf.reduce_sum(y * log_probs(params, X)) / y.shape[0]
+                "log_loss": lambda params: (
+                    -tf.reduce_sum(y * log_probs(params, X)) / y.shape[0]
+                )
             },
             reductions={
-                "probabilities": sgmcmc.running_mean(lambda params: tf.exp(log_probs(params, X)))
+                "probabilities": sgmcmc.running_mean(
+                    lambda params: tf.exp(log_probs(params, X))
+                )
             },
             jit_compile=None if n_iters > 1000 else False,  # too short to compile
             **arguments,
@@ -180,7 +194,9 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
     predictive = -np.log((mean * test["y"]).sum(axis=1)).mean()
     error_rate = (mean.argmax(axis=1) != test["y"].argmax(axis=1)).mean()
     iterations = every * np.arange(1, len(losses) + 1)
-    return Result(iterations, losses, float(predictive), float(error_rate), seconds, diverged)
+    return Result(
+        iterations, losses, float(predictive), float(error_rate), seconds, diverged
+    )
 
 
 # %% [markdown]
@@ -203,7 +219,9 @@ def predicted(samples: sgmcmc.Samples, test: Dataset, every: int = 4) -> np.ndar
     """Return the posterior mean of the predicted probabilities, a row for each image."""
     X = tf.constant(test["X"], tf.float32)
     chains, draws = samples["A"].shape[:2]
-    places = [(chain, draw) for chain in range(chains) for draw in range(0, draws, every)]
+    places = [
+        (chain, draw) for chain in range(chains) for draw in range(0, draws, every)
+    ]
     total = np.zeros((len(test["y"]), CLASSES))
     for place in places:
         params = {name: tf.constant(array[place]) for name, array in samples.items()}
@@ -211,7 +229,9 @@ def predicted(samples: sgmcmc.Samples, test: Dataset, every: int = 4) -> np.ndar
     return total / len(places)
 
 
-def scores(probabilities: np.ndarray, test: Dataset, bins: int = 15) -> tuple[float, float, float]:
+def scores(
+    probabilities: np.ndarray, test: Dataset, bins: int = 15
+) -> tuple[float, float, float]:
     """Return log loss, error rate and expected calibration error.
 
     The last is the mean difference between the probability of the most probable digit and the
@@ -232,7 +252,12 @@ def without_constants(train: Dataset, test: Dataset) -> None:
     """Sample with nothing chosen by hand, and print the report and the scores."""
     started = time.perf_counter()
     samples = sgmcmc.sample(
-        log_lik, train, start(np.random.default_rng(1)), log_prior, bijectors=BIJECTORS, seed=1
+        log_lik,
+        train,
+        start(np.random.default_rng(1)),
+        log_prior,
+        bijectors=BIJECTORS,
+        seed=1,
     )
     seconds = time.perf_counter() - started
     print(samples.report)
@@ -273,7 +298,9 @@ def plot(results: dict[str, Result]) -> Figure:
     picture = figure(9, 5)
     panel = picture.subplots()
     for method, r in results.items():
-        panel.plot(r.iterations, r.log_loss, linewidth=1.2, label=method, **look(method))
+        panel.plot(
+            r.iterations, r.log_loss, linewidth=1.2, label=method, **look(method)
+        )
     panel.set(xlabel="iteration", ylabel="log loss on the test set")
     panel.legend(ncols=2)
     return picture
@@ -288,8 +315,12 @@ def peak_memory() -> float:
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="A Bayesian neural network on MNIST.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--output", default="neural_network.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--output", default="neural_network.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     train, test = simulate(400, 50) if options.short else load()
@@ -303,7 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{run.method}: {results[run.method].seconds:.0f} s", flush=True)
     print()
     print(format_table(results))
-    print(f"\nPeak memory: {peak_memory():.2f} GB, {before:.2f} GB before the first chain.")
+    print(
+        f"\nPeak memory: {peak_memory():.2f} GB, {before:.2f} GB before the first chain."
+    )
     plot(results).savefig(options.output, dpi=120)
     print(f"Log loss along the chains: {options.output}")
 

@@ -154,7 +154,10 @@ def simulate(N: int = 5000) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(2024)
     X = rng.normal(size=(N, 4)) * [0.2, 1.0, 3.0, 10.0]
     logits = 0.5 + X @ [2.0, -1.0, 0.3, 0.1]
-    return {"X": X, "y": (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-logits))).astype(float)}
+    return {
+        "X": X,
+        "y": (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-logits))).astype(float),
+    }
 
 
 def log_lik(params, dataset):
@@ -210,7 +213,9 @@ def with_store(dataset: dict[str, np.ndarray], n_iters: int) -> sgmcmc.Samples:
         again = run(dataset, n_iters, store=store)
         same = all(np.array_equal(first[name], again[name]) for name in first)
         print(f"The store gives the same draws again: {same}.")
-        again.save(Path(folder) / "chain.npz")  # a store is read as needed; this reads all of it
+        again.save(
+            Path(folder) / "chain.npz"
+        )  # a store is read as needed; this reads all of it
         return sgmcmc.Samples.load(Path(folder) / "chain.npz")
 
 
@@ -255,7 +260,9 @@ def step_by_step(dataset: dict[str, np.ndarray], n_steps: int) -> dict[str, np.n
 # %%
 def columns(samples: sgmcmc.Samples) -> np.ndarray:
     """Return the draws of all chains with the coefficients in columns."""
-    return np.column_stack([samples["bias"].reshape(-1), samples["beta"].reshape(-1, 4)])
+    return np.column_stack(
+        [samples["bias"].reshape(-1), samples["beta"].reshape(-1, 4)]
+    )
 
 
 def compare(own: sgmcmc.Samples, reference: sgmcmc.Samples) -> float:
@@ -274,7 +281,9 @@ def compare(own: sgmcmc.Samples, reference: sgmcmc.Samples) -> float:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Your own dynamics and gradient estimator.")
+    parser = argparse.ArgumentParser(
+        description="Your own dynamics and gradient estimator."
+    )
     parser.add_argument("--short", action="store_true", help="short chains")
     options = parser.parse_args(arguments)
     dataset, n_iters = simulate(), 4000 if options.short else 40_000
@@ -294,7 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         store_gradients=False,
     )
     furthest = compare(own, reference)
-    print(f"\nThe means differ by at most {furthest:.3f} posterior standard deviations.")
+    print(
+        f"\nThe means differ by at most {furthest:.3f} posterior standard deviations."
+    )
     if furthest > 0.15:
         raise SystemExit("That is too far: one of the parts must be wrong.")
 

@@ -92,7 +92,9 @@ def drift(name: str, u: np.ndarray) -> np.ndarray:
     return A - np.exp(u) - omega * N
 
 
-def propose(name: str, u: np.ndarray, epsilon: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def propose(
+    name: str, u: np.ndarray, epsilon: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
     """Return the proposal of a move."""
     if name == "expanded_mean":
         theta = np.exp(u)
@@ -104,7 +106,9 @@ def propose(name: str, u: np.ndarray, epsilon: np.ndarray, noise: np.ndarray) ->
     return moved
 
 
-def log_proposal(name: str, start: np.ndarray, end: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
+def log_proposal(
+    name: str, start: np.ndarray, end: np.ndarray, epsilon: np.ndarray
+) -> np.ndarray:
     """Return the log density of such a move, up to a constant."""
     if name == "expanded_mean":
         theta, to = np.exp(start), np.exp(end)
@@ -146,7 +150,9 @@ def run(name: str, length: Length, seed: int = 1) -> Accepted:
             to = propose(name, u, epsilon, rng.standard_normal(shape))
             log_q = log_density(name, to)
             ratio = log_q - log_p
-            ratio += log_proposal(name, to, u, epsilon) - log_proposal(name, u, to, epsilon)
+            ratio += log_proposal(name, to, u, epsilon) - log_proposal(
+                name, u, to, epsilon
+            )
             good = np.log(rng.random(shape[:2])) < ratio
             u = np.where(good[..., None], to, u)
             log_p = np.where(good, log_q, log_p)
@@ -216,7 +222,8 @@ def table(rows: Mapping[str, np.ndarray], stepsizes: Sequence[float], form: str)
     """Return a table with a column for each stepsize."""
     lines = [f"{'':26}" + "".join(f"{e:9.1g}" for e in stepsizes)]
     lines += [
-        f"{label:26}" + "".join(format(value, form) for value in row) for label, row in rows.items()
+        f"{label:26}" + "".join(format(value, form) for value in row)
+        for label, row in rows.items()
     ]
     return "\n".join(lines)
 
@@ -233,22 +240,37 @@ def plot(
     panels = picture.subplot_mosaic(rows, height_ratios=[3.6, 1, 1, 1])
     left, right = panels["ess"], panels["off"]
     at = int(np.argmin(np.abs(np.log(length.stepsizes) - np.log(SHOWN))))
-    for (kind, line), weight in zip({"with": "--", "without": "-o"}.items(), (1, 1.5), strict=True):
+    for (kind, line), weight in zip(
+        {"with": "--", "without": "-o"}.items(), (1, 1.5), strict=True
+    ):
         for number, (name, label) in enumerate(NAMES.items()):
-            style = {"color": f"C{number}", "linewidth": weight, "label": f"{label}, {kind}"}
+            style = {
+                "color": f"C{number}",
+                "linewidth": weight,
+                "label": f"{label}, {kind}",
+            }
             left.plot(length.stepsizes, np.median(ess[kind][name], 1), line, **style)
             right.plot(length.stepsizes, off[kind][name], line, **style)
             trace = panels[f"{kind} {name}"]
-            trace.plot(draws[kind][name][at, 0, :, 1], color=f"C{number}", linewidth=0.5)
-            trace.set(ylim=(0, 0.2), ylabel="$\\omega_2$", title=f"{label}, {kind} acceptance")
+            trace.plot(
+                draws[kind][name][at, 0, :, 1], color=f"C{number}", linewidth=0.5
+            )
+            trace.set(
+                ylim=(0, 0.2), ylabel="$\\omega_2$", title=f"{label}, {kind} acceptance"
+            )
     right.axhline(0.028, color="black", linestyle=":", label="exact draws")
     left.set(xscale="log", xlabel="stepsize", ylabel="median ESS of the components")
     right.set(xscale="log", yscale="log", xlabel="stepsize")
     right.set(ylabel="mean Kolmogorov–Smirnov distance")
     for name in rows[-1]:
-        panels[name].set(xlabel=f"draw, 1 in {length.thin} iterations, stepsize {SHOWN}")
+        panels[name].set(
+            xlabel=f"draw, 1 in {length.thin} iterations, stepsize {SHOWN}"
+        )
     picture.legend(
-        *right.get_legend_handles_labels(), fontsize="small", loc="outside upper center", ncols=4
+        *right.get_legend_handles_labels(),
+        fontsize="small",
+        loc="outside upper center",
+        ncols=4,
     )
     return picture
 
@@ -269,8 +291,12 @@ def plot(
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Parameterizations of the simplex.")
-    parser.add_argument("--short", action="store_true", help="short chains, two stepsizes")
-    parser.add_argument("--output", default="parameterizations.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="short chains, two stepsizes"
+    )
+    parser.add_argument(
+        "--output", default="parameterizations.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     length = SHORT if options.short else Length()
 
@@ -282,10 +308,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "with": {name: found.omega for name, found in accepted.items()},
         "without": {name: without_acceptance(name, length) for name in NAMES},
     }
-    ess = {kind: {n: sizes(omega) for n, omega in of.items()} for kind, of in draws.items()}
-    off = {kind: {n: scores(omega) for n, omega in of.items()} for kind, of in draws.items()}
+    ess = {
+        kind: {n: sizes(omega) for n, omega in of.items()} for kind, of in draws.items()
+    }
+    off = {
+        kind: {n: scores(omega) for n, omega in of.items()}
+        for kind, of in draws.items()
+    }
     for kind in draws:
-        medians = {NAMES[name]: np.median(values, 1) for name, values in ess[kind].items()}
+        medians = {
+            NAMES[name]: np.median(values, 1) for name, values in ess[kind].items()
+        }
         means = {NAMES[name]: values.mean(1) for name, values in ess[kind].items()}
         distances = {NAMES[name]: row for name, row in off[kind].items()}
         print(f"\nMedian ESS, {kind} acceptance\n\n{table(medians, steps, '9.0f')}")

@@ -37,7 +37,9 @@ TRUTH = np.array([0.5, 0.8, 0.3])
 
 def simulate(days: int) -> dict[str, Any]:
     rng = np.random.default_rng(1)
-    X = np.column_stack([np.ones(days), rng.exponential(0.5, days), rng.random(days) < 2 / 7])
+    X = np.column_stack(
+        [np.ones(days), rng.exponential(0.5, days), rng.random(days) < 2 / 7]
+    )
     return {"X": X, "sales": rng.poisson(np.exp(X @ TRUTH)).astype(float)}
 
 
@@ -67,7 +69,9 @@ def log_prior(params):  # beta ~ N(0, 10²)
 
 # %%
 def draw(dataset: dict[str, Any]) -> sgmcmc.Samples:
-    return sgmcmc.sample(log_lik, dataset, {"beta": np.zeros(3)}, log_prior, seed=1, verbose=False)
+    return sgmcmc.sample(
+        log_lik, dataset, {"beta": np.zeros(3)}, log_prior, seed=1, verbose=False
+    )
 
 
 def intervals(samples: sgmcmc.Samples) -> np.ndarray:
@@ -91,7 +95,11 @@ def plot(samples: sgmcmc.Samples) -> Figure:
     """Posterior of each coefficient, with the truth."""
     picture = figure(9, 3)
     for panel, name, truth, draws in zip(
-        picture.subplots(1, 3), NAMES, TRUTH, samples["beta"].reshape(-1, 3).T, strict=True
+        picture.subplots(1, 3),
+        NAMES,
+        TRUTH,
+        samples["beta"].reshape(-1, 3).T,
+        strict=True,
     ):
         color = look("sample")["color"]
         panel.hist(draws, bins=40, density=True, histtype="step", color=color)
@@ -103,9 +111,13 @@ def plot(samples: sgmcmc.Samples) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A Poisson regression without constants.")
+    parser = argparse.ArgumentParser(
+        description="A Poisson regression without constants."
+    )
     parser.add_argument("--short", action="store_true", help="fewer days")
-    parser.add_argument("--output", default="quickstart.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="quickstart.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     dataset = simulate(20_000 if options.short else 200_000)
@@ -116,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name:16}{row[0]:8.3f}{row[1]:9.3f}{row[2]:8.3f}{truth:8.1f}")
     weekends = {"X": np.array([[1.0, 0.0, 1.0], [1.0, 2.0, 1.0]])}
     dry, wet = samples.predict(rate, weekends)
-    print(f"\nExpected sales of a weekend day: {dry:.2f} if dry, {wet:.2f} with 2 cm of rain.")
+    print(
+        f"\nExpected sales of a weekend day: {dry:.2f} if dry, {wet:.2f} with 2 cm of rain."
+    )
     plot(samples).savefig(options.output)
     print(f"\nPosterior of the coefficients: {options.output}")
 

@@ -39,7 +39,9 @@ def simulate(customers: int) -> pd.DataFrame:
         {
             "age": rng.uniform(18, 80, customers).round(),
             "spent": rng.lognormal(3.0, 1.0, customers).round(2),
-            "plan": rng.choice(["basic", "family", "plus"], customers, p=[0.5, 0.2, 0.3]),
+            "plan": rng.choice(
+                ["basic", "family", "plus"], customers, p=[0.5, 0.2, 0.3]
+            ),
         }
     )
     decades = (table["age"] - 50) / 10
@@ -101,7 +103,9 @@ def plot(regression: sgmcmc.Regression) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Customers who come back, by formula.")
     parser.add_argument("--short", action="store_true", help="fewer customers")
-    parser.add_argument("--output", default="regression.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="regression.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     table = simulate(3000 if options.short else 200_000)
@@ -110,10 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("\nAverage changes of the probability to return:")
     print(regression.comparisons({"plan": None, "spent": 10}).round(3).to_string())
     straight = sgmcmc.glm(
-        "returned ~ age + log(spent) + plan", table, family="bernoulli", seed=1, verbose=False
+        "returned ~ age + log(spent) + plan",
+        table,
+        family="bernoulli",
+        seed=1,
+        verbose=False,
     )
     gain = regression.loo().compare(straight.loo())
-    print(f"\nThe spline adds {gain.elpd:.0f} ± {gain.se:.0f} to the log predictive density.")
+    print(
+        f"\nThe spline adds {gain.elpd:.0f} ± {gain.se:.0f} to the log predictive density."
+    )
     plot(regression).savefig(options.output)
     print(f"\nProbability to return by age and plan: {options.output}")
 

@@ -116,7 +116,9 @@ class Length(NamedTuple):
     chains: int = 5
 
 
-def sample(method: str, counts: np.ndarray, n: int, stepsize: float, length: Length) -> np.ndarray:
+def sample(
+    method: str, counts: np.ndarray, n: int, stepsize: float, length: Length
+) -> np.ndarray:
     """Return draws of θ, of shape (chains, draws, d); with n = N without minibatch noise."""
     given: dict[str, Any] = {}
     if method == "sgrld":
@@ -157,8 +159,12 @@ def sample(method: str, counts: np.ndarray, n: int, stepsize: float, length: Len
 
 # %%
 READINGS = {
-    "published, a + 1 + θ(ĉ − θ − ωΣĉ)": lambda theta, pull: ALPHA + 1 + theta * (pull - theta),
-    "published, 1 + θ(a + ĉ − θ − ωΣĉ)": lambda theta, pull: 1 + theta * (ALPHA + pull - theta),
+    "published, a + 1 + θ(ĉ − θ − ωΣĉ)": lambda theta, pull: (
+        ALPHA + 1 + theta * (pull - theta)
+    ),
+    "published, 1 + θ(a + ĉ − θ − ωΣĉ)": lambda theta, pull: (
+        1 + theta * (ALPHA + pull - theta)
+    ),
 }
 
 
@@ -228,21 +234,30 @@ def best(counts: np.ndarray, draws: Mapping[float, np.ndarray]) -> Best:
 
 def compare(counts: np.ndarray, setting: Setting) -> dict[str, dict[int, Best]]:
     """Return the best of each method for each minibatch size."""
-    found: dict[str, dict[int, Best]] = {name: {} for name in ("scir", "sgrld", *READINGS)}
+    found: dict[str, dict[int, Best]] = {
+        name: {} for name in ("scir", "sgrld", *READINGS)
+    }
     for n in setting.sizes:
         for method, stepsizes in (("scir", setting.scir), ("sgrld", setting.sgrld)):
             found[method][n] = best(
-                counts, {h: sample(method, counts, n, h, setting.length) for h in stepsizes}
+                counts,
+                {h: sample(method, counts, n, h, setting.length) for h in stepsizes},
             )
         for reading in READINGS:
-            published = published_sgrld(reading, counts, n, setting.sgrld, setting.length)
-            found[reading][n] = best(counts, dict(zip(setting.sgrld, published, strict=True)))
+            published = published_sgrld(
+                reading, counts, n, setting.sgrld, setting.length
+            )
+            found[reading][n] = best(
+                counts, dict(zip(setting.sgrld, published, strict=True))
+            )
     return found
 
 
 def exact_draws(counts: np.ndarray, kept: int, chains: int = 50) -> np.ndarray:
     """Return exact draws of θ, of shape (chains, draws, d)."""
-    return np.random.default_rng(1).gamma(ALPHA + counts, size=(chains, kept, CATEGORIES))
+    return np.random.default_rng(1).gamma(
+        ALPHA + counts, size=(chains, kept, CATEGORIES)
+    )
 
 
 def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) -> str:
@@ -252,7 +267,9 @@ def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) ->
         for n, (stepsize, scores) in of_sizes.items():
             numbers = f"{scores.mean():6.3f} {scores.std(ddof=1):6.3f}"
             lines.append(f"{method:34} {n:4d} {numbers}  {stepsize:g}")
-    lines.append(f"{'exact draws':34}      {floor.mean():6.3f} {floor.std(ddof=1):6.3f}")
+    lines.append(
+        f"{'exact draws':34}      {floor.mean():6.3f} {floor.std(ddof=1):6.3f}"
+    )
     return "\n".join(lines)
 
 
@@ -276,7 +293,10 @@ def unseen(length: Length, stepsizes: Sequence[float]) -> dict[str, np.ndarray]:
     theta = {
         "exact draws": exact_draws(counts, length.kept),
         "scir, h = 0.5": sample("scir", counts, N, 0.5, length),
-        **{f"sgrld, h = {h:g}": sample("sgrld", counts, N, h, length) for h in stepsizes},
+        **{
+            f"sgrld, h = {h:g}": sample("sgrld", counts, N, h, length)
+            for h in stepsizes
+        },
     }
     return {
         label: (draws / draws.sum(axis=-1, keepdims=True))[..., counts == 0]
@@ -290,7 +310,9 @@ def format_unseen(omega: Mapping[str, np.ndarray]) -> str:
     lines = [f"{'':18}" + "".join(f"{level:9.0%}" for level in levels)]
     for label, draws in omega.items():
         quantiles = np.quantile(draws, levels)
-        lines.append(f"{label:18}" + "".join(f"{quantile:9.1g}" for quantile in quantiles))
+        lines.append(
+            f"{label:18}" + "".join(f"{quantile:9.1g}" for quantile in quantiles)
+        )
     return "\n".join(lines)
 
 
@@ -322,12 +344,17 @@ def plot_unseen(omega: Mapping[str, np.ndarray]) -> Figure:
 
 
 def plot_scores(
-    found: Mapping[str, Mapping[str, Mapping[int, Best]]], floors: Mapping[str, np.ndarray]
+    found: Mapping[str, Mapping[str, Mapping[int, Best]]],
+    floors: Mapping[str, np.ndarray],
 ) -> Figure:
     """The best score against the minibatch size, with the range of the chains."""
     picture = figure(10, 4.5)
     panels: Sequence[Axes] = picture.subplots(1, len(found), sharey=True)
-    labels = {"scir": "scir", "sgrld": "sgrld", next(iter(READINGS)): "sgrld as published"}
+    labels = {
+        "scir": "scir",
+        "sgrld": "sgrld",
+        next(iter(READINGS)): "sgrld as published",
+    }
     for panel, (case, of_methods) in zip(panels, found.items(), strict=True):
         for place, (method, label) in enumerate(labels.items()):
             sizes = np.array(list(of_methods[method]))
@@ -336,8 +363,12 @@ def plot_scores(
             beside = 1.06 ** (place - 1)  # so that no bar hides another
             extent = (mean - scores.min(axis=1), scores.max(axis=1) - mean)
             like = look(label) if label in LOOKS else {"color": "0.5", "linestyle": ":"}
-            panel.errorbar(sizes * beside, mean, extent, marker="o", capsize=3, label=label, **like)
-        panel.axhline(floors[case].mean(), color="black", linestyle=":", label="exact draws")
+            panel.errorbar(
+                sizes * beside, mean, extent, marker="o", capsize=3, label=label, **like
+            )
+        panel.axhline(
+            floors[case].mean(), color="black", linestyle=":", label="exact draws"
+        )
         panel.set(xscale="log", xlabel="minibatch size n", title=case)
         panel.set_xticks(sizes, [str(n) for n in sizes])
         panel.minorticks_off()
@@ -348,17 +379,27 @@ def plot_scores(
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="SCIR and SGRLD on points of the simplex.")
-    parser.add_argument("--short", action="store_true", help="few runs, of short chains")
-    parser.add_argument("--output", default="simplex.png", help="where the plot of scores goes")
+    parser = argparse.ArgumentParser(
+        description="SCIR and SGRLD on points of the simplex."
+    )
     parser.add_argument(
-        "--unseen", default="simplex_unseen.png", help="where the plot of small components goes"
+        "--short", action="store_true", help="few runs, of short chains"
+    )
+    parser.add_argument(
+        "--output", default="simplex.png", help="where the plot of scores goes"
+    )
+    parser.add_argument(
+        "--unseen",
+        default="simplex_unseen.png",
+        help="where the plot of small components goes",
     )
     options = parser.parse_args(arguments)
     setting = SHORT if options.short else Setting()
 
     print("Probabilities of unseen categories: quantiles of the draws, with n = N\n")
-    omega = unseen(setting.length, setting.sgrld if options.short else (0.1, 0.01, 0.001))
+    omega = unseen(
+        setting.length, setting.sgrld if options.short else (0.1, 0.01, 0.001)
+    )
     print(format_unseen(omega))
     found, floors = {}, {}
     for case, counts in COUNTS.items():

@@ -55,18 +55,25 @@ class Text(NamedTuple):
 
 def simulate(documents: int, words: int, length: float = 40.0, seed: int = 1) -> Text:
     rng = np.random.default_rng(seed)
-    lengths = np.ceil(rng.lognormal(np.log(length) - 0.32, 0.8, documents)).astype(np.int64)
+    lengths = np.ceil(rng.lognormal(np.log(length) - 0.32, 0.8, documents)).astype(
+        np.int64
+    )
     cumulative = np.cumsum(1.0 / (np.arange(words) + 3.0))
     splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     drawn = np.empty(splits[-1], np.int32)
     for start in range(0, len(drawn), 2**22):
         part = drawn[start : start + 2**22]
-        part[:] = np.searchsorted(cumulative, cumulative[-1] * rng.random(len(part)), "right")
-    X = sparse.csr_array((np.ones(len(drawn), np.float32), drawn, splits), shape=(documents, words))
+        part[:] = np.searchsorted(
+            cumulative, cumulative[-1] * rng.random(len(part)), "right"
+        )
+    X = sparse.csr_array(
+        (np.ones(len(drawn), np.float32), drawn, splits), shape=(documents, words)
+    )
     X.sum_duplicates()
     appears = np.bincount(X.indices, minlength=words)
     X.data = (
-        np.log1p(X.data) * np.log(documents / np.maximum(appears, 1)).astype(np.float32)[X.indices]
+        np.log1p(X.data)
+        * np.log(documents / np.maximum(appears, 1)).astype(np.float32)[X.indices]
     )
     norms = np.sqrt(np.maximum((X * X).sum(axis=1), 1e-12))
     X.data /= np.repeat(norms, np.diff(X.indptr)).astype(np.float32)
@@ -84,7 +91,9 @@ def simulate(documents: int, words: int, length: float = 40.0, seed: int = 1) ->
 
 # %%
 def logits(params, dataset):
-    return tf.sparse.sparse_dense_matmul(dataset["X"], params["beta"][:, tf.newaxis])[:, 0]
+    return tf.sparse.sparse_dense_matmul(dataset["X"], params["beta"][:, tf.newaxis])[
+        :, 0
+    ]
 
 
 def log_lik(params, dataset):
@@ -124,7 +133,11 @@ def mode_and_variances(train: Text) -> tuple[np.ndarray, np.ndarray]:
         return value, root * (slope + precision * beta)
 
     found = optimize.minimize(
-        loss, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 100}
+        loss,
+        np.zeros(X.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100},
     )
     mode = root * found.x
     p = special.expit(X @ mode.astype(np.float32))
@@ -141,7 +154,12 @@ def mode_and_variances(train: Text) -> tuple[np.ndarray, np.ndarray]:
 
 # %%
 def sample(
-    train: Text, mode: np.ndarray, variances: np.ndarray, n: int, stepsize: float, n_iters: int
+    train: Text,
+    mode: np.ndarray,
+    variances: np.ndarray,
+    n: int,
+    stepsize: float,
+    n_iters: int,
 ) -> sgmcmc.Samples:
     return sgmcmc.sgldcv(
         log_lik,
@@ -199,7 +217,9 @@ def by_others(train: Text, test: Text, most_saga: int = 200_000) -> dict[str, fl
 
 
 # %%
-def by_frequency(train: Text, draws: np.ndarray) -> list[tuple[float, int, float, float]]:
+def by_frequency(
+    train: Text, draws: np.ndarray
+) -> list[tuple[float, int, float, float]]:
     """Return documents, words, posterior SD and coverage of 90 % intervals, by class of words."""
     appears = np.bincount(train.X.indices, minlength=len(train.beta))
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
@@ -211,12 +231,19 @@ def by_frequency(train: Text, draws: np.ndarray) -> list[tuple[float, int, float
         if words.sum() >= 20:
             typical = float(np.median(appears[words]))
             found.append(
-                (typical, int(words.sum()), float(sd[words].mean()), float(holds[words].mean()))
+                (
+                    typical,
+                    int(words.sum()),
+                    float(sd[words].mean()),
+                    float(holds[words].mean()),
+                )
             )
     return found
 
 
-def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float]) -> Figure:
+def plot(
+    classes: list[tuple[float, int, float, float]], losses: dict[str, float]
+) -> Figure:
     picture = figure(13, 4)
     left, middle, right = picture.subplots(1, 3)
     documents, words, sds, coverage = np.array(classes).T
@@ -225,7 +252,11 @@ def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float
     left.set(xscale="log", yscale="log", xlabel="documents with the word", ylabel="sd")
     left.legend()
     middle.errorbar(
-        documents, coverage, 2 * np.sqrt(0.09 / words), fmt="o", label="two standard errors"
+        documents,
+        coverage,
+        2 * np.sqrt(0.09 / words),
+        fmt="o",
+        label="two standard errors",
     )
     middle.axhline(0.9, color="0.6")
     middle.set(
@@ -242,11 +273,17 @@ def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Logistic regression on sparse text.")
-    parser.add_argument("--short", action="store_true", help="few documents, short chains")
-    parser.add_argument("--output", default="sparse_text.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="few documents, short chains"
+    )
+    parser.add_argument(
+        "--output", default="sparse_text.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
     documents, words, n, stepsize, n_iters = (
-        (6000, 1500, 1000, 0.1, 1500) if options.short else (10**6, 10**5, 2500, 0.02, 5000)
+        (6000, 1500, 1000, 0.1, 1500)
+        if options.short
+        else (10**6, 10**5, 2500, 0.02, 5000)
     )
     held_out = documents // 10 if options.short else 20_000
     began = time.perf_counter()
@@ -268,7 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chain = sample(train, mode, variances, n, stepsize, n_iters)
     done(f"{n_iters} iterations")
     fresh = {"X": test.X, "y": test.y}
-    p = chain.predict(lambda params, dataset: tf.sigmoid(logits(params, dataset)), fresh)
+    p = chain.predict(
+        lambda params, dataset: tf.sigmoid(logits(params, dataset)), fresh
+    )
     done("predictions")
     losses = {
         "truth": log_loss(test.y, special.expit(test.X @ test.beta)),

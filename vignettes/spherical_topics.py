@@ -79,7 +79,9 @@ class Score:
     def log_likelihood(self, topics: np.ndarray) -> np.ndarray:
         """Return log p(v | β) of each document, minus that of the uniform distribution."""
         self._count += 1
-        found = self._estimate(tf.constant(topics, tf.float32), tf.constant([7, self._count]))
+        found = self._estimate(
+            tf.constant(topics, tf.float32), tf.constant([7, self._count])
+        )
         return found.numpy() - self._uniform
 
     def of_draws(self, logs: list[np.ndarray]) -> float:
@@ -106,7 +108,9 @@ class Run:
 
     @property
     def label(self) -> str:
-        constants = "".join(f", {name} {value:g}" for name, value in self.constants.items())
+        constants = "".join(
+            f", {name} {value:g}" for name, value in self.constants.items()
+        )
         return f"{self.method}, h {self.h:g}{constants}"
 
     def stepsize(self, model: SphericalTopicModel) -> float:
@@ -123,7 +127,9 @@ RATES = (0.1, 0.3, 1.0)
 RATE = 0.3
 
 
-def sample(run: Run, model: SphericalTopicModel, score: Score, steps: list[int]) -> Curve:
+def sample(
+    run: Run, model: SphericalTopicModel, score: Score, steps: list[int]
+) -> Curve:
     """Run a chain step by step, with a score after some numbers of steps."""
     sampler = getattr(sgmcmc, f"{run.method}_setup")(
         model.log_lik,
@@ -159,13 +165,17 @@ def noise_variance(model: SphericalTopicModel, topics: np.ndarray) -> float:
     small compared with it.
     """
     params = {"topics": tf.constant(topics, tf.float32)}
-    drawn = model.gibbs(params, {**model.dataset, **model.latents}, tf.constant([1, 2]))["drawn"]
+    drawn = model.gibbs(
+        params, {**model.dataset, **model.latents}, tf.constant([1, 2])
+    )["drawn"]
     gram = topics @ topics.T
     theta = drawn[:, -1].numpy()
     lengths = np.sqrt(np.sum(theta @ gram * theta, axis=1))
     cosines = document_cosines(params["topics"], model.dataset).numpy()
     cosine = np.sum(theta * cosines, axis=1) / lengths
-    squares = np.sum((model.kappa * theta / lengths[:, np.newaxis]) ** 2, axis=1) * (1 - cosine**2)
+    squares = np.sum((model.kappa * theta / lengths[:, np.newaxis]) ** 2, axis=1) * (
+        1 - cosine**2
+    )
     return float(size(model) ** 2 / batch_size(model) * squares.mean() / topics.size)
 
 
@@ -197,7 +207,9 @@ def size(model: SphericalTopicModel) -> int:
 class VariationalInference:
     """Mean-field variational inference for the model, by minibatches or on all documents."""
 
-    def __init__(self, model: SphericalTopicModel, n: int, rate: float, decay: float) -> None:
+    def __init__(
+        self, model: SphericalTopicModel, n: int, rate: float, decay: float
+    ) -> None:
         self.model, self.n, self.rate, self.decay = model, n, rate, decay
         self._step = tf.function(self._take_step, jit_compile=True)
 
@@ -205,15 +217,21 @@ class VariationalInference:
         """Take steps from the start of the samplers, with scores on the way."""
         N, rng = size(self.model), np.random.default_rng(1)
         topics = tf.constant(self.model.start(seed=1)["topics"], tf.float32)
-        log_xi = tf.constant(np.log(N * self.model.kappa / self.model.n_topics), tf.float32)
+        log_xi = tf.constant(
+            np.log(N * self.model.kappa / self.model.n_topics), tf.float32
+        )
         logits = np.zeros((N, self.model.n_topics), np.float32)
         seconds, times, scores = 0.0, [], []
-        self._step(topics, log_xi, *self._batch(logits, np.arange(self.n)), tf.constant(0.0))
+        self._step(
+            topics, log_xi, *self._batch(logits, np.arange(self.n)), tf.constant(0.0)
+        )
         for t in range(steps[-1]):
             started = time.process_time()
             rows = rng.choice(N, self.n, replace=False) if self.n < N else np.arange(N)
             rate = tf.constant(self.rate * (1 + t / 10) ** -self.decay, tf.float32)
-            topics, log_xi, new = self._step(topics, log_xi, *self._batch(logits, rows), rate)
+            topics, log_xi, new = self._step(
+                topics, log_xi, *self._batch(logits, rows), rate
+            )
             logits[rows] = new.numpy()
             seconds += time.process_time() - started
             if t + 1 in steps:
@@ -224,7 +242,9 @@ class VariationalInference:
     def _batch(
         self, logits: np.ndarray, rows: np.ndarray
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        documents = {name: tf.gather(part, rows) for name, part in self.model.dataset.items()}
+        documents = {
+            name: tf.gather(part, rows) for name, part in self.model.dataset.items()
+        }
         return documents, tf.constant(logits[rows])
 
     def _take_step(
@@ -239,10 +259,15 @@ class VariationalInference:
         logits = self._climb(topics, log_xi, documents, logits)
         with tf.GradientTape() as tape:
             tape.watch([topics, log_xi])
-            cosines, gram = document_cosines(topics, documents), topics @ tf.transpose(topics)
+            cosines, gram = (
+                document_cosines(topics, documents),
+                topics @ tf.transpose(topics),
+            )
             rho, entropy = _mean_and_entropy(log_xi, model.n_words)
             bound = scale * tf.reduce_sum(self._local(logits, cosines, gram, rho))
-            bound += model.log_prior({"topics": rho * topics}) + model.n_topics * entropy
+            bound += (
+                model.log_prior({"topics": rho * topics}) + model.n_topics * entropy
+            )
         slope, slope_xi = tape.gradient(bound, [topics, log_xi])
         slope -= topics * tf.reduce_sum(slope * topics, axis=1, keepdims=True)
         # The curvature of a topic is about its concentration, that of log ξ about K W / 2.
@@ -258,7 +283,10 @@ class VariationalInference:
         logits: tf.Tensor,
     ) -> tf.Tensor:
         """Return log a_d after forty steps of Adam."""
-        cosines, gram = document_cosines(topics, documents), topics @ tf.transpose(topics)
+        cosines, gram = (
+            document_cosines(topics, documents),
+            topics @ tf.transpose(topics),
+        )
         rho, _ = _mean_and_entropy(log_xi, self.model.n_words)
 
         def step(
@@ -273,7 +301,9 @@ class VariationalInference:
             return i + 1, tf.clip_by_value(x + 0.2 * move, -7.0, 7.0), m, v
 
         start = (tf.constant(0), logits, tf.zeros_like(logits), tf.zeros_like(logits))
-        return tf.while_loop(lambda i, *_: i < 40, step, start, maximum_iterations=40)[1]
+        return tf.while_loop(lambda i, *_: i < 40, step, start, maximum_iterations=40)[
+            1
+        ]
 
     def _local(
         self, logits: tf.Tensor, cosines: tf.Tensor, gram: tf.Tensor, rho: tf.Tensor
@@ -286,9 +316,15 @@ class VariationalInference:
         squares = tf.reduce_sum((a @ inner) * a, axis=1) + tf.reduce_sum(a, axis=1)
         squares /= (total * (total + 1))[:, 0]
         cosine = rho * tf.reduce_sum(mean * cosines, axis=1) / tf.sqrt(squares)
-        divergence = tf.math.lgamma(total[:, 0]) - tf.reduce_sum(tf.math.lgamma(a), axis=1)
+        divergence = tf.math.lgamma(total[:, 0]) - tf.reduce_sum(
+            tf.math.lgamma(a), axis=1
+        )
         shift = tf.math.digamma(a) - tf.math.digamma(total)
-        return self.model.kappa * cosine - divergence - tf.reduce_sum((a - alpha) * shift, axis=1)
+        return (
+            self.model.kappa * cosine
+            - divergence
+            - tf.reduce_sum((a - alpha) * shift, axis=1)
+        )
 
 
 def _mean_and_entropy(log_xi: tf.Tensor, n_words: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -313,7 +349,9 @@ def where_time_goes(model: SphericalTopicModel, curve: Curve) -> str:
     minibatch = {name: part[:n] for name, part in kept.items()}
     drawn = model.gibbs(params, minibatch, tf.constant([1, 2]))
 
-    def gradient(function: Callable[[dict[str, tf.Tensor]], tf.Tensor]) -> Callable[[], tf.Tensor]:
+    def gradient(
+        function: Callable[[dict[str, tf.Tensor]], tf.Tensor],
+    ) -> Callable[[], tf.Tensor]:
         def slope() -> tf.Tensor:
             with tf.GradientTape() as tape:
                 tape.watch(params["topics"])
@@ -323,12 +361,18 @@ def where_time_goes(model: SphericalTopicModel, curve: Curve) -> str:
         return slope
 
     parts = {
-        "Gibbs sweeps": lambda: model.gibbs(params, minibatch, tf.constant([1, 2]))["drawn"],
-        "log_lik and its gradient": gradient(lambda params: model.log_lik(params, drawn)),
+        "Gibbs sweeps": lambda: model.gibbs(params, minibatch, tf.constant([1, 2]))[
+            "drawn"
+        ],
+        "log_lik and its gradient": gradient(
+            lambda params: model.log_lik(params, drawn)
+        ),
         "log_prior and its gradient": gradient(model.log_prior),
     }
     whole = 1e3 * curve.seconds[-1] / curve.steps
-    lines = [f"a step {whole:.2f} ms of CPU, {1e3 / whole:.0f} a second and core; by themselves"]
+    lines = [
+        f"a step {whole:.2f} ms of CPU, {1e3 / whole:.0f} a second and core; by themselves"
+    ]
     for name, function in parts.items():
         compiled, spent = tf.function(function, jit_compile=True), []
         for _ in range(31):
@@ -354,7 +398,9 @@ def plot(results: dict[str, dict[str, Curve]]) -> Figure:
     panels = picture.subplots(1, len(results), squeeze=False)[0]
     for panel, (name, curves) in zip(panels, results.items(), strict=True):
         for method, curve in curves.items():
-            panel.plot(curve.seconds, curve.log_perplexity, **LOOKS[method], label=method)
+            panel.plot(
+                curve.seconds, curve.log_perplexity, **LOOKS[method], label=method
+            )
         panel.set(title=name, xlabel="seconds of CPU time", xscale="log")
         panel.set_ylabel("log-perplexity minus that of the uniform distribution")
         panel.legend()
@@ -371,21 +417,27 @@ class Length:
     first: int = 40
 
 
-def tune(corpus: Corpus, n_topics: int, kappa: float, sigma: float, length: Length) -> None:
+def tune(
+    corpus: Corpus, n_topics: int, kappa: float, sigma: float, length: Length
+) -> None:
     """Print the score of each stepsize on the documents for tuning."""
     model = sam(corpus.train, n_topics, kappa=kappa, sigma=sigma)
-    score = Score(model, model.held_out(corpus.tuning, n_particles=4, n_temperatures=50))
+    score = Score(
+        model, model.held_out(corpus.tuning, n_particles=4, n_temperatures=50)
+    )
     steps = checkpoints(length.sampler // 4, length.first)
     for run in GRID:
         found = sample(run, model, score, steps)
         print(
-            f"{run.label}: {found.log_perplexity.round(1)}, {found.seconds[-1]:.0f} s", flush=True
+            f"{run.label}: {found.log_perplexity.round(1)}, {found.seconds[-1]:.0f} s",
+            flush=True,
         )
     for rate in RATES:
         inference = VariationalInference(model, batch_size(model), rate, 0.6)
         found = inference.run(score, checkpoints(length.stochastic // 4, length.first))
         print(
-            f"rate {rate:g}: {found.log_perplexity.round(1)}, {found.seconds[-1]:.0f} s", flush=True
+            f"rate {rate:g}: {found.log_perplexity.round(1)}, {found.seconds[-1]:.0f} s",
+            flush=True,
         )
 
 
@@ -411,8 +463,12 @@ def compare(
         inference = VariationalInference(model, n, rate, decay)
         first = max(1, length.first * n_steps // 4000)
         curves[name] = inference.run(score, checkpoints(n_steps, first))
-    plain = Score(model, model.held_out(corpus.test, n_particles=10_000, n_temperatures=1))
-    print("method            steps     CPU s   score at the end   by draws from the prior")
+    plain = Score(
+        model, model.held_out(corpus.test, n_particles=10_000, n_temperatures=1)
+    )
+    print(
+        "method            steps     CPU s   score at the end   by draws from the prior"
+    )
     for name, curve in curves.items():
         by_prior = plain.of_draws([plain.log_likelihood(curve.topics)])
         print(f"{name:16}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:19.1f}"
@@ -425,10 +481,18 @@ def compare(
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="The spherical admixture model.")
-    parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
-    parser.add_argument("--tune", action="store_true", help="try the stepsizes on KOS, and end")
-    parser.add_argument("--wikipedia", metavar="FILE.npz", help="counts, in addition to KOS")
-    parser.add_argument("--output", default="spherical_topics.png", help="where the plot goes")
+    parser.add_argument(
+        "--short", action="store_true", help="few simulated documents and steps"
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="try the stepsizes on KOS, and end"
+    )
+    parser.add_argument(
+        "--wikipedia", metavar="FILE.npz", help="counts, in addition to KOS"
+    )
+    parser.add_argument(
+        "--output", default="spherical_topics.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     if options.tune:
@@ -436,7 +500,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     results: dict[str, dict[str, Curve]] = {}
     if options.short:
-        results["simulated"] = compare(simulate(), 5, 200.0, 10.0, Length(200, 60, 5, 10))
+        results["simulated"] = compare(
+            simulate(), 5, 200.0, 10.0, Length(200, 60, 5, 10)
+        )
     else:
         results["KOS"] = compare(load(), 20, KAPPA, SIGMA, Length())
         if options.wikipedia is not None:

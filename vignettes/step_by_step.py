@@ -90,7 +90,9 @@ def run(
 
 
 # %%
-def in_one_call(train: dict[str, Any], stepsize: float, n_iters: int) -> dict[str, np.ndarray]:
+def in_one_call(
+    train: dict[str, Any], stepsize: float, n_iters: int
+) -> dict[str, np.ndarray]:
     """Return the posterior mean of the same chain, by running means."""
     samples = sgmcmc.sgld(
         log_lik,
@@ -115,8 +117,12 @@ def in_one_call(train: dict[str, Any], stepsize: float, n_iters: int) -> dict[st
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Covertype, one step at a time.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
     options = parser.parse_args(arguments)
 
     data = simulate(4000)[0] if options.short else load(options.simulate)
@@ -130,7 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     started = time.perf_counter()
     at_once = in_one_call(train, stepsize, n_iters)
     one_call = time.perf_counter() - started
-    furthest = max(float(np.abs(post_mean[name] - at_once[name]).max()) for name in post_mean)
+    furthest = max(
+        float(np.abs(post_mean[name] - at_once[name]).max()) for name in post_mean
+    )
     print(f"\nPosterior mean of the bias {float(post_mean['bias']):.4f}")
     print(f"Step by step {stepwise:.1f} s, in one call {one_call:.1f} s;")
     print(f"the two posterior means differ by at most {furthest:.1g}.")

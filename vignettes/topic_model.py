@@ -155,7 +155,9 @@ class Result:
     seconds: float
 
 
-def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int) -> Result:
+def sample(
+    run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int
+) -> Result:
     """Run a chain; keep the perplexity along it, and the last topics."""
     model = lda(train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
     held_out = model.completion(unseen, n_sweeps=10)
@@ -173,7 +175,10 @@ def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
         store_params=False,
         reductions={
             "completion": held_out.perplexity(n_iters // every),
-            "last": (lambda params: params["topics"], lambda state, params: params["topics"]),
+            "last": (
+                lambda params: params["topics"],
+                lambda state, params: params["topics"],
+            ),
         },
         seed=seed,
         verbose=False,
@@ -196,7 +201,9 @@ def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
 
 
 # %%
-def hybrid(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int) -> Result:
+def hybrid(
+    run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int
+) -> Result:
     """Fit by stochastic variational inference with Gibbs sweeps; ``run.h`` is the prior's α."""
     model = lda(train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
     score = model.completion(unseen, n_sweeps=10).perplexity(1)
@@ -205,7 +212,9 @@ def hybrid(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
 
     @tf.function(autograph=False)
     def counts(weights: tf.Tensor, rows: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
-        minibatch = {name: tf.gather(part, rows) for name, part in model.dataset.items()}
+        minibatch = {
+            name: tf.gather(part, rows) for name, part in model.dataset.items()
+        }
         params = {"topics": weights}
         completed = model.gibbs(params, minibatch, draw)
         with tf.GradientTape() as tape:
@@ -249,7 +258,9 @@ def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[
         scores[run] = float(result.perplexity[-1])
         print(f"{run.method:9}{run.stepsize:26}{scores[run]:10.1f}", flush=True)
     methods = dict.fromkeys(run.method for run in grid)
-    return [min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods]
+    return [
+        min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods
+    ]
 
 
 # %% [markdown]
@@ -276,12 +287,18 @@ def format_table(results: dict[str, list[Result]], every: int) -> str:
     """Return perplexities on the way and at the end, mean over the seeds."""
     draws = len(next(iter(results.values()))[0].perplexity)
     at = sorted({max(1, draws // part) for part in (8, 4, 2, 1)})
-    lines = ["iterations" + "".join(f"{every * i:10}" for i in at) + "   sd over seeds   seconds"]
+    lines = [
+        "iterations"
+        + "".join(f"{every * i:10}" for i in at)
+        + "   sd over seeds   seconds"
+    ]
     for method, of_seeds in results.items():
         curves = np.stack([result.perplexity for result in of_seeds])
         means = "".join(f"{curves[:, i - 1].mean():10.1f}" for i in at)
         seconds = np.mean([result.seconds for result in of_seeds])
-        lines.append(f"{method + ' ':10}{means}{curves[:, -1].std():16.1f}{seconds:10.0f}")
+        lines.append(
+            f"{method + ' ':10}{means}{curves[:, -1].std():16.1f}{seconds:10.0f}"
+        )
     return "\n".join(lines)
 
 
@@ -293,7 +310,9 @@ def format_topics(topics: np.ndarray, corpus: Corpus, count: int = 6) -> str:
     return "\n".join(" ".join(row) for row in top_words(chosen, corpus.vocab, n=8))
 
 
-def plot(results: dict[str, list[Result]], every: int, variational_bayes: float | None) -> Figure:
+def plot(
+    results: dict[str, list[Result]], every: int, variational_bayes: float | None
+) -> Figure:
     """Perplexity against iterations, one line for each seed."""
     picture = figure(9, 5)
     panel = picture.subplots()
@@ -301,7 +320,9 @@ def plot(results: dict[str, list[Result]], every: int, variational_bayes: float 
         for result in of_seeds:
             iterations = every * np.arange(1, len(result.perplexity) + 1)
             label = method if result is of_seeds[0] else None
-            panel.plot(iterations, result.perplexity, linewidth=1, label=label, **look(method))
+            panel.plot(
+                iterations, result.perplexity, linewidth=1, label=label, **look(method)
+            )
     if variational_bayes is not None:
         label = "online variational Bayes, ten passes"
         panel.axhline(variational_bayes, label=label, **look("variational"))
@@ -312,13 +333,21 @@ def plot(results: dict[str, list[Result]], every: int, variational_bayes: float 
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Latent Dirichlet allocation by SCIR and SGRLD.")
-    parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
-    parser.add_argument("--tune", action="store_true", help="try the stepsizes, use the best")
+    parser = argparse.ArgumentParser(
+        description="Latent Dirichlet allocation by SCIR and SGRLD."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="few simulated documents and steps"
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="try the stepsizes, use the best"
+    )
     parser.add_argument("--documents", metavar="FILE.npz", help="counts instead of KOS")
     parser.add_argument("--iterations", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--output", default="topic_model.png", help="where the plot goes")
+    parser.add_argument(
+        "--output", default="topic_model.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     runs: Sequence[Run] = GRID if options.tune else RUNS
@@ -336,12 +365,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in range(1, seeds + 1):
             last = fit(run)(run, corpus.train, corpus.test, n_iters, every, seed)
             results[run.method].append(last)
-            print(f"seed {seed}: {last.perplexity[-1]:.1f}, {last.seconds:.0f} s", flush=True)
+            print(
+                f"seed {seed}: {last.perplexity[-1]:.1f}, {last.seconds:.0f} s",
+                flush=True,
+            )
     print("\n" + format_table(results, every))
     for method, of_seeds in results.items():
         print(f"\nTopics of {method}:\n{format_topics(of_seeds[0].topics, corpus)}")
     on_kos = not options.short and options.documents is None
-    plot(results, every, VARIATIONAL_BAYES if on_kos else None).savefig(options.output, dpi=120)
+    plot(results, every, VARIATIONAL_BAYES if on_kos else None).savefig(
+        options.output, dpi=120
+    )
     print(f"\nPerplexity along the chains: {os.path.abspath(options.output)}")
 
 

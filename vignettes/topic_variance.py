@@ -120,7 +120,9 @@ class Chain:
 
         self.perplexity = perplexity
 
-    def run(self, u: np.ndarray, n_iters: int, stepsize: float, **parts: Any) -> sgmcmc.Samples:
+    def run(
+        self, u: np.ndarray, n_iters: int, stepsize: float, **parts: Any
+    ) -> sgmcmc.Samples:
         """Run a chain from u; the perplexity is computed at every tenth iteration."""
         model = self.model
         return sgmcmc.sample(
@@ -128,7 +130,9 @@ class Chain:
             model.dataset,
             {"u": u},
             log_prior,
-            gibbs=lambda params, minibatch, seed: model.gibbs(topics(params), minibatch, seed),
+            gibbs=lambda params, minibatch, seed: model.gibbs(
+                topics(params), minibatch, seed
+            ),
             stepsize=stepsize,
             minibatches="uniform",
             minibatch_size=min(MINIBATCH, len(model.dataset["lengths"]) // 2),
@@ -149,7 +153,9 @@ def follow(train: Counts, unseen: Counts, setting: Setting, length: Length, seed
     """Return the perplexity along both chains, by name."""
     chain = Chain(train, unseen, seed)
     _, h, h_search = setting.scaled(len(train))
-    plain = chain.run(chain.start, length.chain, h, dynamics="sgld", gradient="minibatch")
+    plain = chain.run(
+        chain.start, length.chain, h, dynamics="sgld", gradient="minibatch"
+    )
     search = chain.run(
         chain.start, length.search, h_search,
         dynamics=sgmcmc.dynamics.SGD(), gradient="minibatch",
@@ -183,24 +189,34 @@ def compare(
         of_seeds = []
         for seed in range(1, length.seeds + 1):
             started, setting = time.perf_counter(), PUBLISHED[fraction]
-            of_seeds.append(follow(train, chosen[order[:unseen]], setting, length, seed))
+            of_seeds.append(
+                follow(train, chosen[order[:unseen]], setting, length, seed)
+            )
             seconds = time.perf_counter() - started
             print(f"{len(train)} documents, seed {seed}: {seconds:.0f} s", flush=True)
         found[fraction] = {
-            name: np.stack([one[name] for one in of_seeds]) for name in ("sgld", "sgldcv")
+            name: np.stack([one[name] for one in of_seeds])
+            for name in ("sgld", "sgldcv")
         }
     return found
 
 
-def format_table(found: Mapping[float, Mapping[str, np.ndarray]], length: Length) -> str:
+def format_table(
+    found: Mapping[float, Mapping[str, np.ndarray]], length: Length
+) -> str:
     """Return the perplexity before and after the search ends, and at the end."""
-    at = {"end of the search": length.search, "a tenth on": length.search + length.chain // 10}
+    at = {
+        "end of the search": length.search,
+        "a tenth on": length.search + length.chain // 10,
+    }
     at["end"] = length.chain
     lines = [f"{'fraction':9}{'':8}" + "".join(f"{name:>19}" for name in at)]
     for fraction, paths in found.items():
         for name, values in paths.items():
             means = [values[:, i // EVERY - 1].mean() for i in at.values()]
-            lines.append(f"{fraction:<9g}{name:8}" + "".join(f"{mean:19.1f}" for mean in means))
+            lines.append(
+                f"{fraction:<9g}{name:8}" + "".join(f"{mean:19.1f}" for mean in means)
+            )
     return "\n".join(lines)
 
 
@@ -215,7 +231,9 @@ def plot(found: Mapping[float, Mapping[str, np.ndarray]], length: Length) -> Fig
                 label = name if number == 0 else None
                 panel.plot(iterations, row, linewidth=0.8, label=label, **look(name))
         panel.axvline(length.search, color="C6", linewidth=0.6)
-        panel.set(xlabel="iteration", title=f"{fraction:.0%} of the documents", yscale="log")
+        panel.set(
+            xlabel="iteration", title=f"{fraction:.0%} of the documents", yscale="log"
+        )
     panels[0].set_ylabel("perplexity of hidden words")
     panels[0].legend()
     return picture
@@ -223,9 +241,15 @@ def plot(found: Mapping[float, Mapping[str, np.ndarray]], length: Length) -> Fig
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A topic model with and without control variates.")
-    parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
-    parser.add_argument("--output", default="topic_variance.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="A topic model with and without control variates."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="few simulated documents and steps"
+    )
+    parser.add_argument(
+        "--output", default="topic_variance.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     length = SHORT if options.short else Length()

@@ -54,7 +54,11 @@ PUBLISHED = {
     1.0: Stepsizes(5e-6, 5e-6, 5e-6, 1e-5),
 }
 METHODS = {"SGLD": "minibatch", "SGLD-CV": "cv", "SAGA": "saga"}
-LOOKS = {"SGLD": {**look("sgld"), "alpha": 0.35}, "SGLD-CV": look("sgldcv"), "SAGA": look("saga")}
+LOOKS = {
+    "SGLD": {**look("sgld"), "alpha": 0.35},
+    "SGLD-CV": look("sgldcv"),
+    "SAGA": look("saga"),
+}
 EVERY = 10
 Dataset = dict[str, Any]
 
@@ -134,7 +138,11 @@ def follow(
 
 # %%
 def compare(
-    train: Dataset, test: Dataset, fractions: Sequence[float], n_iters: int, n_iters_opt: int
+    train: Dataset,
+    test: Dataset,
+    fractions: Sequence[float],
+    n_iters: int,
+    n_iters_opt: int,
 ) -> dict[tuple[bool, float], dict[str, Path]]:
     """Run everything: fixed and decreasing stepsizes, fractions of the data, methods."""
     found = {}
@@ -149,7 +157,13 @@ def compare(
             steps = Stepsizes(*(h * 435_759 / len(train["y"]) for h in steps))
             found[decreasing, fraction] = {
                 name: follow(
-                    name, part, test, steps, n_iters, n_iters_opt, decreasing and name == "SGLD"
+                    name,
+                    part,
+                    test,
+                    steps,
+                    n_iters,
+                    n_iters_opt,
+                    decreasing and name == "SGLD",
                 )
                 for name in METHODS
             }
@@ -163,7 +177,9 @@ def format_table(found: Mapping[tuple[bool, float], Mapping[str, Path]]) -> str:
         for name, path in paths.items():
             late = path.density[len(path.density) // 2 :].astype(np.float64)
             kind = "decreasing" if decreasing and name == "SGLD" else "fixed"
-            lines.append(f"{kind:12}{fraction:9g}  {name:8}{late.mean():9.4f}{late.std():10.5f}")
+            lines.append(
+                f"{kind:12}{fraction:9g}  {name:8}{late.mean():9.4f}{late.std():10.5f}"
+            )
     return "\n".join(lines)
 
 
@@ -174,13 +190,19 @@ def plot(found: Mapping[tuple[bool, float], Mapping[str, Path]]) -> Figure:
     panels = picture.subplots(2, len(fractions), squeeze=False, sharey="col")
     for (decreasing, fraction), paths in found.items():
         panel = panels[int(decreasing), fractions.index(fraction)]
-        late = np.concatenate([p.density[len(p.density) // 2 :] for p in paths.values()])
+        late = np.concatenate(
+            [p.density[len(p.density) // 2 :] for p in paths.values()]
+        )
         low, high = np.quantile(late, [0.01, 1.0])
         for name, path in paths.items():
-            panel.plot(path.passes, path.density, linewidth=0.8, label=name, **LOOKS[name])
+            panel.plot(
+                path.passes, path.density, linewidth=0.8, label=name, **LOOKS[name]
+            )
         panel.set_ylim(low - 2 * (high - low), high + 0.2 * (high - low))
         panel.set_xlabel("passes through the data")
-        panel.set_title(f"{fraction:.0%} of the rows, {'decreasing' if decreasing else 'fixed'}")
+        panel.set_title(
+            f"{fraction:.0%} of the rows, {'decreasing' if decreasing else 'fixed'}"
+        )
     for row in panels:
         row[0].set_ylabel("log predictive density")
     panels[0, -1].legend(loc="lower right")
@@ -189,10 +211,18 @@ def plot(found: Mapping[tuple[bool, float], Mapping[str, Path]]) -> Figure:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="SGLD, SGLD-CV and SAGA as the data grow.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
-    parser.add_argument("--output", default="variance_reduction.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="SGLD, SGLD-CV and SAGA as the data grow."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
+    parser.add_argument(
+        "--output", default="variance_reduction.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     data = simulate(4000)[0] if options.short else load(options.simulate)

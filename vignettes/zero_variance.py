@@ -150,7 +150,9 @@ HOW = {
 }
 
 
-def ratios(samples: sgmcmc.Samples, how: dict[str, Any], batches: int) -> dict[str, np.ndarray]:
+def ratios(
+    samples: sgmcmc.Samples, how: dict[str, Any], batches: int
+) -> dict[str, np.ndarray]:
     """Return the ratios for bias and coefficients, and for the log density."""
     corrected = correct(samples, **how)
     density = correct(samples, **how, test_functions=["log density"])
@@ -273,17 +275,28 @@ def plot(samples: dict[str, sgmcmc.Samples], factors: dict[str, list[float]]) ->
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Zero-variance control variates on covertype.")
-    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
-    parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
-    parser.add_argument("--output", default="zero_variance.png", help="where the plot goes")
+    parser = argparse.ArgumentParser(
+        description="Zero-variance control variates on covertype."
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="small simulated data, short chains"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulated data, no download"
+    )
+    parser.add_argument(
+        "--output", default="zero_variance.png", help="where the plot goes"
+    )
     options = parser.parse_args(arguments)
 
     data = simulate(8000)[0] if options.short else load(options.simulate)
     train, test = data.split(1000 if options.short else N_TEST, seed=1)
     n_iters, scale = (1000, 80.0) if options.short else (10_000, 1.0)
     with_cv = sample("sgldcv", train, test, n_iters, scale, CHAINS)
-    modes = [{name: mode[chain] for name, mode in with_cv.mode.items()} for chain in range(CHAINS)]
+    modes = [
+        {name: mode[chain] for name, mode in with_cv.mode.items()}
+        for chain in range(CHAINS)
+    ]
     plain = sample("sgld", train, test, n_iters, scale, CHAINS, start=modes)
     samples = {"sgldcv": with_cv, "sgld": plain}
     found = {
@@ -295,7 +308,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Variance of batch means before over after\n")
     print(format_table(names, found))
     seconds = second_moments(samples["sgldcv"], 10, batches=20)
-    print("\nThe same for the squared deviations of the first ten coefficients, degree 2\n")
+    print(
+        "\nThe same for the squared deviations of the first ten coefficients, degree 2\n"
+    )
     print("  ".join(f"{ratio:.1f}" for ratio in seconds))
 
     few = sgmcmc.Samples(

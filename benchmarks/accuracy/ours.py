@@ -14,7 +14,10 @@ from benchmarks.accuracy.problems import Arrays
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "sample": ("sgmcmc.sample, no constants", {"ess": 2000}),
-    "sample-uniform": ("the same, uniform minibatches", {"ess": 400, "minibatches": "uniform"}),
+    "sample-uniform": (
+        "the same, uniform minibatches",
+        {"ess": 400, "minibatches": "uniform"},
+    ),
     "hmc": ("sgmcmc.hmc, no constants", {"ess": 400}),
 }
 """Heading and arguments of each."""
@@ -42,9 +45,15 @@ def run(method: str, prior: str, data: Arrays, **given: Any) -> Run:
     arguments = {**METHODS[method][1], "seed": 1, "verbose": False, **given}
     began = time.perf_counter()
     samples = function(
-        log_lik, data, {"beta": np.zeros(data["X"].shape[1])}, PRIORS[prior], **arguments
+        log_lik,
+        data,
+        {"beta": np.zeros(data["X"].shape[1])},
+        PRIORS[prior],
+        **arguments,
     )
     seconds = time.perf_counter() - began
     phases = samples.report["Seconds"]
-    before = sum(s for name, s in phases.items() if name not in ("all", "chain", "report"))
+    before = sum(
+        s for name, s in phases.items() if name not in ("all", "chain", "report")
+    )
     return Run(samples["beta"], before, seconds - before, samples.report.warnings)

@@ -32,7 +32,9 @@ def stochastic_gradients(request: dict[str, Any]) -> dict[str, Any]:
     with np.load(request["data"]) as file:
         data = {name: file[name] for name in ("X", "y")}
     began = time.perf_counter()
-    chain = module.build(workload, data, {"beta": np.array(request["start"], np.float32)})
+    chain = module.build(
+        workload, data, {"beta": np.array(request["start"], np.float32)}
+    )
     built = time.perf_counter() - began
     chain(_TRIAL)
     began = time.perf_counter()
@@ -62,13 +64,22 @@ def nuts(request: dict[str, Any]) -> dict[str, Any]:
     with np.load(request["data"]) as file:
         rows = np.random.default_rng(1).permutation(len(file["y"]))[: request["rows"]]
         X, y = jnp.asarray(file["X"][rows]), jnp.asarray(file["y"][rows])
-    prior = dist.Laplace(0.0, 1.0) if request["prior"] == "laplace" else dist.Normal(0.0, 1.0)
+    prior = (
+        dist.Laplace(0.0, 1.0)
+        if request["prior"] == "laplace"
+        else dist.Normal(0.0, 1.0)
+    )
 
     def model() -> None:
         beta = numpyro.sample("beta", prior.expand([X.shape[1]]).to_event(1))
         numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
 
-    mcmc = MCMC(NUTS(model, dense_mass=True), num_warmup=500, num_samples=500, progress_bar=False)
+    mcmc = MCMC(
+        NUTS(model, dense_mass=True),
+        num_warmup=500,
+        num_samples=500,
+        progress_bar=False,
+    )
     began = time.perf_counter()
     mcmc.warmup(jax.random.PRNGKey(1), collect_warmup=False)
     before = time.perf_counter() - began

@@ -38,13 +38,19 @@ def rare(N: int = 100_000, d: int = 100) -> Arrays:
     """Binary features of prevalence 0.3 down to 10⁻⁴."""
     rng = np.random.default_rng(7)
     prevalence = np.geomspace(0.3, 1e-4, d)
-    X = np.column_stack([np.ones(N), rng.random((N, d)) < prevalence]).astype(np.float32)
+    X = np.column_stack([np.ones(N), rng.random((N, d)) < prevalence]).astype(
+        np.float32
+    )
     beta = np.concatenate([[-1.0], rng.normal(0, 0.5, d)])
     y = rng.random(N) < 1 / (1 + np.exp(-X @ beta))
     return {"X": X, "y": y.astype(np.float32)}
 
 
 PROBLEMS = {
-    "covertype": Problem("covertype, N = 581 012, 55 coefficients", covertype, "laplace"),
-    "rare": Problem("100 binary features of prevalence 0.3 to 10⁻⁴, N = 100 000", rare, "normal"),
+    "covertype": Problem(
+        "covertype, N = 581 012, 55 coefficients", covertype, "laplace"
+    ),
+    "rare": Problem(
+        "100 binary features of prevalence 0.3 to 10⁻⁴, N = 100 000", rare, "normal"
+    ),
 }

@@ -36,9 +36,13 @@ def keep(name: str, run: Run) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*PROBLEMS, []], help="default: lacking ones")
+    parser.add_argument(
+        "names", nargs="*", choices=[*PROBLEMS, []], help="default: lacking ones"
+    )
     known = read()
-    for name in parser.parse_args(arguments).names or [n for n in PROBLEMS if n not in known]:
+    for name in parser.parse_args(arguments).names or [
+        n for n in PROBLEMS if n not in known
+    ]:
         problem = PROBLEMS[name]
         keep(name, ours.run("hmc", problem.prior, problem.data(), ess=ESS, seed=SEED))
 

@@ -48,12 +48,20 @@ def asked(python: Path, request: dict[str, Any], variables: dict[str, str]) -> R
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "draws.npz"
         request = {**request, "out": str(out)}
-        output_of(python, "-m", "benchmarks.accuracy.outside", request=request, variables=variables)
+        output_of(
+            python,
+            "-m",
+            "benchmarks.accuracy.outside",
+            request=request,
+            variables=variables,
+        )
         with np.load(out) as file:
             return Run(file["draws"], float(file["before"]), float(file["seconds"]))
 
 
-def other(name: str, problem: str, data: Path, N: int, reference: dict[str, Any]) -> dict[str, Any]:
+def other(
+    name: str, problem: str, data: Path, N: int, reference: dict[str, Any]
+) -> dict[str, Any]:
     """Return the best chain of another package."""
     package, method = OTHERS[name]
     described = PACKAGES[f"{package}-pmap"]
@@ -62,7 +70,15 @@ def other(name: str, problem: str, data: Path, N: int, reference: dict[str, Any]
 
     def run(stepsize: float, n: int, seconds: float) -> dict[str, Any]:
         workload = Workload(
-            name, problem, PROBLEMS[problem].prior, method, N, n, stepsize, L=5, n_chains=4
+            name,
+            problem,
+            PROBLEMS[problem].prior,
+            method,
+            N,
+            n,
+            stepsize,
+            L=5,
+            n_chains=4,
         )
         request = {
             "module": described.module, "workload": asdict(workload), "data": str(data),
@@ -84,7 +100,11 @@ def numpyro(problem: str, data: Path, N: int) -> dict[str, Any]:
     """Return what NumPyro's NUTS takes on some rows, and what that makes of all."""
     request = {"rows": ROWS, "prior": PROBLEMS[problem].prior, "data": str(data)}
     found = asked(interpreter("numpyro"), request, {})
-    own = {"mean": found.draws.mean((0, 1)), "sd": found.draws.std((0, 1)), "sd_error": 0.0}
+    own = {
+        "mean": found.draws.mean((0, 1)),
+        "sd": found.draws.std((0, 1)),
+        "sd_error": 0.0,
+    }
     at = summarized(found, own)
     wanted = found.before + found.seconds * 400 / at["ess"]
     return {
@@ -115,7 +135,10 @@ def measure(problem: str, names: Sequence[str]) -> None:
                 found = other(name, problem, data, N, reference)
             print(problem, {k: v for k, v in found.items() if k != "curve"}, flush=True)
             results = table.read()
-            results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+            results |= {
+                "date": datetime.date.today().isoformat(),
+                "machine": machine.facts(),
+            }
             results["runs"].setdefault(problem, {})[name] = found
             table.RESULTS.write_text(json.dumps(results, indent=1))
 

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    StrMethodFormatter,
+)
 
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.environments import HERE

@@ -44,7 +44,9 @@ class Side:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait()}")
+            raise RuntimeError(
+                f"{self._process.args!r} ended with {self._process.wait()}"
+            )
         wall, cpu = map(float, line.split())
         return Seconds(wall, cpu)
 
@@ -60,7 +62,8 @@ def measure(sides: Sequence[Side], case: tuple[str, str], smoke: bool) -> list[S
     for side in sides:
         side.run(*case, lengths.short)
     return [
-        (side.run(*case, lengths.long) - side.run(*case, lengths.short)) / lengths.difference
+        (side.run(*case, lengths.long) - side.run(*case, lengths.short))
+        / lengths.difference
         for side in sides
     ]
 
@@ -69,9 +72,13 @@ def row(case: tuple[str, str], rounds: Sequence[Sequence[Seconds]]) -> list[str]
     """A row of the table: microseconds of both sides and their ratios, medians of the rounds."""
     found = [f"`{case[0]}`, `{case[1]}`"]
     for kind in ("wall", "cpu"):
-        of_r, of_python = ([getattr(gains[k], kind) for gains in rounds] for k in (0, 1))
+        of_r, of_python = (
+            [getattr(gains[k], kind) for gains in rounds] for k in (0, 1)
+        )
         ratio = statistics.median(a / b for a, b in zip(of_r, of_python, strict=True))
-        found += [number(1e6 * statistics.median(values)) for values in (of_r, of_python)]
+        found += [
+            number(1e6 * statistics.median(values)) for values in (of_r, of_python)
+        ]
         found.append(f"{ratio:.2f}")
     return found
 
@@ -87,7 +94,9 @@ def write_data(folder: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What an iteration costs from R.")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     options = parser.parse_args(arguments)
     if options.smoke:
         options.rounds = 1

@@ -14,13 +14,17 @@ import tensorflow as tf
 import sgmcmc
 
 
-def log_lik(params: Mapping[str, tf.Tensor], dataset: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def log_lik(
+    params: Mapping[str, tf.Tensor], dataset: Mapping[str, tf.Tensor]
+) -> tf.Tensor:
     logits = tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), 1)
     return tf.reduce_sum(dataset["y"] * logits - tf.nn.softplus(logits))
 
 
 def log_prior(params: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return -(tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"])))
+    return -(
+        tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"]))
+    )
 
 
 def main(folder: str) -> None:

@@ -112,8 +112,13 @@ def families(names: list[str]) -> Rows:
         known = references[name]
         first, work = worked(partial(fitted, CASES[name]))
         summary = fitted(CASES[name], ess=ESS).summary()
-        shift, ratio = (np.array(list(of.values())) for of in differences(summary, known))
-        ess = [min(summary["ess_bulk"][term], at["ess"]) for term, at in known["terms"].items()]
+        shift, ratio = (
+            np.array(list(of.values())) for of in differences(summary, known)
+        )
+        ess = [
+            min(summary["ess_bulk"][term], at["ess"])
+            for term, at in known["terms"].items()
+        ]
         compared = {
             "mean_away": shift, "mean_error": np.sqrt(2.0 / np.array(ess)),
             "sd_ratio": ratio, "sd_error": ratio / np.sqrt(ess),
@@ -134,7 +139,8 @@ def large(names: list[str]) -> Rows:
         by_name = compare(model, dict(samples), known[name]["of"])
         # Of thousands of coordinates some are far by chance: the worst of all says little.
         scalars = [one for one in by_name.values() if one["scalar"]] or [
-            {key: [float(np.median(one[key]))] for key in KEYS} for one in by_name.values()
+            {key: [float(np.median(one[key]))] for key in KEYS}
+            for one in by_name.values()
         ]
         compared = {key: [one[key][0] for one in scalars] for key in KEYS}
         yield name, Row(work, **worst(compared), warnings=samples.report.warnings)
@@ -175,7 +181,9 @@ def iterations(names: list[str]) -> Rows:
     for name in names or chains:
         function, constants, length = chains[name]
         start = {"beta": np.zeros(10), "bias": 0.0}
-        run = partial(function, ridge_log_lik, data, start, seed=1, verbose=False, **constants)
+        run = partial(
+            function, ridge_log_lik, data, start, seed=1, verbose=False, **constants
+        )
         run(n_iters=length)  # compiles
         short, long = (
             min(worked(partial(run, n_iters=n))[1] for _ in range(5))  # noise only adds

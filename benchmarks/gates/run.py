@@ -36,7 +36,10 @@ def complaints(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return what is worse in a row than before."""
     worse = []
     sds = abs(math.log(now["sd"])) - abs(math.log(before["sd"]))
-    for name, change, margin in (("sd", sds, SD), ("mean", now["mean"] - before["mean"], MEAN)):
+    for name, change, margin in (
+        ("sd", sds, SD),
+        ("mean", now["mean"] - before["mean"], MEAN),
+    ):
         noise = math.hypot(before[f"{name}_error"], now[f"{name}_error"])
         if change > margin + ERRORS * noise:
             worse.append(f"{name} {before[name]:.3f} -> {now[name]:.3f}")
@@ -65,7 +68,9 @@ def line(name: str, before: Mapping[str, Any] | None, now: Mapping[str, Any]) ->
     return f"{mark}{name:32s} {shown(before)} | {shown(now)} {'; '.join(worse)}"
 
 
-def measured(part: str, names: Sequence[str], before: Mapping[str, Any]) -> dict[str, Any]:
+def measured(
+    part: str, names: Sequence[str], before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the rows of a part, from a process of its own, and print each as it comes."""
     command = [sys.executable, "-m", "benchmarks.gates.run", part, "--here", *names]
     rows = {}
@@ -84,9 +89,13 @@ def measured(part: str, names: Sequence[str], before: Mapping[str, Any]) -> dict
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure parts, print them, and say whether something is worse."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument(
+        "parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named"
+    )
     parser.add_argument("--only", nargs="*", default=[], help="names of rows")
-    parser.add_argument("--write", action="store_true", help="take the numbers as those before")
+    parser.add_argument(
+        "--write", action="store_true", help="take the numbers as those before"
+    )
     parser.add_argument("--here", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.here is not None:
@@ -102,12 +111,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         both = [name for name in rows if name in before]
         bad += sum(bool(complaints(before[name], rows[name])) for name in both)
         if both:
-            ratio = statistics.median(rows[name]["work"] / before[name]["work"] for name in both)
+            ratio = statistics.median(
+                rows[name]["work"] / before[name]["work"] for name in both
+            )
             bad += ratio > MEDIAN
             print(f"{part}: the median row takes {ratio:.2f} times as long as before.")
         if options.write:
             kept["parts"][part] = {**before, **rows}
-            kept |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+            kept |= {
+                "date": datetime.date.today().isoformat(),
+                "machine": machine.facts(),
+            }
             BASE.write_text(json.dumps(kept, indent=1) + "\n")
     print(f"{bad} rows or parts are worse than before.")
     return int(bad > 0)

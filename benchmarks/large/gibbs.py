@@ -32,7 +32,9 @@ def collapsed_gibbs(posterior: Large, centered: bool) -> dict[str, np.ndarray]:
     """
     y = np.asarray(posterior.dataset["y"], float)
     columns = {name: np.asarray(posterior.dataset[name]) for name in ("s", "d")}
-    chains = [_chain(y, columns, np.random.default_rng([20261124, c])) for c in range(CHAINS)]
+    chains = [
+        _chain(y, columns, np.random.default_rng([20261124, c])) for c in range(CHAINS)
+    ]
     draws = side_by_side(chains)
     if not centered:
         for name in columns:
@@ -44,7 +46,10 @@ def _chain(
     y: np.ndarray, columns: dict[str, np.ndarray], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     sizes = {name: int(column.max()) + 1 for name, column in columns.items()}
-    counts = {name: np.bincount(column, minlength=sizes[name]) for name, column in columns.items()}
+    counts = {
+        name: np.bincount(column, minlength=sizes[name])
+        for name, column in columns.items()
+    }
     effects = {name: np.zeros(size) for name, size in sizes.items()}
     mu, sigma = float(y.mean()), float(y.std())
     tau = dict.fromkeys(sizes, 0.5)
@@ -56,7 +61,9 @@ def _chain(
             mu, effects[name] = _drawn(
                 rest, column, counts[name], sigma, tau[name], rng, sizes[name]
             )
-            tau[name] = _scale(tau[name], sizes[name], float((effects[name] ** 2).sum()), rng)
+            tau[name] = _scale(
+                tau[name], sizes[name], float((effects[name] ** 2).sum()), rng
+            )
         left = y - mu - sum(effects[name][column] for name, column in columns.items())
         sigma = _scale(sigma, len(y), float((left**2).sum()), rng)
         if sweep >= BURN_IN:
@@ -96,7 +103,9 @@ def _scale(now: float, count: int, square: float, rng: np.random.Generator) -> f
         scale = np.exp(x)
         return -(count - 1) * x - 0.5 * square / scale**2 - scale
 
-    return float(np.exp(by_slice(log_density, np.log(now), 3.0 / np.sqrt(2.0 * count), rng)))
+    return float(
+        np.exp(by_slice(log_density, np.log(now), 3.0 / np.sqrt(2.0 * count), rng))
+    )
 
 
 def side_by_side(chains: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -105,7 +114,10 @@ def side_by_side(chains: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.nda
 
 
 def by_slice(
-    log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator
+    log_density: Callable[[float], float],
+    x: float,
+    width: float,
+    rng: np.random.Generator,
 ) -> float:
     """Return the next draw of one number by slice sampling, with steps out and shrinkage."""
     level = log_density(x) - rng.exponential()
@@ -129,7 +141,9 @@ def nested(posterior: Large) -> dict[str, np.ndarray]:
     σ²/n + τ², and σ² in the n − 1 differences from it. The scales are drawn without β and the
     effects, and these given the scales.
     """
-    X, y, group = (np.asarray(posterior.dataset[n], np.float64) for n in ("X", "y", "group"))
+    X, y, group = (
+        np.asarray(posterior.dataset[n], np.float64) for n in ("X", "y", "group")
+    )
     groups = int(group.max()) + 1
     both = np.column_stack([X, y]).reshape(groups, -1, X.shape[1] + 1)
     model = _Nested(both)
@@ -146,7 +160,9 @@ class _Nested:
         apart = (both - self.means[:, np.newaxis]).reshape(-1, both.shape[2])
         self.between, self.within = self.means.T @ self.means, apart.T @ apart
 
-    def _coefficients(self, tau: float, sigma: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def _coefficients(
+        self, tau: float, sigma: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """Return the precision of β, its product with the mean, and log p(y | τ, σ)."""
         of_mean, p = sigma**2 / self.each + tau**2, len(self.within) - 1
         whole = self.between / of_mean + self.within / sigma**2
@@ -165,9 +181,13 @@ class _Nested:
 
         for sweep in range(BURN_IN + SWEEPS // 4):
             was = log(sigma)
-            tau = exp(by_slice(lambda x, was=was: log_density(x, was), log(tau), 0.02, rng))
+            tau = exp(
+                by_slice(lambda x, was=was: log_density(x, was), log(tau), 0.02, rng)
+            )
             now = log(tau)
-            sigma = exp(by_slice(lambda x, now=now: log_density(now, x), was, 0.005, rng))
+            sigma = exp(
+                by_slice(lambda x, now=now: log_density(now, x), was, 0.005, rng)
+            )
             if sweep < BURN_IN:
                 continue
             precision, pull, _ = self._coefficients(tau, sigma)
@@ -178,7 +198,9 @@ class _Nested:
             of_effects = 1.0 + self.each * (tau / sigma) ** 2
             z = self.each * tau / sigma**2 * left / of_effects
             z += rng.standard_normal(self.groups) / sqrt(of_effects)
-            for name, value in zip(kept, (beta, tau, sigma, z.astype(np.float32)), strict=True):
+            for name, value in zip(
+                kept, (beta, tau, sigma, z.astype(np.float32)), strict=True
+            ):
                 kept[name].append(value)
         return {name: np.asarray(values) for name, values in kept.items()}
 
@@ -186,7 +208,10 @@ class _Nested:
 def horseshoe(posterior: Large) -> dict[str, np.ndarray]:
     """Return draws of the regularized horseshoe of `others.horseshoe`, its parameters by name."""
     X, y = (np.asarray(posterior.dataset[name], float) for name in ("X", "y"))
-    chains = [_Horseshoe(X, y, np.random.default_rng([20261126, c])).run() for c in range(CHAINS)]
+    chains = [
+        _Horseshoe(X, y, np.random.default_rng([20261126, c])).run()
+        for c in range(CHAINS)
+    ]
     return side_by_side(chains)
 
 
@@ -222,9 +247,14 @@ class _Horseshoe:
         """Return ω."""
         return 1.0 / np.sqrt(np.exp(-2.0 * (log_local + log_tau)) + 1.0 / SLAB**2)
 
-    def _root(self, log_tau: float, log_sigma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _root(
+        self, log_tau: float, log_sigma: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return ω, the root R of I + ω X'X ω / σ², and R⁻¹ ω X'y / σ²."""
-        width, precision = self._width(self.log_local, log_tau), np.exp(-2.0 * log_sigma)
+        width, precision = (
+            self._width(self.log_local, log_tau),
+            np.exp(-2.0 * log_sigma),
+        )
         scaled = precision * width[:, np.newaxis] * self.gram * width
         scaled.flat[:: len(scaled) + 1] += 1.0
         root = cholesky(scaled, lower=True, overwrite_a=True, check_finite=False)
@@ -259,14 +289,20 @@ class _Horseshoe:
             information = precision * self.gram[j, j]
             pull = precision * (left[j] + self.gram[j, j] * self.beta[j])
 
-            def of_local(x: float, pull: float = pull, information: float = information) -> float:
+            def of_local(
+                x: float, pull: float = pull, information: float = information
+            ) -> float:
                 before = exp(-2.0 * (x + self.log_tau)) + 1.0 / SLAB**2
                 whole = before + information
                 value = 0.5 * (log(before) - log(whole) + pull**2 / whole)
                 return value + x - log1p(exp(2.0 * x))
 
             self.log_local[j] = by_slice(of_local, self.log_local[j], 2.0, self.rng)
-            whole = exp(-2.0 * (self.log_local[j] + self.log_tau)) + 1.0 / SLAB**2 + information
+            whole = (
+                exp(-2.0 * (self.log_local[j] + self.log_tau))
+                + 1.0 / SLAB**2
+                + information
+            )
             new = pull / whole + self.rng.standard_normal() / sqrt(whole)
             left -= self.gram[j] * (new - self.beta[j])
             self.beta[j] = new

@@ -23,7 +23,9 @@ def normal(x: tf.Tensor, scale: float = 1.0) -> tf.Tensor:
     return -0.5 * tf.reduce_sum((x / scale) ** 2)
 
 
-def terms(family: str, y: tf.Tensor, eta: tf.Tensor, params: Mapping[str, Any]) -> tf.Tensor:
+def terms(
+    family: str, y: tf.Tensor, eta: tf.Tensor, params: Mapping[str, Any]
+) -> tf.Tensor:
     """Return the log-likelihood of each row."""
     if family == "logistic":
         return y * eta - tf.math.softplus(eta)
@@ -62,7 +64,9 @@ def nested(family: str, groups: int, each: int, centered: bool, seed: int = 1) -
 
     def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
         effects = params["z"] if centered else params["tau"] * params["z"]
-        eta = tf.linalg.matvec(data["X"], params["beta"]) + tf.gather(effects, data["group"])
+        eta = tf.linalg.matvec(data["X"], params["beta"]) + tf.gather(
+            effects, data["group"]
+        )
         return terms(family, data["y"], eta, params)
 
     def log_prior(params: Mapping[str, Any]) -> tf.Tensor:
@@ -71,7 +75,11 @@ def nested(family: str, groups: int, each: int, centered: bool, seed: int = 1) -
             value -= params["sigma"]
         if not centered:
             return value + normal(params["z"])
-        return value + normal(params["z"] / params["tau"]) - groups * tf.math.log(params["tau"])
+        return (
+            value
+            + normal(params["z"] / params["tau"])
+            - groups * tf.math.log(params["tau"])
+        )
 
     start: dict[str, Any] = {"beta": np.zeros(5), "tau": 1.0, "z": np.zeros(groups)}
     bijectors = dict(EXP)
@@ -101,7 +109,9 @@ def insteval(centered: bool) -> Large:
     with open(folder / "insteval.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     s, d = (
-        np.unique([int(row[name]) for row in rows], return_inverse=True)[1].astype(np.int32)
+        np.unique([int(row[name]) for row in rows], return_inverse=True)[1].astype(
+            np.int32
+        )
         for name in ("s", "d")
     )
     y = np.array([float(row["y"]) for row in rows], np.float32)
@@ -112,7 +122,9 @@ def insteval(centered: bool) -> Large:
         for name in sizes:
             effects = params[name] if centered else params[f"tau_{name}"] * params[name]
             mean += tf.gather(effects, data[name])
-        return -0.5 * ((data["y"] - mean) / params["sigma"]) ** 2 - tf.math.log(params["sigma"])
+        return -0.5 * ((data["y"] - mean) / params["sigma"]) ** 2 - tf.math.log(
+            params["sigma"]
+        )
 
     def log_prior(params: Mapping[str, Any]) -> tf.Tensor:
         value = normal(params["mu"] - 3.0, 10.0) - params["sigma"]
@@ -147,7 +159,9 @@ def crossed() -> Large:
     """Return a logistic regression with 2000 and 500 crossed effects."""
     rng = np.random.default_rng(3)
     N, sizes = 40_000, {"a": 2000, "b": 500}
-    columns = {name: rng.integers(0, size, N).astype(np.int32) for name, size in sizes.items()}
+    columns = {
+        name: rng.integers(0, size, N).astype(np.int32) for name, size in sizes.items()
+    }
     eta = 0.3 + sum(
         scale * rng.normal(size=sizes[name])[columns[name]]
         for name, scale in (("a", 0.7), ("b", 0.5))
@@ -181,7 +195,12 @@ def schools() -> Large:
     klass = np.repeat(np.arange(classes), each).astype(np.int32)
     school = (klass // (classes // schools)).astype(np.int32)
     x = rng.normal(size=N).astype(np.float32)
-    eta = 0.2 + 0.5 * x + 0.6 * rng.normal(size=classes)[klass] + 0.9 * rng.normal(size=300)[school]
+    eta = (
+        0.2
+        + 0.5 * x
+        + 0.6 * rng.normal(size=classes)[klass]
+        + 0.9 * rng.normal(size=300)[school]
+    )
     y = drawn("logistic", eta, rng)
 
     def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
@@ -195,9 +214,19 @@ def schools() -> Large:
         value += normal(params["class"]) + normal(params["school"])
         return value - params["tau_class"] - params["tau_school"]
 
-    start: dict[str, Any] = {"mu": 0.0, "slope": 0.0, "tau_class": 1.0, "tau_school": 1.0}
+    start: dict[str, Any] = {
+        "mu": 0.0,
+        "slope": 0.0,
+        "tau_class": 1.0,
+        "tau_school": 1.0,
+    }
     start |= {"class": np.zeros(classes), "school": np.zeros(schools)}
-    dataset = {"y": y, "x": x, "class": tf.constant(klass), "school": tf.constant(school)}
+    dataset = {
+        "y": y,
+        "x": x,
+        "class": tf.constant(klass),
+        "school": tf.constant(school),
+    }
     bijectors = dict.fromkeys(("tau_class", "tau_school"), tfp.bijectors.Exp())
     about = "logistic, 3000 classes of 15 in 300 schools"
     return Large(about, N, dataset, start, log_lik, log_prior, bijectors)

@@ -23,7 +23,9 @@ def network(posterior: Large) -> dict[str, np.ndarray]:
 
     def log_density(weights: Weights) -> tf.Tensor:
         def one(own: Weights) -> tf.Tensor:
-            return tf.reduce_sum(posterior.log_lik(own, data)) + posterior.log_prior(own)
+            return tf.reduce_sum(posterior.log_lik(own, data)) + posterior.log_prior(
+                own
+            )
 
         return tf.vectorized_map(one, weights)
 
@@ -62,15 +64,21 @@ def network(posterior: Large) -> dict[str, np.ndarray]:
             for name, array in weights.items()
         }
         steps = max(1, round(rng.uniform(0.8, 1.2) * min(LENGTH, 500 * step) / step))
-        new, gain = moved(weights, momenta, tf.constant(step, tf.float32), tf.constant(steps))
+        new, gain = moved(
+            weights, momenta, tf.constant(step, tf.float32), tf.constant(steps)
+        )
         gain = np.nan_to_num(gain.numpy().astype(float), nan=-np.inf)
         taken = np.log(rng.random(CHAINS)) < gain
         weights = {
-            name: tf.where(np.reshape(taken, (-1, *[1] * (len(array.shape) - 1))), new[name], array)
+            name: tf.where(
+                np.reshape(taken, (-1, *[1] * (len(array.shape) - 1))), new[name], array
+            )
             for name, array in weights.items()
         }
         if move < BURN_IN:
-            step *= float(np.exp(0.2 * (np.exp(np.minimum(gain, 0.0)).mean() - ACCEPTED)))
+            step *= float(
+                np.exp(0.2 * (np.exp(np.minimum(gain, 0.0)).mean() - ACCEPTED))
+            )
         else:
             for name, array in weights.items():
                 kept[name].append(array.numpy())

@@ -72,11 +72,15 @@ def rare() -> Large:
     X = rng.normal(size=(N, common + each)).astype(np.float32)
     X[:, 0] = 1.0
     X[:, common:] = rng.random((N, each), np.float32) < rows / N
-    beta = np.concatenate([[-1.2], rng.normal(size=common - 1) * 0.1, rng.normal(size=each) * 0.5])
+    beta = np.concatenate(
+        [[-1.2], rng.normal(size=common - 1) * 0.1, rng.normal(size=each) * 0.5]
+    )
     y = drawn("Poisson", X @ beta, rng)
 
     def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
-        return terms("Poisson", data["y"], tf.linalg.matvec(data["X"], params["beta"]), params)
+        return terms(
+            "Poisson", data["y"], tf.linalg.matvec(data["X"], params["beta"]), params
+        )
 
     return Large(
         f"Poisson regression, {each} indicators of about {rows} rows each", N, {"X": X, "y": y},
@@ -210,7 +214,9 @@ def random_walk() -> Large:
     start = {"level": np.full(T, 1.0), "tau": 0.1}
     dataset = {"y": y, "time": tf.constant(time)}
     about = "Poisson counts, log rate a random walk over 3000 times"
-    return Large(about, len(y), dataset, start, log_lik, log_prior, {"tau": tfp.bijectors.Exp()})
+    return Large(
+        about, len(y), dataset, start, log_lik, log_prior, {"tau": tfp.bijectors.Exp()}
+    )
 
 
 @large("robust-million")
@@ -223,9 +229,13 @@ def robust() -> Large:
     y = (X @ rng.normal(size=d) + 0.7 * rng.standard_t(3.0, N)).astype(np.float32)
 
     def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
-        away = (data["y"] - tf.linalg.matvec(data["X"], params["beta"])) / params["scale"]
+        away = (data["y"] - tf.linalg.matvec(data["X"], params["beta"])) / params[
+            "scale"
+        ]
         nu = params["nu"]
-        constant = tf.math.lgamma((nu + 1) / 2) - tf.math.lgamma(nu / 2) - tf.math.log(nu) / 2
+        constant = (
+            tf.math.lgamma((nu + 1) / 2) - tf.math.lgamma(nu / 2) - tf.math.log(nu) / 2
+        )
         value = constant - (nu + 1) / 2 * tf.math.log1p(away**2 / nu)
         return value - tf.math.log(params["scale"])
 
@@ -244,7 +254,9 @@ def network() -> Large:
     rng = np.random.default_rng(10)
     N, hidden, inputs = 2000, 50, 10
     X = rng.normal(size=(N, inputs)).astype(np.float32)
-    y = (np.tanh(X[:, 0]) * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=N)).astype(np.float32)
+    y = (np.tanh(X[:, 0]) * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=N)).astype(
+        np.float32
+    )
     new = tf.constant(rng.normal(size=(50, inputs)), tf.float32)
 
     def fitted(params: Mapping[str, Any], X: tf.Tensor) -> tf.Tensor:
@@ -266,5 +278,7 @@ def network() -> Large:
         start,
         log_lik,
         log_prior,
-        judged=lambda params: {"prediction": fitted(params, tf.cast(new, params["W"].dtype))},
+        judged=lambda params: {
+            "prediction": fitted(params, tf.cast(new, params["W"].dtype))
+        },
     )

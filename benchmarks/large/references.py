@@ -30,7 +30,9 @@ FILE = Path(__file__).parent / "references.json"
 ESS, SECONDS = 1600, 600.0
 
 
-def quantities(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def quantities(
+    posterior: Large, draws: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Return what is compared, (chain, draw, …): some coordinates of each parameter."""
     if posterior.judged is not None:
         draws = _judged(posterior, draws)
@@ -44,13 +46,17 @@ def quantities(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, n
 def _judged(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the values that are judged in place of the parameters, (chain, draw, …)."""
     one, shape = tf.function(posterior.judged), next(iter(draws.values())).shape[:2]
-    flat = {name: np.reshape(array, (-1, *array.shape[2:])) for name, array in draws.items()}
+    flat = {
+        name: np.reshape(array, (-1, *array.shape[2:])) for name, array in draws.items()
+    }
     each = [
         one({name: tf.constant(array[k], tf.float32) for name, array in flat.items()})
         for k in range(shape[0] * shape[1])
     ]
     return {
-        name: np.reshape([values[name].numpy() for values in each], (*shape, *each[0][name].shape))
+        name: np.reshape(
+            [values[name].numpy() for values in each], (*shape, *each[0][name].shape)
+        )
         for name in each[0]
     }
 
@@ -83,7 +89,10 @@ def by_algebra(posterior: Large) -> dict[str, Any]:
 
 
 OF_ITS_OWN: dict[str, tuple[str, Callable[[Large], dict[str, np.ndarray]]]] = {
-    "insteval": ("collapsed Gibbs", lambda posterior: collapsed_gibbs(posterior, centered=False)),
+    "insteval": (
+        "collapsed Gibbs",
+        lambda posterior: collapsed_gibbs(posterior, centered=False),
+    ),
     "insteval-centered": (
         "collapsed Gibbs",
         lambda posterior: collapsed_gibbs(posterior, centered=True),
@@ -109,11 +118,14 @@ def make(name: str) -> dict[str, Any]:
         for key, array in quantities(posterior, draws).items():
             every = moments(array)
             found[key] = {
-                part: getattr(every, part) for part in ("mean", "sd", "mean_error", "sd_error")
+                part: getattr(every, part)
+                for part in ("mean", "sd", "mean_error", "sd_error")
             }
             found[key]["ess"] = [min(every.ess)]
     rounded = {
-        key: {part: [float(f"{x:.6g}") for x in values] for part, values in parts.items()}
+        key: {
+            part: [float(f"{x:.6g}") for x in values] for part, values in parts.items()
+        }
         for key, parts in found.items()
     }
     return {"how": how, "seconds": round(time.perf_counter() - began, 1), "of": rounded}

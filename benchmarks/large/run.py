@@ -64,7 +64,9 @@ def compare(
             "sd_ratio": ratio.tolist(),
             "sd_error": (ratio * np.hypot(one.sd_error, other["sd_error"])).tolist(),
             "mean_away": ((np.array(one.mean) - other["mean"]) / sd).tolist(),
-            "mean_error": np.hypot(np.array(one.mean_error) * ratio, other["mean_error"]).tolist(),
+            "mean_error": np.hypot(
+                np.array(one.mean_error) * ratio, other["mean_error"]
+            ).tolist(),
             "ess": min(one.ess),
         }
     return found
@@ -76,13 +78,19 @@ def nuts_of_numpyro(name: str, posterior: Large) -> dict[str, float]:
         "name": name, "positive": sorted(posterior.bijectors), "ess": NUTS_ESS,
         "most": NUTS_SECONDS,
     }  # fmt: skip
-    arrays = {f"data:{key}": np.asarray(value) for key, value in posterior.dataset.items()}
-    arrays |= {f"start:{key}": np.asarray(v, float) for key, v in posterior.params.items()}
+    arrays = {
+        f"data:{key}": np.asarray(value) for key, value in posterior.dataset.items()
+    }
+    arrays |= {
+        f"start:{key}": np.asarray(v, float) for key, v in posterior.params.items()
+    }
     with tempfile.TemporaryDirectory() as folder:
         request = Path(folder) / "request.npz"
         np.savez(request, about=json.dumps(about), **arrays)
         script = str(HERE / "large" / "with_numpyro.py")
-        most = NUTS_START + NUTS_SECONDS / min(machine.cores(), 2)  # two chains in parallel
+        most = NUTS_START + NUTS_SECONDS / min(
+            machine.cores(), 2
+        )  # two chains in parallel
         said = output_of(interpreter("numpyro"), script, str(request), timeout=most)
     return json.loads(said)
 
@@ -117,24 +125,35 @@ def with_nuts(name: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
-    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS, kept with the rest")
+    parser.add_argument(
+        "names", nargs="*", help="posteriors to measure; all if none is named"
+    )
+    parser.add_argument(
+        "--nuts", action="store_true", help="NumPyro's NUTS, kept with the rest"
+    )
     options = parser.parse_args(arguments)
     # A signal ends other packages' processes, too, as an error does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = options.names
-    if lacking := [name for name in names or POSTERIORS if name not in references.read()]:
+    if lacking := [
+        name for name in names or POSTERIORS if name not in references.read()
+    ]:
         references.main(lacking)
     known = references.read()
 
     def one(name: str) -> dict[str, Any]:
         if options.nuts:
             return with_nuts(name)
-        found = {"date": datetime.date.today().isoformat(), **attempted(measure, name, known[name])}
+        found = {
+            "date": datetime.date.today().isoformat(),
+            **attempted(measure, name, known[name]),
+        }
         before = table.read()["posteriors"].get(name, {})
         return {**found, **{key: before[key] for key in ("NUTS",) if key in before}}
 
-    results = measure_each(table.RESULTS, "posteriors", names or POSTERIORS, one, table.line)
+    results = measure_each(
+        table.RESULTS, "posteriors", names or POSTERIORS, one, table.line
+    )
     table.write(results)
 
 

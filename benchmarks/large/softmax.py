@@ -20,12 +20,16 @@ ANGLE, ACCEPTED = 1.5, 0.8
 
 def softmax(posterior: Large) -> dict[str, np.ndarray]:
     """Return draws of W and b."""
-    images, labels = (np.asarray(posterior.dataset[n], np.float64) for n in ("images", "labels"))
+    images, labels = (
+        np.asarray(posterior.dataset[n], np.float64) for n in ("images", "labels")
+    )
     lit = np.flatnonzero(images.any(0))
     model = _Softmax(np.column_stack([images[:, lit], np.ones(len(images))]), labels)
     drawn = _chains(model, np.random.default_rng(20261126))
     weights = drawn.reshape(*drawn.shape[:2], len(lit) + 1, labels.shape[1])
-    W = np.random.default_rng(1).standard_normal((*drawn.shape[:2], images.shape[1], 10))
+    W = np.random.default_rng(1).standard_normal(
+        (*drawn.shape[:2], images.shape[1], 10)
+    )
     W[:, :, lit] = weights[:, :, :-1]
     return {"W": W.astype(np.float32), "b": weights[:, :, -1].astype(np.float32)}
 
@@ -55,7 +59,9 @@ class _Softmax:
         whole = logsumexp(scores, 2, keepdims=True)
         value = np.einsum("nck,nk->c", scores, self.labels) - whole.sum((0, 2))
         left = self.labels[:, np.newaxis] - np.exp(scores - whole)
-        slope = (self.features.T @ left.reshape(len(left), -1)).reshape(self.d, chains, self.K)
+        slope = (self.features.T @ left.reshape(len(left), -1)).reshape(
+            self.d, chains, self.K
+        )
         slope = slope.transpose(1, 0, 2).reshape(chains, -1)
         return value - 0.5 * (w**2).sum(1), slope - w
 
@@ -77,7 +83,11 @@ class _Softmax:
         away = solve_triangular(self.root, v.T, lower=True, trans=1, check_finite=False)
         w = self.mode + away.T
         value, slope = self.log_density(w)
-        return w, value, solve_triangular(self.root, slope.T, lower=True, check_finite=False).T
+        return (
+            w,
+            value,
+            solve_triangular(self.root, slope.T, lower=True, check_finite=False).T,
+        )
 
 
 def _chains(model: _Softmax, rng: np.random.Generator) -> np.ndarray:

@@ -32,7 +32,9 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
         else:
             off += bad.tolist()
     part = float(np.mean(off)) if off else 0.0
-    first = max(worst, key=lambda one: (one[0], abs(np.log(one[1])) + one[2]), default=None)
+    first = max(
+        worst, key=lambda one: (one[0], abs(np.log(one[1])) + one[2]), default=None
+    )
     return {
         "scalar": first,
         "off": part,
@@ -61,7 +63,16 @@ def read() -> dict[str, Any]:
     return results_of(RESULTS, "posteriors")
 
 
-HEAD = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off", "ESS"]
+HEAD = [
+    "posterior",
+    "N",
+    "d",
+    "method",
+    "reference",
+    "worst scalar",
+    "others off",
+    "ESS",
+]
 HEAD += ["seconds", "NumPyro's NUTS: seconds (ESS)", "right", "date", "warnings"]
 
 
@@ -72,7 +83,9 @@ def write(results: Mapping[str, Any]) -> None:
     shown = [rows[name] for name in POSTERIORS if name in rows]
     right = sum(row[HEAD.index("right")] == "yes" for row in shown)
     count = f"Of {len(shown)} posteriors {right} are right. {_beside_nuts(shown)}"
-    text = "\n\n".join([describe_machine(dict(results), "large"), count, table(HEAD, shown)])
+    text = "\n\n".join(
+        [describe_machine(dict(results), "large"), count, table(HEAD, shown)]
+    )
     replace_section(DOCUMENT, "large", text)
 
 
@@ -82,7 +95,9 @@ def _beside_nuts(rows: Sequence[Sequence[str]]) -> str:
     ratios = []
     for row in rows:
         if found := re.fullmatch(r"(\d+) \((\d+)\)", row[seconds + 1]):
-            ratios.append(float(row[seconds]) / int(row[ess]) / int(found[1]) * int(found[2]))
+            ratios.append(
+                float(row[seconds]) / int(row[ess]) / int(found[1]) * int(found[2])
+            )
     return (
         f"For the same effective sample size seconds are {min(ratios):.2f} to {max(ratios):.2f} "
         f"times those of NumPyro's NUTS, on the {len(ratios)} for which that returned draws."
@@ -91,7 +106,11 @@ def _beside_nuts(rows: Sequence[Sequence[str]]) -> str:
 
 def _written() -> dict[str, list[str]]:
     """Return the rows of the document, by posterior."""
-    section = DOCUMENT.read_text().split("<!-- large: begin -->")[1].split("<!-- large: end")[0]
+    section = (
+        DOCUMENT.read_text()
+        .split("<!-- large: begin -->")[1]
+        .split("<!-- large: end")[0]
+    )
     rows = [
         [cell.strip() for cell in text.strip("| ").split(" | ")]
         for text in section.splitlines()
@@ -106,7 +125,13 @@ def _row(name: str, result: Mapping[str, Any], before: list[str] | None) -> list
         place = HEAD.index("seconds") + 1
         return [*before[:place], _nuts(result), *before[place + 1 :]]
     if "failed" in result:
-        return [name, *[""] * (len(HEAD) - 4), "**no**", result["date"], result["failed"]]
+        return [
+            name,
+            *[""] * (len(HEAD) - 4),
+            "**no**",
+            result["date"],
+            result["failed"],
+        ]
     found = verdict(result)
     said = [text.split(". ")[0].rstrip(".") for text in result["warnings"]]
     return [

@@ -39,7 +39,9 @@ class _Counts:
     def __init__(self, sums: np.ndarray, rows: np.ndarray) -> None:
         self.sums, self.rows = sums, rows
         level = np.log((sums + 0.5) / rows)
-        for _ in range(50):  # Newton steps at a guess of τ: any value keeps the chain exact
+        for _ in range(
+            50
+        ):  # Newton steps at a guess of τ: any value keeps the chain exact
             whole = self.precision(0.05)
             whole[0] += rows * np.exp(level)
             level = cho_solve_banded(
@@ -121,7 +123,9 @@ def _moved(
 
     def at(v: np.ndarray) -> tuple[float, np.ndarray]:
         level = center + _solved(root, v, True)
-        return data.log_density(level, tau), _solved(root, data.slope(level, tau), False)
+        return data.log_density(level, tau), _solved(
+            root, data.slope(level, tau), False
+        )
 
     momentum = rng.standard_normal(len(v))
     value, pull = at(v)

@@ -41,7 +41,9 @@ def rows(family: str, y: Any, eta: Any, sigma: Any = 1.0) -> Any:
 def nested(p: Arrays, data: Arrays, family: str, centered: bool) -> Any:
     tau, sigma = p["tau"], p.get("sigma", 1.0)
     effects = p["z"] if centered else tau * p["z"]
-    value = rows(family, data["y"], data["X"] @ p["beta"] + effects[data["group"]], sigma)
+    value = rows(
+        family, data["y"], data["X"] @ p["beta"] + effects[data["group"]], sigma
+    )
     value += normal(p["beta"], 2.0) - tau - (sigma if "sigma" in p else 0.0)
     if not centered:
         return value + normal(p["z"])
@@ -97,8 +99,14 @@ def softmax(p: Arrays, data: Arrays) -> Any:
 def horseshoe(p: Arrays, data: Arrays) -> Any:
     scale = p["tau"] * p["local"]
     beta = p["z"] * scale / jnp.sqrt(1.0 + (scale / 2.0) ** 2)
-    value = rows("normal", data["y"], data["X"] @ beta, p["sigma"]) + normal(p["z"]) - p["sigma"]
-    return value - jnp.sum(jnp.log1p(p["local"] ** 2)) - jnp.log1p((p["tau"] / 0.01) ** 2)
+    value = (
+        rows("normal", data["y"], data["X"] @ beta, p["sigma"])
+        + normal(p["z"])
+        - p["sigma"]
+    )
+    return (
+        value - jnp.sum(jnp.log1p(p["local"] ** 2)) - jnp.log1p((p["tau"] / 0.01) ** 2)
+    )
 
 
 def random_walk(p: Arrays, data: Arrays) -> Any:
@@ -145,7 +153,9 @@ def log_density(name: str, p: Arrays, data: Arrays) -> Any:
 def main(source: str) -> None:
     with np.load(source) as given:  # one by one: they may be most of the memory
         about = json.loads(str(given["about"]))
-        data = {name[5:]: jnp.asarray(given[name]) for name in given if name[:5] == "data:"}
+        data = {
+            name[5:]: jnp.asarray(given[name]) for name in given if name[:5] == "data:"
+        }
         start = {name[6:]: given[name] for name in given if name[:6] == "start:"}
     positive = about["positive"]
     start = {n: np.log(a) if n in positive else a for n, a in start.items()}
@@ -173,7 +183,9 @@ def main(source: str) -> None:
                  data, init_params=first)  # fmt: skip
         mcmc.post_warmup_state = mcmc.last_state
         drawn = mcmc.get_samples(group_by_chain=True)
-        kept.append({n: np.asarray(drawn[n]).reshape(CHAINS, BLOCK, -1) for n in watched})
+        kept.append(
+            {n: np.asarray(drawn[n]).reshape(CHAINS, BLOCK, -1) for n in watched}
+        )
         draws = {n: np.concatenate([block[n] for block in kept], 1) for n in watched}
         draws = {n: a[:, :, :: max(1, a.shape[2] // 200)] for n, a in draws.items()}
         ess = min(float(np.min(effective_sample_size(a))) for a in draws.values())

@@ -20,7 +20,15 @@ def build(request: dict[str, Any]) -> tuple[Any, float]:
     """Return the function that runs a chain, and the posterior variance."""
     precision = N + 0.01
     workload = Workload(
-        "law", "", "gaussian", request["method"], N, n, SHARE / precision, L=L, alpha=ALPHA
+        "law",
+        "",
+        "gaussian",
+        request["method"],
+        N,
+        n,
+        SHARE / precision,
+        L=L,
+        alpha=ALPHA,
     )
     x = np.random.default_rng(1).normal(size=(N, 2)).astype(np.float32)
     start = {"theta": x.mean(0)}
@@ -30,7 +38,11 @@ def build(request: dict[str, Any]) -> tuple[Any, float]:
 
 def main() -> None:
     request = json.loads(sys.stdin.read())
-    draws = request["draws"] if request["package"] != "posteriors" else request["draws"] // 20
+    draws = (
+        request["draws"]
+        if request["package"] != "posteriors"
+        else request["draws"] // 20
+    )
     run, variance = build(request)
     theta = np.asarray(run(draws)["theta"], float).reshape(draws, 2)[draws // 10 :]
     batches = np.array_split((theta - theta.mean(0)) ** 2, 20)

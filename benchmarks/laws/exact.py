@@ -21,23 +21,40 @@ class WeightedLaw(Law):
     """
 
     def __init__(
-        self, problem: LinearProblem, case: Case, n: int, stepsize: Any, p: Array, **others: Any
+        self,
+        problem: LinearProblem,
+        case: Case,
+        n: int,
+        stepsize: Any,
+        p: Array,
+        **others: Any,
     ) -> None:
         self._p = p
         super().__init__(problem, case, n, stepsize, **others)
 
     def _new_gradient(
-        self, problem: LinearProblem, case: Case, n: int, replace: bool, ddof: int | None
+        self,
+        problem: LinearProblem,
+        case: Case,
+        n: int,
+        replace: bool,
+        ddof: int | None,
     ) -> Array:
         d, size = self.d, 1 + 3 * self.d
         A = self.matrix({"g": {"θ": -problem.precision}})
         A[self.place("g"), 0] = problem.precision @ problem.mean
-        constant = case.estimator.noisy(problem.h, problem.h - problem.K @ problem.start)
-        terms = np.concatenate([constant[:, :, None], -problem.K], 2).reshape(problem.size, -1)
+        constant = case.estimator.noisy(
+            problem.h, problem.h - problem.K @ problem.start
+        )
+        terms = np.concatenate([constant[:, :, None], -problem.K], 2).reshape(
+            problem.size, -1
+        )
         spread = stratified_covariance(terms, self._p, n)
         noise = np.zeros((size,) * 4)
         g = self.place("g")
-        noise[g, g, : 1 + d, : 1 + d] = spread.reshape((d, 1 + d) * 2).transpose(0, 2, 1, 3)
+        noise[g, g, : 1 + d, : 1 + d] = spread.reshape((d, 1 + d) * 2).transpose(
+            0, 2, 1, 3
+        )
         return np.kron(A, A) + noise.reshape(size**2, size**2)
 
 
@@ -48,13 +65,18 @@ def stratified_covariance(terms: Array, p: Array, n: int) -> Array:
     weighted = terms / (n * (p / p.sum()))[:, None]
     total = np.zeros((terms.shape[1],) * 2)
     for k in range(n):
-        share = np.clip(np.minimum(ends, (k + 1) / n) - np.maximum(starts, k / n), 0, None) * n
+        share = (
+            np.clip(np.minimum(ends, (k + 1) / n) - np.maximum(starts, k / n), 0, None)
+            * n
+        )
         mean = share @ weighted
         total += weighted.T @ (share[:, None] * weighted) - np.outer(mean, mean)
     return total
 
 
-def variance_in_order(problem: LinearProblem, case: Case, n: int, stepsize: float) -> float:
+def variance_in_order(
+    problem: LinearProblem, case: Case, n: int, stepsize: float
+) -> float:
     """Return the variance of a coordinate with reshuffled rows, the mean over an epoch.
 
     For noise that does not depend on the position, one coordinate, and epochs of whole iterations:
@@ -96,7 +118,9 @@ def variance_in_order(problem: LinearProblem, case: Case, n: int, stepsize: floa
         return noises @ covariance @ noises.T + other
 
     start = solve_discrete_lyapunov(ends[-1][0], added(*ends[-1][1:]))
-    every = [state @ start @ state.T + added(noises, other) for state, noises, other in ends]
+    every = [
+        state @ start @ state.T + added(noises, other) for state, noises, other in ends
+    ]
     return float(np.mean([each[0, 0] for each in every]))
 
 

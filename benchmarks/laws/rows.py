@@ -11,7 +11,16 @@ import numpy as np
 import sgmcmc
 from benchmarks.laws.exact import WeightedLaw, variance_in_order
 from sgmcmc.dynamics import PSGLD, SGFS, SGLRW, Barker
-from tests.ladder import BY_NAME, Array, Case, Law, LinearProblem, flat, gaussian, regression
+from tests.ladder import (
+    BY_NAME,
+    Array,
+    Case,
+    Law,
+    LinearProblem,
+    flat,
+    gaussian,
+    regression,
+)
 from tests.ladder.test_field_laws import exact_variance
 from tests.ladder.test_scoring_laws import covariance
 
@@ -50,7 +59,9 @@ class Row:
             preconditioner="none", n_chains=CHAINS, n_iters=draws, seed=seed, verbose=False,
             **{"burn_in": BURN_IN, **self.arguments},
         )  # fmt: skip
-        theta = flat({name: np.asarray(a, float) for name, a in samples.items()}, 2)[..., 0]
+        theta = flat({name: np.asarray(a, float) for name, a in samples.items()}, 2)[
+            ..., 0
+        ]
         each = ((theta - problem.mean[0]) ** 2).mean(1)
         return float(each.mean()), float(each.std(ddof=1) / np.sqrt(CHAINS))
 
@@ -91,7 +102,11 @@ def linear_rows() -> Iterator[Row]:
     cases = LINEAR | part(LINEAR["SGHMC, L = 5"], noise, step)
 
     def row(name: str, case: Case, kind: str, exact: float, **given: Any) -> Row:
-        arguments = {"dynamics": case.dynamics(**case.tuning), "stepsize": step, **given}
+        arguments = {
+            "dynamics": case.dynamics(**case.tuning),
+            "stepsize": step,
+            **given,
+        }
         return Row(name, given["gradient"], kind, exact, problem, arguments)
 
     for name, case in cases.items():
@@ -129,7 +144,9 @@ def centered_rows() -> Iterator[Row]:
                     "minibatches": kind, "minibatch_size": n, "stepsize": step,
                 }  # fmt: skip
                 exact = law.moments("θ")[1].item()
-                yield Row(name, gradient, f"{kind}, y ~ N(xθ, 1)", exact, problem, arguments)
+                yield Row(
+                    name, gradient, f"{kind}, y ~ N(xθ, 1)", exact, problem, arguments
+                )
 
 
 def other_rows() -> Iterator[Row]:
@@ -146,7 +163,9 @@ def other_rows() -> Iterator[Row]:
         {**full, "dynamics": PSGLD(damping=1.0, until=1), "stepsize": scaled},
     )  # fmt: skip
     for label, form in (("SGFS", False), ("SGFS-d", True)):
-        exact = covariance(problem, {"B": "information", "diagonal": form}, 1.5, problem.size)
+        exact = covariance(
+            problem, {"B": "information", "diagonal": form}, 1.5, problem.size
+        )
         arguments = {**full, "dynamics": SGFS(diagonal=form), "stepsize": 1.5}
         yield Row(label, "full", "all rows", exact.item(), problem, arguments)
     unit = float(problem.precision.item())

@@ -41,9 +41,18 @@ def own(rows: Sequence[Row], draws: int) -> list[str]:
         off = (found - row.exact) / error
         worst = max(worst, abs(off))
         ratios = [f"{value / row.posterior:.4f}" for value in (row.exact, found)]
-        lines.append([row.dynamics, row.gradient, row.minibatches, *ratios, f"{off:+.1f}"])
+        lines.append(
+            [row.dynamics, row.gradient, row.minibatches, *ratios, f"{off:+.1f}"]
+        )
         print(" | ".join(lines[-1]), flush=True)
-    head = ["dynamics", "gradient", "rows", "exact", "measured", "off, in standard errors"]
+    head = [
+        "dynamics",
+        "gradient",
+        "rows",
+        "exact",
+        "measured",
+        "off, in standard errors",
+    ]
     largest = float(np.sqrt(2) * _quantile(len(rows)))
     return [
         table(head, lines),
@@ -68,12 +77,20 @@ def elsewhere(draws: int, packages: Sequence[str], path: Path) -> list[str]:
     def line(label: str, found: Mapping[str, Any]) -> list[str]:
         return [label, *(found.get(method, "—") for method in METHODS)]
 
-    found = measure_each(path, "packages", packages, measure, lambda *row: " | ".join(line(*row)))
+    found = measure_each(
+        path, "packages", packages, measure, lambda *row: " | ".join(line(*row))
+    )
     results = found["packages"]
     lines = [line(label, results[label]) for label in ELSEWHERE if label in results]
-    of_r = published_sghmc(SHARE, ALPHA, L, N / n - 1.0, moves_first=False, refreshed=0.5)
+    of_r = published_sghmc(
+        SHARE, ALPHA, L, N / n - 1.0, moves_first=False, refreshed=0.5
+    )
     lines.append(["sgmcmc 0.2.4 for R, not run", "—", f"{of_r:.3f}", "—", "—"])
-    return [table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines), published(), for_r()]
+    return [
+        table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines),
+        published(),
+        for_r(),
+    ]
 
 
 def for_r() -> str:
@@ -109,7 +126,9 @@ def _asked(environment: str | None, method: str, draws: int) -> str:
         return f"not installed: {error}"
     request = {"package": environment or "sgmcmc", "method": method, "draws": draws}
     try:
-        found = json.loads(output_of(python, "-m", "benchmarks.laws.elsewhere", request=request))
+        found = json.loads(
+            output_of(python, "-m", "benchmarks.laws.elsewhere", request=request)
+        )
     except WorkerError:
         return "fails"
     return f"{found['ratio']:.3f} ± {found['error']:.3f}"
@@ -117,17 +136,27 @@ def _asked(environment: str | None, method: str, draws: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
     parser.add_argument("--draws", type=int, default=4000, help="of each chain")
-    parser.add_argument("--elsewhere", action="store_true", help="the other packages alone")
-    parser.add_argument("--packages", nargs="+", choices=ELSEWHERE, default=list(ELSEWHERE))
+    parser.add_argument(
+        "--elsewhere", action="store_true", help="the other packages alone"
+    )
+    parser.add_argument(
+        "--packages", nargs="+", choices=ELSEWHERE, default=list(ELSEWHERE)
+    )
     options = parser.parse_args(arguments)
     draws, others = (100, 1000) if options.smoke else (options.draws, 100_000)
     if not options.elsewhere:
         rows = every()[: 4 if options.smoke else None]
         publish("laws", own(rows, draws), options.smoke, DOCUMENT)
-    path = RESULTS.with_name("results-elsewhere-smoke.json") if options.smoke else RESULTS
-    publish("elsewhere", elsewhere(others, options.packages, path), options.smoke, DOCUMENT)
+    path = (
+        RESULTS.with_name("results-elsewhere-smoke.json") if options.smoke else RESULTS
+    )
+    publish(
+        "elsewhere", elsewhere(others, options.packages, path), options.smoke, DOCUMENT
+    )
 
 
 if __name__ == "__main__":

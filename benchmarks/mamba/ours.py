@@ -34,7 +34,15 @@ def main() -> None:
     spent = time.process_time() - begun
     flat = draws.reshape(-1, draws.shape[-1])
     np.savez(request["out"], draws=thinned(flat), mean=flat.mean(0), sd=flat.std(0))
-    print(json.dumps({"seconds": spent, "draws": len(flat), "sampler": samples.settings["method"]}))
+    print(
+        json.dumps(
+            {
+                "seconds": spent,
+                "draws": len(flat),
+                "sampler": samples.settings["method"],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ def gradients(X: np.ndarray, y: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return total
 
 
-def laplace(X: np.ndarray, y: np.ndarray, steps: int = 30) -> tuple[np.ndarray, np.ndarray]:
+def laplace(
+    X: np.ndarray, y: np.ndarray, steps: int = 30
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode and the inverse of the negative Hessian there, by Newton's method."""
     theta, prior = np.zeros(X.shape[1]), np.eye(X.shape[1]) / PRIOR_VARIANCE
     for _ in range(steps):
@@ -52,7 +54,11 @@ def discrepancy(theta: np.ndarray, scores: np.ndarray) -> float:
     base = 1.0 + square
     inner = scores @ scores.T
     across = (gaps * (scores[:, None] - scores[None])).sum(-1)
-    terms = inner * base**-0.5 + (across + theta.shape[1]) * base**-1.5 - 3.0 * square * base**-2.5
+    terms = (
+        inner * base**-0.5
+        + (across + theta.shape[1]) * base**-1.5
+        - 3.0 * square * base**-2.5
+    )
     return float(np.sqrt(terms.sum()) / len(theta))
 
 

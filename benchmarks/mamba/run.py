@@ -30,7 +30,9 @@ HEAD = [
 ]  # fmt: skip
 
 
-def asked(environment: str | None, module: str, request: dict[str, Any], out: Path) -> Any:
+def asked(
+    environment: str | None, module: str, request: dict[str, Any], out: Path
+) -> Any:
     """Return what a run on one core said, and its draws."""
     said = output_of(
         interpreter(environment), "-c", _PINNED.format(module=module),
@@ -56,13 +58,20 @@ class Problem:
     """The regression with its normal approximation, and what one method gives on it."""
 
     def __init__(self, folder: Path, smoke: bool) -> None:
-        N, budget, seconds, adam = (2000, 0.01, 0.5, 100) if smoke else (800_000, 1.0, 10.0, 5000)
+        N, budget, seconds, adam = (
+            (2000, 0.01, 0.5, 100) if smoke else (800_000, 1.0, 10.0, 5000)
+        )
         self.X, self.y = make(N)
         self.mode, self.covariance = laplace(self.X, self.y)
         self.sd = np.sqrt(np.diag(self.covariance))
         self.out, data = folder / "out.npz", folder / "data.npz"
         np.savez(data, X=self.X, y=self.y)
-        self.request = {"data": str(data), "budget": budget, "seconds": seconds, "adam": adam}
+        self.request = {
+            "data": str(data),
+            "budget": budget,
+            "seconds": seconds,
+            "adam": adam,
+        }
 
     def scored(self, draws: np.ndarray, sd: np.ndarray) -> dict[str, float]:
         error = np.linalg.norm(sd - self.sd) / np.linalg.norm(self.sd)
@@ -77,7 +86,9 @@ class Problem:
             said, draws = asked(None, "benchmarks.mamba.ours", self.request, self.out)
         else:
             asking = {**self.request, "method": method}
-            said, draws = asked("sgmcmcjax", "benchmarks.mamba.search", asking, self.out)
+            said, draws = asked(
+                "sgmcmcjax", "benchmarks.mamba.search", asking, self.out
+            )
         return {**said, **self.scored(draws["draws"], draws["sd"])}
 
     def independent(self) -> dict[str, float]:
@@ -103,9 +114,15 @@ def line(method: str, found: Mapping[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     names = [SAMPLE, *METHODS]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
-    parser.add_argument("--methods", nargs="+", choices=names, help="those that have no result yet")
-    parser.add_argument("--again", action="store_true", help="measure those with a result, too")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny: only to see that all runs"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", choices=names, help="those that have no result yet"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="measure those with a result, too"
+    )
     options = parser.parse_args(arguments)
     path = RESULTS.with_name("results-mamba-smoke.json") if options.smoke else RESULTS
     known = {} if options.again else results_of(path, "methods")["methods"]

@@ -48,7 +48,9 @@ class Arm:
     """
 
     chosen: dict[str, float]
-    kernel: Callable[[], tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]]
+    kernel: Callable[
+        [], tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
+    ]
     last: Any
     draws: list[np.ndarray] = field(default_factory=list)
     score: float = np.inf

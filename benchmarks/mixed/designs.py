@@ -38,7 +38,9 @@ class Design:
     groups: Mapping[str, str]
     trials: str | None = None
     centered: tuple[str, ...] = ()
-    _read: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    _read: dict[str, np.ndarray] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -60,13 +62,19 @@ class Design:
                 cat(toJSON(found, digits = 15))
             }})
         """
-        done = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True)
-        return {name: np.array(values) for name, values in json.loads(done.stdout).items()}
+        done = subprocess.run(
+            ["Rscript", "-e", script], capture_output=True, text=True, check=True
+        )
+        return {
+            name: np.array(values) for name, values in json.loads(done.stdout).items()
+        }
 
     @property
     def formula(self) -> str:
         """Formula of lme4."""
-        bars = " + ".join(f"({z[1:].strip()} | {factor})" for factor, z in self.groups.items())
+        bars = " + ".join(
+            f"({z[1:].strip()} | {factor})" for factor, z in self.groups.items()
+        )
         left = self.response
         if self.trials is not None:
             left = f"cbind({self.response}, {self.trials} - {self.response})"

@@ -141,12 +141,24 @@ def one(package: str, N: int, limit: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "data.npz", **simulate(N))
         python: Path | str = sys.executable
-        command = ["-m", "benchmarks.mixed.growing", "--inside", package, folder, str(N)]
+        command = [
+            "-m",
+            "benchmarks.mixed.growing",
+            "--inside",
+            package,
+            folder,
+            str(N),
+        ]
         if package in ("statsmodels", "numpyro", "bambi"):
-            python, command = environments.interpreter("mixed"), [str(OTHERS), package, folder]
+            python, command = (
+                environments.interpreter("mixed"),
+                [str(OTHERS), package, folder],
+            )
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
         try:
-            return json.loads(output_of(python, *command, variables=quiet, timeout=limit))
+            return json.loads(
+                output_of(python, *command, variables=quiet, timeout=limit)
+            )
         except subprocess.TimeoutExpired:
             return {"failed": f"> {limit:.0f}"}
         except WorkerError as error:
@@ -185,7 +197,9 @@ def _cell(result: Mapping[str, Any] | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inside", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--packages", nargs="*", default=list(LABELS), choices=list(LABELS))
+    parser.add_argument(
+        "--packages", nargs="*", default=list(LABELS), choices=list(LABELS)
+    )
     parser.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
     parser.add_argument("--limit", type=float, default=600.0, help="seconds of a run")
     given = parser.parse_args(arguments)
@@ -197,7 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for package in given.packages:
         for N in given.rows:
             found = one(package, N, given.limit)
-            results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+            results |= {
+                "date": datetime.date.today().isoformat(),
+                "machine": machine.facts(),
+            }
             results["packages"].setdefault(package, {})[str(N)] = found
             RESULTS.write_text(json.dumps(results, indent=1))
             print(package, N, found, flush=True)

@@ -53,8 +53,17 @@ class Mixed:
     @property
     def bijectors(self) -> dict[str, tfb.Bijector]:
         """Bijectors of scales and correlations."""
-        kinds = {"sd": tfb.Exp, "L": tfb.CorrelationCholesky, "sigma": tfb.Exp, "shape": tfb.Exp}
-        return {name: kinds[name.rstrip("0123456789")]() for name in self.params if name != "b"}
+        kinds = {
+            "sd": tfb.Exp,
+            "L": tfb.CorrelationCholesky,
+            "sigma": tfb.Exp,
+            "shape": tfb.Exp,
+        }
+        return {
+            name: kinds[name.rstrip("0123456789")]()
+            for name in self.params
+            if name != "b"
+        }
 
     @property
     def groups(self) -> list[sgmcmc.Groups]:
@@ -71,7 +80,9 @@ class Mixed:
             eta += tf.reduce_sum(dataset[f"Z{k}"] * params[f"u{k}"], -1)
         y, family = dataset["y"], self.design.family
         if family == "normal":
-            return -0.5 * ((y - eta) / params["sigma"]) ** 2 - tf.math.log(params["sigma"])
+            return -0.5 * ((y - eta) / params["sigma"]) ** 2 - tf.math.log(
+                params["sigma"]
+            )
         if family == "binomial":
             return y * eta - dataset["trials"] * tf.nn.softplus(eta)
         if family == "poisson":
@@ -93,7 +104,9 @@ class Mixed:
             powers = [q - j - 1 + 2 * (CORRELATION - 1) for j in range(1, q)]
             if powers:
                 diagonal = tf.linalg.diag_part(params[f"L{k}"])[1:]
-                total += tf.reduce_sum(tf.constant(powers, total.dtype) * tf.math.log(diagonal))
+                total += tf.reduce_sum(
+                    tf.constant(powers, total.dtype) * tf.math.log(diagonal)
+                )
         if "sigma" in params:
             total -= params["sigma"]
         return total - SHAPE_RATE * params["shape"] if "shape" in params else total

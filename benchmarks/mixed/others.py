@@ -30,11 +30,17 @@ def by_numpyro(y: np.ndarray, x: np.ndarray, g: np.ndarray) -> dict[str, Any]:
         a = numpyro.sample("a", dist.Normal(0.0, 5.0))
         b = numpyro.sample("b", dist.Normal(0.0, 5.0).expand([x.shape[1]]).to_event(1))
         tau = numpyro.sample("tau", dist.Exponential(1.0))
-        z = numpyro.sample("z", dist.Normal(0, 1).expand([int(g.max()) + 1]).to_event(1))
+        z = numpyro.sample(
+            "z", dist.Normal(0, 1).expand([int(g.max()) + 1]).to_event(1)
+        )
         numpyro.sample("y", dist.Bernoulli(logits=a + x @ b + tau * z[g]), obs=y)
 
     mcmc = MCMC(
-        NUTS(model), num_warmup=WARM_UP, num_samples=DRAWS, num_chains=CHAINS, progress_bar=False
+        NUTS(model),
+        num_warmup=WARM_UP,
+        num_samples=DRAWS,
+        num_chains=CHAINS,
+        progress_bar=False,
     )
     mcmc.run(jax.random.key(1))
     draws = mcmc.get_samples()
@@ -46,11 +52,18 @@ def by_bambi(y: np.ndarray, x: np.ndarray, g: np.ndarray) -> dict[str, Any]:
     import bambi
     import pandas as pd
 
-    frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])]).assign(y=y, g=g)
+    frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])]).assign(
+        y=y, g=g
+    )
     fixed = " + ".join(f"x{k}" for k in range(x.shape[1]))
     model = bambi.Model(f"y ~ {fixed} + (1 | g)", frame, family="bernoulli")
     data = model.fit(
-        draws=DRAWS, tune=WARM_UP, chains=CHAINS, cores=CHAINS, random_seed=1, progressbar=False
+        draws=DRAWS,
+        tune=WARM_UP,
+        chains=CHAINS,
+        cores=CHAINS,
+        random_seed=1,
+        progressbar=False,
     )
     posterior = data.posterior
     b = np.stack([posterior[f"x{k}"].values.ravel() for k in range(x.shape[1])], -1)
@@ -64,10 +77,15 @@ def by_statsmodels(y: np.ndarray, x: np.ndarray, g: np.ndarray) -> dict[str, Any
 
     groups = scipy.sparse.csr_matrix((np.ones(len(g)), (np.arange(len(g)), g)))
     exog = np.column_stack([np.ones(len(y)), x])
-    model = BinomialBayesMixedGLM(y, exog, groups, np.zeros(groups.shape[1], int), vcp_p=2, fe_p=5)
+    model = BinomialBayesMixedGLM(
+        y, exog, groups, np.zeros(groups.shape[1], int), vcp_p=2, fe_p=5
+    )
     fit = model.fit_vb()
     return {
-        "tau": [float(np.exp(fit.vcp_mean[0])), float(fit.vcp_sd[0] * np.exp(fit.vcp_mean[0]))],
+        "tau": [
+            float(np.exp(fit.vcp_mean[0])),
+            float(fit.vcp_sd[0] * np.exp(fit.vcp_mean[0])),
+        ],
         "b": [fit.fe_mean[1:].tolist(), fit.fe_sd[1:].tolist()],
     }
 

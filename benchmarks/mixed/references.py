@@ -31,7 +31,13 @@ def drawn(design: Design) -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "design.npz", Path(folder) / "draws.npz"
         centered = [factor in design.centered for factor in design.groups]
-        np.savez(source, family=design.family, priors=priors, centered=centered, **design.arrays)
+        np.savez(
+            source,
+            family=design.family,
+            priors=priors,
+            centered=centered,
+            **design.arrays,
+        )
         python = environments.interpreter("numpyro")
         subprocess.run([str(python), str(SCRIPT), str(source), str(target)], check=True)
         with np.load(target) as found:
@@ -65,15 +71,21 @@ def read() -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="designs; those without a reference if none")
+    parser.add_argument(
+        "names", nargs="*", help="designs; those without a reference if none"
+    )
     names = parser.parse_args(arguments).names
     for name in names or [name for name in DESIGNS if name not in read()]:
         found = make(name)
         lines = (
-            f"{json.dumps(key)}: {json.dumps(r)}" for key, r in {**read(), name: found}.items()
+            f"{json.dumps(key)}: {json.dumps(r)}"
+            for key, r in {**read(), name: found}.items()
         )
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-        print(f"{name}: ESS {min(found['ess']):.0f}, R-hat {max(found['rhat']):.4f}", flush=True)
+        print(
+            f"{name}: ESS {min(found['ess']):.0f}, R-hat {max(found['rhat']):.4f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

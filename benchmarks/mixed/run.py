@@ -51,7 +51,9 @@ def flat(mixed: Mixed, samples: sgmcmc.Samples) -> np.ndarray:
     return mixed.compared({name: np.asarray(samples[name]) for name in mixed.params})
 
 
-def of_effects(mixed: Mixed, samples: sgmcmc.Samples, reference: Any) -> dict[str, float]:
+def of_effects(
+    mixed: Mixed, samples: sgmcmc.Samples, reference: Any
+) -> dict[str, float]:
     """Return how effects differ: the median ratio of SDs, and the root mean square of means."""
     ratios, away = [], []
     thin = samples[:: max(1, next(iter(samples.values())).shape[1] // 1000)]
@@ -76,7 +78,10 @@ def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
     long = sampled(mixed, ess=ESS)
     return {
         "N": len(mixed.dataset["y"]),
-        "groups": [int(mixed.dataset[f"g{k}"].max()) + 1 for k in range(len(mixed.design.groups))],
+        "groups": [
+            int(mixed.dataset[f"g{k}"].max()) + 1
+            for k in range(len(mixed.design.groups))
+        ],
         "effects a group": mixed.design.sizes,
         "family": mixed.design.family,
         "seconds": seconds,
@@ -141,12 +146,18 @@ def write(results: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="models to measure; all if none is named")
+    parser.add_argument(
+        "names", nargs="*", help="models to measure; all if none is named"
+    )
     names = parser.parse_args(arguments).names
     if lacking := [name for name in names or DESIGNS if name not in references.read()]:
         references.main(lacking)
     known = references.read()
-    write(measure_each(RESULTS, "models", names or DESIGNS, lambda n: measure(n, known[n]), line))
+    write(
+        measure_each(
+            RESULTS, "models", names or DESIGNS, lambda n: measure(n, known[n]), line
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ CHAINS, WARM_UP, DRAWS = 4, 1500, 5000
 
 
 def model(family, y, trials, X, codes, Zs, centered, priors):
-    b = numpyro.sample("b", dist.Normal(0.0, priors[0]).expand([X.shape[1]]).to_event(1))
+    b = numpyro.sample(
+        "b", dist.Normal(0.0, priors[0]).expand([X.shape[1]]).to_event(1)
+    )
     eta = X @ b
     for k, (g, Z) in enumerate(zip(codes, Zs, strict=True)):
         q, levels = Z.shape[1], int(g.max()) + 1
@@ -28,9 +30,13 @@ def model(family, y, trials, X, codes, Zs, centered, priors):
         if q > 1:
             root = numpyro.sample(f"L{k}", dist.LKJCholesky(q, priors[2]))
         scale = sd[:, None] * root
-        z = numpyro.sample(f"z{k}", dist.Normal(0, 1).expand([levels, q - centered[k]]).to_event(2))
+        z = numpyro.sample(
+            f"z{k}", dist.Normal(0, 1).expand([levels, q - centered[k]]).to_event(2)
+        )
         if centered[k]:
-            first = numpyro.sample(f"first{k}", dist.Normal(0, sd[0]).expand([levels]).to_event(1))
+            first = numpyro.sample(
+                f"first{k}", dist.Normal(0, sd[0]).expand([levels]).to_event(1)
+            )
             z = jnp.concatenate([first[:, None] / sd[0], z], 1)
         u = numpyro.deterministic(f"u{k}", z @ scale.T)
         eta = eta + (Z * u[g]).sum(-1)

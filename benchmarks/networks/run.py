@@ -27,7 +27,11 @@ from sgmcmc.estimators import BayesianNetworkRegressor
 DOCUMENT = HERE.parent / "docs" / "networks.md"
 RESULTS = HERE / "results-networks.json"
 HIDDEN = (16, 16, 16, 16)
-LABELS = {"ours": "ours", "ensemble": "ours, without sampling", "bde": "`bde` here, same seconds"}
+LABELS = {
+    "ours": "ours",
+    "ensemble": "ours, without sampling",
+    "bde": "`bde` here, same seconds",
+}
 PUBLISHED = {
     "airfoil": [
         ("`bde`, published", "0.1215", "−0.9126", "", "235 × 10"),
@@ -58,18 +62,33 @@ def bde(data: tables.Split, seed: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         split, out = Path(folder) / "split.npz", Path(folder) / "out.npz"
         np.savez(split, X=data[0], y=data[1], X_test=data[2])
-        request = {"split": str(split), "out": str(out), "seed": seed, "seconds": seconds}
-        said = output_of(interpreter("bde"), "-m", "benchmarks.networks.with_bde", request=request)
+        request = {
+            "split": str(split),
+            "out": str(out),
+            "seed": seed,
+            "seconds": seconds,
+        }
+        said = output_of(
+            interpreter("bde"), "-m", "benchmarks.networks.with_bde", request=request
+        )
         took = json.loads(said)["seconds"]
         with np.load(out) as file:
             return {**tables.scores(file["mean"], file["sd"], data[3]), "seconds": took}
 
 
-def measure(name: str, seeds: Sequence[int], methods: Sequence[str], smoke: bool) -> dict[str, Any]:
+def measure(
+    name: str, seeds: Sequence[int], methods: Sequence[str], smoke: bool
+) -> dict[str, Any]:
     """Return the scores of each method at each seed, written down as soon as they are known."""
     data = tables.tiny() if smoke else tables.split(name)
-    quick: dict[str, Any] = {"members": 2, "n_iters": 50, "draws": 5, "epochs": 5} if smoke else {}
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() and not smoke else {"runs": {}}
+    quick: dict[str, Any] = (
+        {"members": 2, "n_iters": 50, "draws": 5, "epochs": 5} if smoke else {}
+    )
+    kept = (
+        json.loads(RESULTS.read_text())
+        if RESULTS.exists() and not smoke
+        else {"runs": {}}
+    )
     runs = kept["runs"].setdefault(name, {})
     for method in methods:
         for seed in seeds:
@@ -81,7 +100,10 @@ def measure(name: str, seeds: Sequence[int], methods: Sequence[str], smoke: bool
             runs.setdefault(method, {})[str(seed)] = found
             print(name, method, seed, found, flush=True)
             if not smoke:
-                about = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+                about = {
+                    "date": datetime.date.today().isoformat(),
+                    "machine": machine.facts(),
+                }
                 RESULTS.write_text(json.dumps({**kept, **about}, indent=1))
     return kept
 
@@ -92,7 +114,10 @@ def shown(results: dict[str, Any]) -> str:
     head = ["", "RMSE", "NLL, normal", "NLL, mixture", "seconds × cores"]
     for name, methods in results["runs"].items():
         rows = [_row(method, list(runs.values())) for method, runs in methods.items()]
-        parts.append(f"**{name}**\n\n" + table(head, [*rows, *map(list, PUBLISHED.get(name, []))]))
+        parts.append(
+            f"**{name}**\n\n"
+            + table(head, [*rows, *map(list, PUBLISHED.get(name, []))])
+        )
     return "\n\n".join(parts)
 
 
@@ -101,22 +126,31 @@ def _row(method: str, runs: list[dict[str, float]]) -> list[str]:
         values = [run[name] for run in runs if name in run]
         if not values:
             return ""
-        text = (
-            f"{np.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-        )
-        return text.replace("-", "−")
+        mean, least, most = (f"{f(values):.{digits}f}" for f in (np.mean, min, max))
+        return f"{mean} ({least} to {most})".replace("-", "−")
 
     seconds = np.mean([run["seconds"] for run in runs])
-    cells = [cell("rmse"), cell("nll"), cell("mixture"), f"{seconds:.0f} × {machine.cores()}"]
+    cells = [
+        cell("rmse"),
+        cell("nll"),
+        cell("mixture"),
+        f"{seconds:.0f} × {machine.cores()}",
+    ]
     return [LABELS[method], *cells]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="a tiny table, nothing is written")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a tiny table, nothing is written"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--tables", nargs="+", default=tables.TABLES, choices=tables.TABLES)
-    parser.add_argument("--methods", nargs="+", default=list(LABELS), choices=list(LABELS))
+    parser.add_argument(
+        "--tables", nargs="+", default=tables.TABLES, choices=tables.TABLES
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=list(LABELS), choices=list(LABELS)
+    )
     options = parser.parse_args(arguments)
     if options.smoke:
         print(shown(measure("airfoil", [0], ["ours", "ensemble"], True)))

@@ -26,7 +26,9 @@ def split(name: str) -> Split:
     else:
         frame = pd.read_csv(DATA / "bikesharing-hour.csv").drop(columns=LEFT_OUT)
         X, y = frame.drop(columns="cnt"), frame["cnt"]
-    parts = train_test_split(X.to_numpy(float), y.to_numpy(float), test_size=0.2, random_state=0)
+    parts = train_test_split(
+        X.to_numpy(float), y.to_numpy(float), test_size=0.2, random_state=0
+    )
     return standardized(*parts)
 
 

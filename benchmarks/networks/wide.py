@@ -23,7 +23,9 @@ def main(draws: int) -> None:
     y = (np.sin(X[:, :1]) + 0.1 * rng.normal(size=(ROWS, 1))).astype(np.float32)
     keras.utils.set_random_seed(1)
     hidden = [keras.layers.Dense(WIDTH, "silu") for _ in range(2)]
-    network = keras.Sequential([keras.Input((FEATURES,)), *hidden, keras.layers.Dense(1)])
+    network = keras.Sequential(
+        [keras.Input((FEATURES,)), *hidden, keras.layers.Dense(1)]
+    )
     before = peak()
     fit = sgmcmc.keras.sample_network(
         network, (X, y), "mean_squared_error", members=2, epochs=3, n_iters=10 * draws,

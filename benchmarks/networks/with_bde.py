@@ -13,7 +13,9 @@ import sys
 import time
 from typing import Any
 
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={os.cpu_count() or 1}"
+os.environ["XLA_FLAGS"] = (
+    f"--xla_force_host_platform_device_count={os.cpu_count() or 1}"
+)
 
 import numpy as np
 
@@ -51,7 +53,9 @@ def main() -> None:
         data = {name: file[name] for name in file.files}
     short, long = (fit(data, request["seed"], steps)[0] for steps in PILOTS)
     each = max((long - short) / (PILOTS[1] - PILOTS[0]), 1e-6)
-    warm_up = int(np.clip(PILOTS[0] + (request["seconds"] - short) / each, PILOTS[0], 50_000))
+    warm_up = int(
+        np.clip(PILOTS[0] + (request["seconds"] - short) / each, PILOTS[0], 50_000)
+    )
     seconds, (mean, sd) = fit(data, request["seed"], warm_up)
     np.savez(request["out"], mean=np.asarray(mean).ravel(), sd=np.asarray(sd).ravel())
     print(json.dumps({"seconds": seconds, "warm_up": warm_up}))

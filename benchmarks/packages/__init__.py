@@ -38,7 +38,10 @@ class Package:
     note: str = ""
 
 
-_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "BENCHMARK_CHAINS": "pmap"}
+_DEVICES = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    "BENCHMARK_CHAINS": "pmap",
+}
 _JAX = ("jax", "jaxlib", "numpy")
 
 PACKAGES: dict[str, Package] = {

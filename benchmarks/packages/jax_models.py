@@ -118,7 +118,9 @@ def chain_runner(
         if workload.n_chains == 1:
             draws = one_chain(key, n_iters, *arguments)
         else:
-            draws = several(n_iters)(jax.random.split(key, workload.n_chains), *arguments)
+            draws = several(n_iters)(
+                jax.random.split(key, workload.n_chains), *arguments
+            )
         return jax.tree_util.tree_map(np.asarray, draws)
 
     return chain

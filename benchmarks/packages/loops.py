@@ -27,6 +27,10 @@ def one_after_another(
         }
         for c in range(workload.n_chains):
             one_chain(n_iters, {name: array[c] for name, array in draws.items()})
-        return draws if workload.n_chains > 1 else {k: array[0] for k, array in draws.items()}
+        return (
+            draws
+            if workload.n_chains > 1
+            else {k: array[0] for k, array in draws.items()}
+        )
 
     return chain

@@ -27,7 +27,9 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         return _mala(workload, log_lik, log_prior, start, arrays)
     if workload.method == "smile":
         return _smile(workload, log_lik, log_prior, start, arrays)
-    gradient = grad_estimator(log_prior, lambda p, batch: log_lik(p, *batch), workload.N)
+    gradient = grad_estimator(
+        log_prior, lambda p, batch: log_lik(p, *batch), workload.N
+    )
     if workload.method == "sgldcv":
         gradient = control_variates(gradient, start, arrays)
     if workload.method == "sghmc":  # its momentum is ours over √ε
@@ -47,7 +49,10 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
             rows = jax.random.randint(key_rows, (workload.n,), 0, workload.N)
             minibatch = tuple(array[rows] for array in arrays)
             position = algorithm.step(key_step, position, minibatch, stepsize)
-            return position, position.position if workload.method == "sgnht" else position
+            return (
+                position,
+                position.position if workload.method == "sgnht" else position,
+            )
 
         if workload.method == "sgnht":
             start = algorithm.init(start, key)
@@ -65,13 +70,17 @@ def _mala(
             rows = jax.vmap(log_lik, (None, *(0 for _ in arrays)))(params, *arrays)
             return rows.sum() + log_prior(params)
 
-        algorithm = blackjax.mala(log_post, workload.stepsize / 2)  # its step is θ + s g + √(2s) η
+        algorithm = blackjax.mala(
+            log_post, workload.stepsize / 2
+        )  # its step is θ + s g + √(2s) η
 
         def iteration(state: Any, key: jax.Array) -> tuple[Any, Any]:
             state, _ = algorithm.step(key, state)
             return state, state.position
 
-        return jax.lax.scan(iteration, algorithm.init(start), jax.random.split(key, n_iters))[1]
+        return jax.lax.scan(
+            iteration, algorithm.init(start), jax.random.split(key, n_iters)
+        )[1]
 
     return chain_runner(workload, one_chain, start, arrays)
 
@@ -91,7 +100,9 @@ def _smile(
             minibatch = tuple(array[rows] for array in arrays)
 
             def log_post(params: Any) -> jax.Array:
-                terms = jax.vmap(log_lik, (None, *(0 for _ in arrays)))(params, *minibatch)
+                terms = jax.vmap(log_lik, (None, *(0 for _ in arrays)))(
+                    params, *minibatch
+                )
                 return workload.N / workload.n * terms.sum() + log_prior(params)
 
             return log_post
@@ -99,7 +110,9 @@ def _smile(
         def iteration(state: Any, key: jax.Array) -> tuple[Any, Any]:
             key_rows, key_step = jax.random.split(key)
             length = stepsize / workload.alpha
-            state, _ = kernel(key_step, state, of_minibatch(key_rows), 1.0, length, stepsize)
+            state, _ = kernel(
+                key_step, state, of_minibatch(key_rows), 1.0, length, stepsize
+            )
             return state, state.position
 
         first, second, rest = jax.random.split(key, 3)

@@ -44,7 +44,9 @@ def network(params: Arrays, batch: Arrays, scale: float) -> Arrays:
     for name in tuple(gradient):
         x, precision = params[name], np.exp(params[f"log_{name}"])
         gradient[name] -= precision * x
-        gradient[f"log_{name}"] = 0.5 * x.size - 0.5 * precision * np.sum(x**2) + 1 - precision
+        gradient[f"log_{name}"] = (
+            0.5 * x.size - 0.5 * precision * np.sum(x**2) + 1 - precision
+        )
     return gradient
 
 

@@ -15,8 +15,12 @@ from benchmarks.workloads import Arrays, Workload
 
 
 def logistic_log_lik(params: Any, batch: Any) -> torch.Tensor:
-    y_est = 1 / (1 + torch.exp(-(params["bias"] + batch["X"] @ params["beta"]).squeeze(-1)))
-    return (batch["y"] * torch.log(y_est) + (1 - batch["y"]) * torch.log(1 - y_est)).sum()
+    y_est = 1 / (
+        1 + torch.exp(-(params["bias"] + batch["X"] @ params["beta"]).squeeze(-1))
+    )
+    return (
+        batch["y"] * torch.log(y_est) + (1 - batch["y"]) * torch.log(1 - y_est)
+    ).sum()
 
 
 def logistic_log_prior(params: Any) -> torch.Tensor:
@@ -82,10 +86,14 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         raise UnsupportedError("no control variates")
     if workload.method == "sgnht":
         lr = sqrt(workload.stepsize)
-        transform = posteriors.sgmcmc.sgnht.build(log_posterior, lr, workload.alpha / lr)
+        transform = posteriors.sgmcmc.sgnht.build(
+            log_posterior, lr, workload.alpha / lr
+        )
     elif workload.method == "sghmc":  # its momentum is ours over √ε
         lr = sqrt(workload.stepsize)
-        transform = posteriors.sgmcmc.sghmc.build(log_posterior, lr, workload.alpha / lr)
+        transform = posteriors.sgmcmc.sghmc.build(
+            log_posterior, lr, workload.alpha / lr
+        )
     else:  # its SGLD is θ + lr ĝ + √(2 lr) η
         transform = posteriors.sgmcmc.sgld.build(log_posterior, workload.stepsize / 2)
     tensors = {name: torch.from_numpy(array) for name, array in data.items()}

@@ -22,11 +22,14 @@ class Graph:
         self.graph = tf.Graph()
         with self.graph.as_default():
             self.params = {
-                k: v1.get_variable(f"p_{k}", initializer=tf.constant(v), use_resource=True)
+                k: v1.get_variable(
+                    f"p_{k}", initializer=tf.constant(v), use_resource=True
+                )
                 for k, v in params.items()
             }
             self.placeholders = {
-                k: v1.placeholder(v.dtype, (workload.n, *v.shape[1:])) for k, v in data.items()
+                k: v1.placeholder(v.dtype, (workload.n, *v.shape[1:]))
+                for k, v in data.items()
             }
             gradient = self._gradient(workload, self.params)
             if workload.method == "sgldcv":
@@ -37,20 +40,30 @@ class Graph:
             self.refresh, self.steps = self._dynamics(workload, gradient)
             self.initialise = v1.global_variables_initializer()
 
-    def _gradient(self, workload: Workload, params: Any, data: Any = None) -> dict[str, Any]:
+    def _gradient(
+        self, workload: Workload, params: Any, data: Any = None
+    ) -> dict[str, Any]:
         log_lik, log_prior = MODELS[workload.model]
         scale = workload.N / workload.n if data is None else 1.0
-        log_post = log_prior(params) + scale * log_lik(params, data or self.placeholders)
-        return dict(zip(params, tf.gradients(log_post, list(params.values())), strict=True))
+        log_post = log_prior(params) + scale * log_lik(
+            params, data or self.placeholders
+        )
+        return dict(
+            zip(params, tf.gradients(log_post, list(params.values())), strict=True)
+        )
 
-    def _full_gradient(self, workload: Workload, data: Arrays, center: Any) -> dict[str, Any]:
+    def _full_gradient(
+        self, workload: Workload, data: Arrays, center: Any
+    ) -> dict[str, Any]:
         whole = {k: v1.placeholder(tf.float32, v.shape) for k, v in data.items()}
         gradient = self._gradient(workload, center, whole)
         with v1.Session() as session:
             found = session.run(gradient, {whole[k]: data[k] for k in data})
         return {k: tf.constant(v) for k, v in found.items()}
 
-    def _dynamics(self, workload: Workload, gradient: dict[str, Any]) -> tuple[list, list]:
+    def _dynamics(
+        self, workload: Workload, gradient: dict[str, Any]
+    ) -> tuple[list, list]:
         epsilon, alpha = workload.stepsize, workload.alpha
         refresh, steps = [], []
         for name, theta in self.params.items():
@@ -59,16 +72,24 @@ class Graph:
                 move = 0.5 * epsilon * gradient[name] + epsilon**0.5 * noise
                 steps.append(theta.assign_add(move, read_value=False))
                 continue
-            nu = v1.get_variable(f"nu_{name}", initializer=tf.zeros(theta.shape), use_resource=True)
+            nu = v1.get_variable(
+                f"nu_{name}", initializer=tf.zeros(theta.shape), use_resource=True
+            )
             if workload.method == "sghmc":
                 refresh.append(
-                    nu.assign(epsilon**0.5 * tf.random.normal(theta.shape), read_value=False)
+                    nu.assign(
+                        epsilon**0.5 * tf.random.normal(theta.shape), read_value=False
+                    )
                 )
             if workload.method == "sgnht":
                 friction = tf.constant(alpha)
-                xi = v1.get_variable(f"xi_{name}", initializer=friction, use_resource=True)
+                xi = v1.get_variable(
+                    f"xi_{name}", initializer=friction, use_resource=True
+                )
                 new = (
-                    (1 - xi) * nu + epsilon * gradient[name] + (2 * alpha * epsilon) ** 0.5 * noise
+                    (1 - xi) * nu
+                    + epsilon * gradient[name]
+                    + (2 * alpha * epsilon) ** 0.5 * noise
                 )
                 heat = tf.reduce_mean(new**2) - epsilon
                 updates = (
@@ -78,8 +99,15 @@ class Graph:
                 )
                 steps.append(tf.group(*updates))
                 continue
-            new = (1 - alpha) * nu + epsilon * gradient[name] + (2 * alpha * epsilon) ** 0.5 * noise
-            updates = (nu.assign(new, read_value=False), theta.assign_add(new, read_value=False))
+            new = (
+                (1 - alpha) * nu
+                + epsilon * gradient[name]
+                + (2 * alpha * epsilon) ** 0.5 * noise
+            )
+            updates = (
+                nu.assign(new, read_value=False),
+                theta.assign_add(new, read_value=False),
+            )
             steps.append(tf.group(*updates))
         return refresh, steps
 

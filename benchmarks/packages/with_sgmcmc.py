@@ -13,7 +13,10 @@ from benchmarks.workloads import Arrays, Workload
 
 def logistic_log_lik(params: Any, dataset: Any) -> tf.Tensor:
     y_est = 1 / (
-        1 + tf.exp(-tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1))
+        1
+        + tf.exp(
+            -tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1)
+        )
     )
     return tf.reduce_sum(
         dataset["y"] * tf.math.log(y_est) + (1 - dataset["y"]) * tf.math.log(1 - y_est)
@@ -21,15 +24,22 @@ def logistic_log_lik(params: Any, dataset: Any) -> tf.Tensor:
 
 
 def logistic_log_prior(params: Any) -> tf.Tensor:
-    return -(tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"])))
+    return -(
+        tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"]))
+    )
 
 
 def logistic_terms(params: Any, dataset: Any) -> tf.Tensor:
     """The same, a term for each row."""
     y_est = 1 / (
-        1 + tf.exp(-tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1))
+        1
+        + tf.exp(
+            -tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1)
+        )
     )
-    return dataset["y"] * tf.math.log(y_est) + (1 - dataset["y"]) * tf.math.log(1 - y_est)
+    return dataset["y"] * tf.math.log(y_est) + (1 - dataset["y"]) * tf.math.log(
+        1 - y_est
+    )
 
 
 def ridge_log_lik(params: Any, dataset: Any) -> tf.Tensor:
@@ -71,12 +81,16 @@ def poisson_log_lik(params: Any, dataset: Any) -> tf.Tensor:
 
 
 def factors_log_lik(params: Any, dataset: Any) -> tf.Tensor:
-    users, items = (tf.gather(params[name], dataset[name[0]]) for name in ("users", "items"))
+    users, items = (
+        tf.gather(params[name], dataset[name[0]]) for name in ("users", "items")
+    )
     return -0.5 * tf.reduce_sum((dataset["r"] - tf.reduce_sum(users * items, -1)) ** 2)
 
 
 def factors_log_prior(params: Any) -> tf.Tensor:
-    return -0.5 * (tf.reduce_sum(params["users"] ** 2) + tf.reduce_sum(params["items"] ** 2))
+    return -0.5 * (
+        tf.reduce_sum(params["users"] ** 2) + tf.reduce_sum(params["items"] ** 2)
+    )
 
 
 MODELS = {
@@ -98,7 +112,9 @@ OTHERS: dict[str, Callable[[float], Any]] = {
     "barker": lambda _: sgmcmc.dynamics.Barker(),
     "sglrw": lambda _: sgmcmc.dynamics.SGLRW(),
     "smile": sgmcmc.dynamics.SMILE,
-    "psmile": lambda friction: sgmcmc.dynamics.SMILE(friction, preconditioned=True, until=None),
+    "psmile": lambda friction: sgmcmc.dynamics.SMILE(
+        friction, preconditioned=True, until=None
+    ),
 }
 """Methods by parts, of the friction."""
 OF_ROWS = ("sgfs", "psmile")
@@ -144,7 +160,13 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     def chain(n_iters: int) -> Arrays:
         if workload.method == "sgldcv":  # centered at the starting values
             draws = sgmcmc.sgldcv(
-                *model, stepsize, stepsize, log_prior, n_iters=n_iters, n_iters_opt=0, **others
+                *model,
+                stepsize,
+                stepsize,
+                log_prior,
+                n_iters=n_iters,
+                n_iters_opt=0,
+                **others,
             )
         elif workload.method == "sghmc":
             draws = sgmcmc.sghmc(

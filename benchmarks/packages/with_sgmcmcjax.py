@@ -37,8 +37,13 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         # rows on (-33 489 where -132 is right), and the chain runs away from the wrong center.
         log_lik = logistic_log_lik_by_logaddexp
     arrays = tuple(data.values())
-    if workload.model == "factors":  # it takes two arrays at most: the places go into one
-        log_lik, arrays = _factors_log_lik, (np.stack([data["i"], data["u"]], 1), data["r"])
+    if (
+        workload.model == "factors"
+    ):  # it takes two arrays at most: the places go into one
+        log_lik, arrays = (
+            _factors_log_lik,
+            (np.stack([data["i"], data["u"]], 1), data["r"]),
+        )
     model = (log_lik, log_prior, arrays, workload.n)
     start = jax.tree_util.tree_map(jnp.asarray, params)
     half = workload.stepsize / 2  # its SGLD is θ + dt ĝ + √(2 dt) η
@@ -51,7 +56,9 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     elif workload.method == "psgld":  # its pSGLD has ours
         sampler = build_psgld_sampler(workload.stepsize, *model, pbar=False)
     elif workload.method == "sgnht":
-        sampler = build_sgnht_sampler(workload.stepsize, *model, a=workload.alpha, pbar=False)
+        sampler = build_sgnht_sampler(
+            workload.stepsize, *model, a=workload.alpha, pbar=False
+        )
     else:
         sampler = build_sgld_sampler(half, *model, pbar=False)
     return chain_runner(workload, sampler, start)

@@ -29,7 +29,9 @@ def fit(documents: Any, setting: dict[str, Any]) -> dict[str, Any]:
     scored = setting["score"]
     train, shown = (
         csr_matrix(
-            tuple(documents[f"{part}_{name}"] for name in ("data", "indices", "indptr")),
+            tuple(
+                documents[f"{part}_{name}"] for name in ("data", "indices", "indptr")
+            ),
             shape=documents[f"{part}_shape"],
         )
         for part in ("train", scored)
@@ -41,7 +43,12 @@ def fit(documents: Any, setting: dict[str, Any]) -> dict[str, Any]:
     proportions = model.transform(shown)[documents[f"{scored}_document"]]
     probabilities = (proportions * topics[:, documents[f"{scored}_word"]].T).sum(axis=1)
     perplexity = float(np.exp(-np.log(probabilities).mean()))
-    return {**setting, "perplexity": perplexity, "seconds": seconds, "version": sklearn.__version__}
+    return {
+        **setting,
+        "perplexity": perplexity,
+        "seconds": seconds,
+        "version": sklearn.__version__,
+    }
 
 
 if __name__ == "__main__":

@@ -35,7 +35,11 @@ draws the worst of ten right SDs may be 0.1 off."""
 
 def chain(method: str, posterior: Posterior, **given: Any) -> sgmcmc.Samples:
     """Run four chains in whitened coordinates, so that only what is given can be bad."""
-    arguments: dict[str, Any] = {"preconditioner": "dense", "stepsize": "auto", "params": None}
+    arguments: dict[str, Any] = {
+        "preconditioner": "dense",
+        "stepsize": "auto",
+        "params": None,
+    }
     if method.endswith("cv"):
         arguments |= {"opt_stepsize": "auto", "minibatches": "leverage"}
     arguments |= given
@@ -55,13 +59,21 @@ def chain(method: str, posterior: Posterior, **given: Any) -> sgmcmc.Samples:
     )
 
 
-def cases(method: str, stepsize: float, reference: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def cases(
+    method: str, stepsize: float, reference: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """Return what is given in each case."""
     found: dict[str, dict[str, Any]] = {}
     for factor in FACTORS:
-        name = f"stepsize × {factor:g}" if factor >= 1 else f"stepsize ÷ {1 / factor:.0f}"
+        name = (
+            f"stepsize × {factor:g}" if factor >= 1 else f"stepsize ÷ {1 / factor:.0f}"
+        )
         found[name] = {"stepsize": factor * stepsize}
-    far = {"params": {"beta": np.array(reference["mean"]) + FAR * np.array(reference["sd"])}}
+    far = {
+        "params": {
+            "beta": np.array(reference["mean"]) + FAR * np.array(reference["sd"])
+        }
+    }
     if method.endswith("cv"):
         found["opt_stepsize = 1e-9"] = {"stepsize": stepsize, "opt_stepsize": 1e-9}
         found["start 1000 SDs away, opt_stepsize = 1e-9"] = {
@@ -74,7 +86,10 @@ def cases(method: str, stepsize: float, reference: Mapping[str, Any]) -> dict[st
 
 
 def judged(
-    method: str, posterior: Posterior, reference: Mapping[str, Any], given: Mapping[str, Any]
+    method: str,
+    posterior: Posterior,
+    reference: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return how far off draws are, and what their report warns of."""
     began = time.perf_counter()
@@ -121,7 +136,9 @@ def wrong(result: Mapping[str, Any]) -> bool:
 def _line(result: Mapping[str, Any]) -> str:
     numbers = "diverged"
     if "sd" in result:
-        numbers = f"sd {result['sd']:.3g}, mean {result['mean']:.2g}, ESS {result['ess']:.0f}"
+        numbers = (
+            f"sd {result['sd']:.3g}, mean {result['mean']:.2g}, ESS {result['ess']:.0f}"
+        )
     verdict = "wrong" if wrong(result) else "right"
     if result.get("predicted"):
         numbers += f", predicted sd {result['predicted']:.3g}"
@@ -140,15 +157,31 @@ def write(results: Mapping[str, Any]) -> None:
                 numbers = ["diverged", "", "", ""]
                 if "sd" in result:
                     predicted = result.get("predicted")
-                    numbers = [f"{result['sd']:.3g}", f"{predicted:.3g}" if predicted else "—"]
+                    numbers = [
+                        f"{result['sd']:.3g}",
+                        f"{predicted:.3g}" if predicted else "—",
+                    ]
                     numbers += [f"{result['mean']:.2g}", f"{result['ess']:.0f}"]
-                first = result["warnings"][0].split(". ")[0].rstrip(".") if said else "none"
+                first = (
+                    result["warnings"][0].split(". ")[0].rstrip(".") if said else "none"
+                )
                 more = len(result["warnings"]) - 1
                 text = f"{first} (and {more} more)" if more > 0 else first
-                rows.append([name, method, case, *numbers, "wrong" if bad else "right", text])
-    head = ["posterior", "sampler", "case", "worst SD ratio", "predicted for it", "worst mean, SDs"]
+                rows.append(
+                    [name, method, case, *numbers, "wrong" if bad else "right", text]
+                )
+    head = [
+        "posterior",
+        "sampler",
+        "case",
+        "worst SD ratio",
+        "predicted for it",
+        "worst mean, SDs",
+    ]
     head += ["ESS", "draws"]
-    text = f"Of {named + unnamed} chains with wrong draws {named} are named by a warning."
+    text = (
+        f"Of {named + unnamed} chains with wrong draws {named} are named by a warning."
+    )
     publish("bad-cases", [text, table([*head, "first warning"], rows)], False, DOCUMENT)
 
 

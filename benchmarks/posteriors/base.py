@@ -40,7 +40,9 @@ class Posterior:
     log_prior: Callable[..., tf.Tensor] | None = None
     bijectors: Mapping[str, Any] = field(default_factory=dict)
     dtype: tf.DType = tf.float32
-    like: tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] | None = None
+    like: (
+        tuple[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] | None
+    ) = None
 
     @property
     def rows(self) -> int:
@@ -73,7 +75,9 @@ def columns(name: str) -> dict[str, np.ndarray]:
 
 def design(data: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
     """Return a design matrix on raw scales, an intercept first."""
-    return np.column_stack([np.ones(len(data[names[0]])), *(data[name] for name in names)])
+    return np.column_stack(
+        [np.ones(len(data[names[0]])), *(data[name] for name in names)]
+    )
 
 
 def dummies(codes: np.ndarray) -> np.ndarray:

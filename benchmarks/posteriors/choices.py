@@ -58,7 +58,9 @@ def binary(
 @posterior
 def spector_logit() -> Posterior:
     data = columns("spector")
-    return binary("grades improved", design(data, ("GPA", "TUCE", "PSI")), data["GRADE"])
+    return binary(
+        "grades improved", design(data, ("GPA", "TUCE", "PSI")), data["GRADE"]
+    )
 
 
 @posterior
@@ -73,7 +75,9 @@ def breast_cancer_logit() -> Posterior:
     """Thirty features that nearly separate the two kinds."""
     data = columns("breast_cancer")
     names = [name for name in data if name != "target"]
-    return binary("benign tumors, nearly separated", design(data, names), data["target"])
+    return binary(
+        "benign tumors, nearly separated", design(data, names), data["target"]
+    )
 
 
 @posterior
@@ -91,7 +95,12 @@ def digits_logit() -> Posterior:
     data = columns("digits")
     names = [name for name in data if name != "target"]
     X = design(data, names)
-    return binary("is it an 8: 64 pixels, some never lit", X, 1.0 * (data["target"] == 8), scales=1)
+    return binary(
+        "is it an 8: 64 pixels, some never lit",
+        X,
+        1.0 * (data["target"] == 8),
+        scales=1,
+    )
 
 
 @posterior
@@ -103,13 +112,25 @@ def fair_logit() -> Posterior:
 @posterior
 def randhie_logit() -> Posterior:
     data = columns("randhie")
-    return binary("any visit to a doctor", design(data, RAND), 1.0 * (data["mdvis"] > 0))
+    return binary(
+        "any visit to a doctor", design(data, RAND), 1.0 * (data["mdvis"] > 0)
+    )
 
 
 @posterior
 def anes96_logit() -> Posterior:
     data = columns("anes96")
-    names = ("popul", "TVnews", "selfLR", "ClinLR", "DoleLR", "PID", "age", "educ", "income")
+    names = (
+        "popul",
+        "TVnews",
+        "selfLR",
+        "ClinLR",
+        "DoleLR",
+        "PID",
+        "age",
+        "educ",
+        "income",
+    )
     return binary("vote for Dole", design(data, names), data["vote"])
 
 
@@ -117,13 +138,23 @@ def anes96_logit() -> Posterior:
 def star98_binomial() -> Posterior:
     """Counts above and below the median, in place of single answers."""
     data = columns("star98")
-    names = ("LOWINC", "PERASIAN", "PERBLACK", "PERHISP", "AVYRSEXP", "AVSALK", "PERSPENK")
+    names = (
+        "LOWINC",
+        "PERASIAN",
+        "PERBLACK",
+        "PERHISP",
+        "AVYRSEXP",
+        "AVSALK",
+        "PERSPENK",
+    )
     X = design(data, (*names, "PTRATIO", "PCTAF", "PCTCHRT", "PCTYRRND"))
     scales = weak_scales(X)
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         eta = matvec(dataset, params["beta"])
-        return -dataset["above"] * tf.nn.softplus(-eta) - dataset["below"] * tf.nn.softplus(eta)
+        return -dataset["above"] * tf.nn.softplus(-eta) - dataset[
+            "below"
+        ] * tf.nn.softplus(eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:
         return normal(params["beta"], scales)
@@ -151,7 +182,9 @@ def wine_softmax() -> Posterior:
 
     kind = 1.0 * (data["target"][:, np.newaxis] == np.arange(3))
     start = {"beta": np.zeros((len(names) + 1, 2))}
-    return Posterior("three cultivars, softmax", {"X": X, "kind": kind}, start, log_lik, log_prior)
+    return Posterior(
+        "three cultivars, softmax", {"X": X, "kind": kind}, start, log_lik, log_prior
+    )
 
 
 @posterior
@@ -176,7 +209,9 @@ def modechoice_conditional() -> Posterior:
         return normal(params["alpha"], 10.0) + normal(params["beta"], 1.0)
 
     start = {"alpha": np.zeros(3), "beta": np.zeros(4)}
-    return Posterior("ways to travel, conditional logit", dataset, start, log_lik, log_prior)
+    return Posterior(
+        "ways to travel, conditional logit", dataset, start, log_lik, log_prior
+    )
 
 
 @posterior
@@ -206,4 +241,6 @@ def marriage_ordered() -> Posterior:
     start = {"beta": np.zeros(X.shape[1]), "cuts": np.arange(4.0)}
     about = "how a marriage is rated, ordered logit"
     bijectors = {"cuts": tfb.Ascending()}
-    return Posterior(about, {"X": X, "grade": grade}, start, log_lik, log_prior, bijectors)
+    return Posterior(
+        about, {"X": X, "grade": grade}, start, log_lik, log_prior, bijectors
+    )

@@ -43,13 +43,17 @@ def negative_binomial(about: str, X: np.ndarray, y: np.ndarray) -> Posterior:
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         eta, phi = matvec(dataset, params["beta"]), params["phi"]
-        return tfd.NegativeBinomial(phi, logits=eta - tf.math.log(phi)).log_prob(dataset["y"])
+        return tfd.NegativeBinomial(phi, logits=eta - tf.math.log(phi)).log_prob(
+            dataset["y"]
+        )
 
     def log_prior(params: Mapping) -> tf.Tensor:
         return normal(params["beta"], scales) - 0.2 * params["phi"]
 
     start = {"beta": np.zeros(X.shape[1]), "phi": 1.0}
-    return Posterior(about, {"X": X, "y": y}, start, log_lik, log_prior, {"phi": tfb.Exp()})
+    return Posterior(
+        about, {"X": X, "y": y}, start, log_lik, log_prior, {"phi": tfb.Exp()}
+    )
 
 
 @posterior
@@ -76,7 +80,9 @@ def cpunish_poisson() -> Posterior:
 def committee_negative_binomial() -> Posterior:
     data = columns("committee")
     X = design(data, ("SIZE", "SUBS", "STAFF", "PRESTIGE", "BILLS103"))
-    return negative_binomial("bills in committees, negative binomial", X, data["BILLS104"])
+    return negative_binomial(
+        "bills in committees, negative binomial", X, data["BILLS104"]
+    )
 
 
 @posterior

@@ -11,8 +11,26 @@ import numpy as np
 
 SCIKIT_LEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 STATSMODELS = (
-    *("anes96", "cancer", "ccard", "china_smoking", "committee", "copper", "cpunish", "engel"),
-    *("fair", "grunfeld", "heart", "longley", "macrodata", "modechoice", "randhie", "scotland"),
+    *(
+        "anes96",
+        "cancer",
+        "ccard",
+        "china_smoking",
+        "committee",
+        "copper",
+        "cpunish",
+        "engel",
+    ),
+    *(
+        "fair",
+        "grunfeld",
+        "heart",
+        "longley",
+        "macrodata",
+        "modechoice",
+        "randhie",
+        "scotland",
+    ),
     *("spector", "stackloss", "star98", "statecrime", "strikes"),
 )
 
@@ -24,7 +42,9 @@ def main(folder: Path) -> None:
         raw = {"scaled": False} if name == "diabetes" else {}
         np.savez(folder / f"{name}.npz", **_columns(load(as_frame=True, **raw).frame))
     for name in STATSMODELS:
-        data = importlib.import_module(f"statsmodels.datasets.{name}").load_pandas().data
+        data = (
+            importlib.import_module(f"statsmodels.datasets.{name}").load_pandas().data
+        )
         np.savez(folder / f"{name}.npz", **_columns(data))
 
 
@@ -33,7 +53,9 @@ def _columns(frame: Any) -> dict[str, np.ndarray]:
     return {
         str(name).replace(" ", "_").replace("/", "_"): frame[name].to_numpy(np.float64)
         if frame[name].dtype.kind in "biuf"
-        else np.unique(frame[name].astype(str), return_inverse=True)[1].astype(np.float64)
+        else np.unique(frame[name].astype(str), return_inverse=True)[1].astype(
+            np.float64
+        )
         for name in frame.columns
     }
 

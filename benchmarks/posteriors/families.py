@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.posteriors import choices, counts, hierarchical, lifetimes, normal, robust
+from benchmarks.posteriors import (
+    choices,
+    counts,
+    hierarchical,
+    lifetimes,
+    normal,
+    robust,
+)
 from benchmarks.posteriors.base import POSTERIORS
 
 __all__ = [

@@ -90,7 +90,9 @@ def cities_smoking() -> Posterior:
     data = columns("china_smoking")
 
     def rows(smoking: str) -> tuple[np.ndarray, np.ndarray]:
-        return data[f"smoking_{smoking}_cancer_yes"], data[f"smoking_{smoking}_cancer_no"]
+        return data[f"smoking_{smoking}_cancer_yes"], data[
+            f"smoking_{smoking}_cancer_no"
+        ]
 
     (yes1, no1), (yes0, no0) = rows("yes"), rows("no")
     dataset = {
@@ -103,7 +105,9 @@ def cities_smoking() -> Posterior:
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         ratio = params["mu"] + params["tau"] * _of(params["effect"], dataset["city"])
         eta = _of(params["alpha"], dataset["city"]) + ratio * dataset["smokes"]
-        return -dataset["ill"] * tf.nn.softplus(-eta) - dataset["well"] * tf.nn.softplus(eta)
+        return -dataset["ill"] * tf.nn.softplus(-eta) - dataset[
+            "well"
+        ] * tf.nn.softplus(eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:
         return (
@@ -121,7 +125,11 @@ def cities_smoking() -> Posterior:
 def _firms(centered: bool) -> Posterior:
     data = columns("grunfeld")
     firm, firms = _groups(data["firm"])
-    dataset = {"X": design(data, ("value", "capital"))[:, 1:], "firm": firm, "y": data["invest"]}
+    dataset = {
+        "X": design(data, ("value", "capital"))[:, 1:],
+        "firm": firm,
+        "y": data["invest"],
+    }
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         own = _of(params["effect"], dataset["firm"])
@@ -136,7 +144,13 @@ def _firms(centered: bool) -> Posterior:
             return value + normal(away, 1.0) - firms * tf.math.log(params["tau"])
         return value + normal(params["effect"], 1.0)
 
-    start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(firms), "beta": np.zeros(2), "sigma": 1.0}
+    start = {
+        "mu": 0.0,
+        "tau": 1.0,
+        "effect": np.zeros(firms),
+        "beta": np.zeros(2),
+        "sigma": 1.0,
+    }
     return Posterior(
         f"investments, random intercepts of 11 firms, {'' if centered else 'not '}centered",
         dataset,
@@ -168,7 +182,9 @@ def _occupations(centered: bool) -> Posterior:
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         own = _of(params["effect"], dataset["job"])
-        eta = matvec(dataset, params["beta"]) + (own if centered else params["tau"] * own)
+        eta = matvec(dataset, params["beta"]) + (
+            own if centered else params["tau"] * own
+        )
         return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:

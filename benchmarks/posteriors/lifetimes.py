@@ -32,7 +32,9 @@ def scotland_gamma() -> Posterior:
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         a, eta = params["shape"], matvec(dataset, params["beta"])
         z = dataset["log_y"] - eta
-        return a * (tf.math.log(a) + z - tf.exp(z)) - tf.math.lgamma(a) - dataset["log_y"]
+        return (
+            a * (tf.math.log(a) + z - tf.exp(z)) - tf.math.lgamma(a) - dataset["log_y"]
+        )
 
     def log_prior(params: Mapping) -> tf.Tensor:
         return normal(params["beta"], scales) - 0.001 * params["shape"]
@@ -64,7 +66,9 @@ def weibull(about: str, X: np.ndarray, y: np.ndarray, seen: np.ndarray) -> Poste
 def heart_weibull() -> Posterior:
     data = columns("heart")
     X = design(data, ("age",))
-    return weibull("survival with a new heart, censored", X, data["survival"], data["censors"])
+    return weibull(
+        "survival with a new heart, censored", X, data["survival"], data["censors"]
+    )
 
 
 @posterior

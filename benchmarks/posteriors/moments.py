@@ -39,7 +39,10 @@ class Moments:
 def moments(draws: np.ndarray) -> Moments:
     """Return the moments of draws, (chain, draw, coordinate)."""
     x = az.convert_to_dataset({"x": np.asarray(draws, np.float64)})
-    mean, sd = draws.mean((0, 1), dtype=np.float64), draws.std((0, 1), dtype=np.float64, ddof=1)
+    mean, sd = (
+        draws.mean((0, 1), dtype=np.float64),
+        draws.std((0, 1), dtype=np.float64, ddof=1),
+    )
 
     def of(function, **keywords) -> np.ndarray:
         return np.atleast_1d(function(x, **keywords)["x"].values)

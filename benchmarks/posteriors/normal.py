@@ -23,7 +23,9 @@ tfb = tfp.bijectors
 DIABETES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 
-def regression(about: str, X: np.ndarray, y: np.ndarray, dtype: tf.DType = tf.float32) -> Posterior:
+def regression(
+    about: str, X: np.ndarray, y: np.ndarray, dtype: tf.DType = tf.float32
+) -> Posterior:
     """Return y ~ N(Xβ, σ²) with β flat and σ ~ Exponential(1/sd(y))."""
     rate = 1.0 / y.std()
 
@@ -64,7 +66,12 @@ def diabetes_laplace() -> Posterior:
         return plain.log_prior(params) - tf.reduce_sum(sizes)
 
     return Posterior(
-        plain.about, plain.dataset, plain.params, plain.log_lik, log_prior, plain.bijectors
+        plain.about,
+        plain.dataset,
+        plain.params,
+        plain.log_lik,
+        log_prior,
+        plain.bijectors,
     )
 
 
@@ -101,14 +108,18 @@ def ccard_linear() -> Posterior:
 def copper_linear() -> Posterior:
     data = columns("copper")
     names = ("COPPERPRICE", "INCOMEINDEX", "ALUMPRICE", "INVENTORYINDEX", "TIME")
-    return regression("copper consumption", design(data, names), data["WORLDCONSUMPTION"])
+    return regression(
+        "copper consumption", design(data, names), data["WORLDCONSUMPTION"]
+    )
 
 
 @posterior
 def wine_linear() -> Posterior:
     data = columns("wine")
     names = [name for name in data if name not in ("alcohol", "target")]
-    return regression("alcohol by twelve properties", design(data, names), data["alcohol"])
+    return regression(
+        "alcohol by twelve properties", design(data, names), data["alcohol"]
+    )
 
 
 @posterior
@@ -137,7 +148,13 @@ def engel_spread() -> Posterior:
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         mean = params["beta"][0] + params["beta"][1] * dataset["income"]
         log_sd = params["gamma"][0] + params["gamma"][1] * dataset["log_income"]
-        return -0.5 * ((dataset["y"] - mean) * tf.exp(-log_sd)) ** 2 - log_sd - HALF_LOG_2PI
+        return (
+            -0.5 * ((dataset["y"] - mean) * tf.exp(-log_sd)) ** 2
+            - log_sd
+            - HALF_LOG_2PI
+        )
 
     about = "food expenses, spread grows with income"
-    return Posterior(about, dataset, {"beta": np.zeros(2), "gamma": np.zeros(2)}, log_lik)
+    return Posterior(
+        about, dataset, {"beta": np.zeros(2), "gamma": np.zeros(2)}, log_lik
+    )

@@ -25,7 +25,11 @@ from benchmarks.posteriors.moments import moments
 
 FILE = Path(__file__).parent / "references.json"
 CHAINS, BLOCK = 16, 100
-MANY, FEW_CHAINS, LOWER = 5000, 4, 4000  # rows from which chains and their ESS are these
+MANY, FEW_CHAINS, LOWER = (
+    5000,
+    4,
+    4000,
+)  # rows from which chains and their ESS are these
 WARM_UPS, BLOCKS = 3, 5
 ROUND, ROUNDS = 10, 12  # blocks, and how often so many at most
 ESS, RHAT = 10_000, 1.005
@@ -44,8 +48,12 @@ class Density:
             name: tf.constant(a, tf.float64 if a.dtype.kind == "f" else a.dtype)
             for name, a in posterior.dataset.items()
         }
-        start = {n: tf.constant(np.asarray(a, float)) for n, a in posterior.params.items()}
-        free = {name: self._bijectors[name].inverse(value) for name, value in start.items()}
+        start = {
+            n: tf.constant(np.asarray(a, float)) for n, a in posterior.params.items()
+        }
+        free = {
+            name: self._bijectors[name].inverse(value) for name, value in start.items()
+        }
         self._shapes = {name: tuple(value.shape) for name, value in free.items()}
         self.start = np.concatenate([np.ravel(value) for value in free.values()])
 
@@ -60,7 +68,9 @@ class Density:
 
     def params(self, u: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the user's parameters of flat positions, (..., d)."""
-        return {name: self._bijectors[name].forward(v) for name, v in self._split(u).items()}
+        return {
+            name: self._bijectors[name].forward(v) for name, v in self._split(u).items()
+        }
 
     def __call__(self, u: tf.Tensor, data: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return the log posterior at one flat position, (d,)."""
@@ -69,11 +79,15 @@ class Density:
         if self._posterior.log_prior is not None:
             value += self._posterior.log_prior(params)
         for name, free in self._split(u).items():
-            value += self._bijectors[name].forward_log_det_jacobian(free, len(self._shapes[name]))
+            value += self._bijectors[name].forward_log_det_jacobian(
+                free, len(self._shapes[name])
+            )
         return value
 
 
-def sampler(density: Density, steps: int) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+def sampler(
+    density: Density, steps: int
+) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Return a compiled function that runs TFP's Hamiltonian Monte Carlo, whitened by a matrix.
 
     The stepsize is drawn again for each iteration, from half to one and a half times its mean, so
@@ -91,15 +105,27 @@ def sampler(density: Density, steps: int) -> Callable[..., tuple[tf.Tensor, tf.T
         def step(i, zeta, draws, accepted):
             seeds = tf.random.experimental.stateless_fold_in(seed, i)
             jitter = tf.random.stateless_uniform([], seeds, dtype=tf.float64)
-            kernel = tfp.mcmc.HamiltonianMonteCarlo(log_density, stepsize * (0.5 + jitter), steps)
-            zeta, results = kernel.one_step(zeta, kernel.bootstrap_results(zeta), seed=seeds + 1)
+            kernel = tfp.mcmc.HamiltonianMonteCarlo(
+                log_density, stepsize * (0.5 + jitter), steps
+            )
+            zeta, results = kernel.one_step(
+                zeta, kernel.bootstrap_results(zeta), seed=seeds + 1
+            )
             probability = tf.exp(tf.minimum(results.log_accept_ratio, 0.0))
             probability = tf.where(tf.math.is_finite(probability), probability, 0.0)
-            return i + 1, zeta, draws.write(i, zeta), accepted + tf.reduce_mean(probability)
+            return (
+                i + 1,
+                zeta,
+                draws.write(i, zeta),
+                accepted + tf.reduce_mean(probability),
+            )
 
         zero = tf.zeros([], tf.float64)
         _, zeta, draws, accepted = tf.while_loop(
-            lambda i, *_: i < n_iters, step, (0, zeta, draws, zero), parallel_iterations=1
+            lambda i, *_: i < n_iters,
+            step,
+            (0, zeta, draws, zero),
+            parallel_iterations=1,
         )
         return zeta, draws.stack(), accepted / tf.cast(n_iters, tf.float64)
 
@@ -141,18 +167,25 @@ def mode(density: Density) -> tuple[np.ndarray, np.ndarray]:
                 value_of,
                 place,
                 jac=lambda u: -both(tf.constant(u))[1].numpy(),
-                hess=(lambda u: -hessian(tf.constant(u)).numpy()) if "trust" in method else None,
+                hess=(lambda u: -hessian(tf.constant(u)).numpy())
+                if "trust" in method
+                else None,
                 method=method,
                 options={"maxiter": 200},
             )
             break
-        except (UnboundLocalError, np.linalg.LinAlgError):  # SciPy's, at curvatures like 1e300
+        except (
+            UnboundLocalError,
+            np.linalg.LinAlgError,
+        ):  # SciPy's, at curvatures like 1e300
             continue
     matrix = -hessian(tf.constant(place)).numpy()
     scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), 1e-8))
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     # Where nothing is known, a prior with kinks say, the warm-up will tell.
-    return place, (vectors / np.sqrt(np.maximum(np.abs(values), 1e-13))) / scale[:, np.newaxis]
+    return place, (vectors / np.sqrt(np.maximum(np.abs(values), 1e-13))) / scale[
+        :, np.newaxis
+    ]
 
 
 def tuned(stepsize: float, accepted: float) -> float:
@@ -201,7 +234,9 @@ def sample(density: Density) -> dict[str, np.ndarray]:
         _, accepted = more()
         stepsize = tuned(stepsize, accepted)
     # Trajectories of a few posterior SDs, whatever the stepsize that accepts.
-    run = sampler(density, int(np.clip(np.ceil(LARGEST * STEPS / stepsize), STEPS, MOST_STEPS)))
+    run = sampler(
+        density, int(np.clip(np.ceil(LARGEST * STEPS / stepsize), STEPS, MOST_STEPS))
+    )
     kept: list[np.ndarray] = []  # unconstrained
     for _ in range(ROUNDS):
         draws = np.concatenate([more()[0] for _ in range(ROUND)])
@@ -250,7 +285,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _text(references: Mapping[str, Any]) -> str:
     """Return the file: a line for each list, so that changes can be read."""
     lines = [
-        json.dumps(name) + ": {" + ",\n  ".join(f'"{k}": {json.dumps(v)}' for k, v in made.items())
+        json.dumps(name)
+        + ": {"
+        + ",\n  ".join(f'"{k}": {json.dumps(v)}' for k, v in made.items())
         for name, made in sorted(references.items())
     ]
     return "{\n" + "},\n".join(lines) + "}\n}\n"

@@ -14,7 +14,9 @@ from benchmarks.posteriors.normal import DIABETES
 tfb, tfd = tfp.bijectors, tfp.distributions
 
 
-def robust(about: str, X: np.ndarray, y: np.ndarray, nu: float | None = 4.0) -> Posterior:
+def robust(
+    about: str, X: np.ndarray, y: np.ndarray, nu: float | None = 4.0
+) -> Posterior:
     """Return y ~ t(ν, Xβ, σ²) with β flat, σ ~ Exponential(1/sd(y)), ν given or Gamma(2, 0.1)."""
     rate = 1.0 / y.std()
     start = {"beta": np.zeros(X.shape[1]), "sigma": 1.0}
@@ -52,7 +54,9 @@ def statecrime_robust() -> Posterior:
 def engel_robust() -> Posterior:
     data = columns("engel")
     X = design(data, ("income",))
-    return robust("food expenses, t with unknown degrees of freedom", X, data["foodexp"], None)
+    return robust(
+        "food expenses, t with unknown degrees of freedom", X, data["foodexp"], None
+    )
 
 
 @posterior

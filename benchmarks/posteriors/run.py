@@ -26,7 +26,10 @@ ESS, SECONDS = 4000, 60.0
 
 def sampled(posterior: Posterior, **required: Any) -> sgmcmc.Samples:
     """Return draws, with nothing chosen by hand."""
-    given: dict[str, Any] = {"dtype": posterior.dtype, "bijectors": dict(posterior.bijectors)}
+    given: dict[str, Any] = {
+        "dtype": posterior.dtype,
+        "bijectors": dict(posterior.bijectors),
+    }
     return sgmcmc.sample(
         posterior.log_lik,
         dict(posterior.dataset),
@@ -90,7 +93,9 @@ def measure(name: str, reference: dict[str, Any]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
+    parser.add_argument(
+        "names", nargs="*", help="posteriors to measure; all if none is named"
+    )
     names = parser.parse_args(arguments).names
     known = references.read()
     if lacking := [name for name in names or POSTERIORS if name not in known]:

@@ -96,7 +96,9 @@ def write(results: Mapping[str, Any]) -> None:
     head += ["predicted", "ESS", "seconds", "right", "warnings"]
     count = f"Of {len(rows)} posteriors {right} are right."
     count += f" Of the other {wrong}, {said} say so." if wrong else ""
-    text = "\n\n".join([describe_machine(dict(results), "posteriors"), count, table(head, rows)])
+    text = "\n\n".join(
+        [describe_machine(dict(results), "posteriors"), count, table(head, rows)]
+    )
     replace_section(DOCUMENT, "posteriors", text)
 
 

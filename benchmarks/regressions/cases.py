@@ -77,7 +77,11 @@ def _scotland() -> Data:
 
 def _engel() -> Data:
     data = columns("engel")
-    return {"food": data["foodexp"], "income": data["income"], "log_income": np.log(data["income"])}
+    return {
+        "food": data["foodexp"],
+        "income": data["income"],
+        "log_income": np.log(data["income"]),
+    }
 
 
 _BODY = ("age", "bmi", "bp", "s5")

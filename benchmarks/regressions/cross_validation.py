@@ -32,7 +32,9 @@ def fitted(case: str, folder: Path) -> sgmcmc.Regression:
         columns = {f"x{k}": rows[:, k] for k in range(1, rows.shape[1])}
         data = pd.DataFrame({"cover": rows[:, 0], **columns})
         # Soil types whose rows are all of one class have coefficients that their priors hold alone.
-        separated = [name for name in columns if data[data[name] > 0]["cover"].nunique() == 1]
+        separated = [
+            name for name in columns if data[data[name] > 0]["cover"].nunique() == 1
+        ]
         formula = " - ".join(["cover ~ .", *separated])
         return sgmcmc.glm(formula, data, "bernoulli", seed=1, verbose=False)
     path = folder / f"regression-{ROWS}.parquet"

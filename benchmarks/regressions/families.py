@@ -68,11 +68,19 @@ def fitted(case: Case, **keywords: Any) -> Any:
     import sgmcmc
 
     return sgmcmc.glm(
-        case.formula, case.data(), case.family, link=case.link, seed=1, verbose=False, **keywords
+        case.formula,
+        case.data(),
+        case.family,
+        link=case.link,
+        seed=1,
+        verbose=False,
+        **keywords,
     )
 
 
-def differences(summary: Any, known: dict[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+def differences(
+    summary: Any, known: dict[str, Any]
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return distances of means in SDs of the reference, and ratios of SDs, by term."""
     shift, ratio = {}, {}
     for term, about in known["terms"].items():
@@ -91,7 +99,9 @@ def compare(name: str, known: dict[str, Any], ess: float = 400.0) -> list[str]:
     shift, ratio = differences(found, known)
     off = max(shift, key=lambda term: abs(shift[term]))
     wrong = max(ratio, key=lambda term: abs(np.log(ratio[term])))
-    error = max(_errors(fit._draws[wrong]), 1.0 / np.sqrt(2 * known["terms"][wrong]["ess"]))
+    error = max(
+        _errors(fit._draws[wrong]), 1.0 / np.sqrt(2 * known["terms"][wrong]["ess"])
+    )
     least = min(found["ess_bulk"][term] for term in known["terms"])
     print(
         f"{name}: mean {shift[off]:+.3f} SDs ({off}), SD {ratio[wrong]:.3f} ± "
@@ -102,7 +112,12 @@ def compare(name: str, known: dict[str, Any], ess: float = 400.0) -> list[str]:
     if ess < LONG and (abs(shift[off]) > 0.1 or abs(ratio[wrong] - 1.0) > 0.05):
         return compare(name, known, LONG)
     family = case.family + (f", {case.link}" if case.link else "")
-    numbers = (len(fit.fitted), len(shift), f"{abs(shift[off]):.3f}", f"{ratio[wrong]:.3f}")
+    numbers = (
+        len(fit.fitted),
+        len(shift),
+        f"{abs(shift[off]):.3f}",
+        f"{ratio[wrong]:.3f}",
+    )
     return [_label(case), family, *map(str, numbers), f"{least:.0f}"]
 
 
@@ -121,23 +136,42 @@ def _label(case: Case) -> str:
 
 def publish(rows: list[list[str]]) -> None:
     """Put rows into the table of the page; other rows stay."""
-    head = ["regression", "family", "rows", "terms", "mean off by, SDs", "SD ratio", "ESS"]
+    head = [
+        "regression",
+        "family",
+        "rows",
+        "terms",
+        "mean off by, SDs",
+        "SD ratio",
+        "ESS",
+    ]
     of_row = {(row[0], row[1]): row for row in rows}
     inside = (
-        PAGE.read_text().split("<!-- families: begin -->")[1].split("<!-- families: end -->")[0]
+        PAGE.read_text()
+        .split("<!-- families: begin -->")[1]
+        .split("<!-- families: end -->")[0]
     )
     for line in inside.strip().splitlines()[2:]:
-        cells = re.split(r" (?<!\\)\| ", line.strip().removeprefix("| ").removesuffix(" |"))
+        cells = re.split(
+            r" (?<!\\)\| ", line.strip().removeprefix("| ").removesuffix(" |")
+        )
         of_row.setdefault((cells[0], cells[1]), cells)
-    order = [(_label(c), c.family + (f", {c.link}" if c.link else "")) for c in CASES.values()]
-    replace_section(PAGE, "families", table(head, [of_row[key] for key in order if key in of_row]))
+    order = [
+        (_label(c), c.family + (f", {c.link}" if c.link else ""))
+        for c in CASES.values()
+    ]
+    replace_section(
+        PAGE, "families", table(head, [of_row[key] for key in order if key in of_row])
+    )
 
 
 def main() -> None:
     """Compare all cases, or some, and write the table into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="cases; all by default")
-    parser.add_argument("--again", nargs="*", default=[], help="references to make again")
+    parser.add_argument(
+        "--again", nargs="*", default=[], help="references to make again"
+    )
     asked = parser.parse_args()
     known = json.loads(FILE.read_text()) if FILE.exists() else {}
     names = asked.names or list(CASES)
@@ -146,7 +180,9 @@ def main() -> None:
             known[name] = reference(name)
             FILE.write_text(json.dumps(known, indent=1) + "\n")
             worst = min(about["ess"] for about in known[name]["terms"].values())
-            print(f"{name}: reference, {known[name]['seconds']} s, smallest ESS {worst:.0f}")
+            print(
+                f"{name}: reference, {known[name]['seconds']} s, smallest ESS {worst:.0f}"
+            )
     publish([compare(name, known[name]) for name in names])
 
 

@@ -22,7 +22,10 @@ LEVELS, USERS, COLUMNS = 1000, 100_000, 20
 _PIECE = 500_000
 
 CASES = {
-    "20 numeric terms": ("y ~ " + " + ".join(f"x{k}" for k in range(COLUMNS)), "bernoulli"),
+    "20 numeric terms": (
+        "y ~ " + " + ".join(f"x{k}" for k in range(COLUMNS)),
+        "bernoulli",
+    ),
     "two factors of 1000 levels": ("z ~ x0 + f + g", "gaussian"),
     "two factors, (1 | user)": ("z ~ x0 + f + g + (1 | user)", "gaussian"),
     "(1 | user)": ("z ~ x0 + x1 + (1 | user)", "gaussian"),
@@ -91,7 +94,9 @@ def run(case: str, path: Path) -> dict[str, object]:
     for k in range(COLUMNS):
         if f"x{k}" in table.index:
             true = known["b"][k] if family == "bernoulli" else 0.5 * (k == 0)
-            away[f"x{k}"] = (table["estimate"][f"x{k}"] - true) / table["error"][f"x{k}"]
+            away[f"x{k}"] = (table["estimate"][f"x{k}"] - true) / table["error"][
+                f"x{k}"
+            ]
     for factor in "fg":
         rows = [f"{factor}[T.level {place:04d}]" for place in range(1, LEVELS)]
         if rows[0] in table.index:
@@ -105,7 +110,9 @@ def run(case: str, path: Path) -> dict[str, object]:
         "peak GB": round(memory.most / 1e9, 2),
         "peak GB with mapped files": round(peak() / 1e9, 2),
         "smallest ESS": float(table["ess_bulk"].min()),
-        "SDs from the truth": {name: round(float(value), 2) for name, value in away.items()},
+        "SDs from the truth": {
+            name: round(float(value), 2) for name, value in away.items()
+        },
         "seconds of": fit.report.get("Seconds"),
         "warnings": fit.warnings,
     }
@@ -121,7 +128,13 @@ def main() -> None:
         return
     write(path, rows)
     for case in CASES:
-        command = [sys.executable, "-m", "benchmarks.regressions.large", str(folder), str(rows)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.regressions.large",
+            str(folder),
+            str(rows),
+        ]
         done = subprocess.run([*command, case], capture_output=True, text=True)
         print(done.stdout.strip() or done.stderr[-2000:], flush=True)
 

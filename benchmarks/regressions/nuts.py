@@ -117,7 +117,9 @@ def dispersion(name: str) -> Any:
     return numpyro.deterministic(name, 1 / inverse)
 
 
-def response(case: dict[str, Any], family: str, link: str, scale: float, eta: Any) -> None:
+def response(
+    case: dict[str, Any], family: str, link: str, scale: float, eta: Any
+) -> None:
     """The distribution of the response given its linear predictor."""
     y = case["y"]
     if family == "gaussian":
@@ -177,7 +179,11 @@ def named(case: dict[str, Any], draws: dict[str, np.ndarray]) -> dict[str, np.nd
     found |= {term: draws["b"][..., j] for j, term in enumerate(terms)}
     for k in range(len(levels) - 1 if "cut" in draws else 0):
         found[f"{levels[k]}|{levels[k + 1]}"] = draws["cut"][..., k]
-    found |= {name: draws[name] for name in ("sigma", "nu", "shape", "phi", "zi") if name in draws}
+    found |= {
+        name: draws[name]
+        for name in ("sigma", "nu", "shape", "phi", "zi")
+        if name in draws
+    }
     if "sds" in draws:
         by, of = str(case["by"]), ["Intercept", str(case.get("slope name", ""))]
         for k in range(draws["sds"].shape[-1]):
@@ -190,14 +196,18 @@ def named(case: dict[str, Any], draws: dict[str, np.ndarray]) -> dict[str, np.nd
 def main() -> None:
     """Sample a case, and write means, SDs and effective sample sizes."""
     case = dict(np.load(sys.argv[1]))
-    kernel = numpyro.infer.NUTS(model, target_accept_prob=0.95 if "group" in case else 0.8)
+    kernel = numpyro.infer.NUTS(
+        model, target_accept_prob=0.95 if "group" in case else 0.8
+    )
     chains = numpyro.infer.MCMC(
         kernel, num_warmup=WARM_UP, num_samples=DRAWS, num_chains=CHAINS,
         chain_method="sequential", progress_bar=False,
     )  # fmt: skip
     start = time.monotonic()
     chains.run(jax.random.PRNGKey(1), case)
-    draws = {k: np.asarray(v) for k, v in chains.get_samples(group_by_chain=True).items()}
+    draws = {
+        k: np.asarray(v) for k, v in chains.get_samples(group_by_chain=True).items()
+    }
     about = {}
     for name, values in named(case, draws).items():
         row = summary({name: values})[name]

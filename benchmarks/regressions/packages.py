@@ -92,9 +92,14 @@ def measure(package: str, kind: str, rows: int, limit: float) -> dict[str, Any]:
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True,
         )  # fmt: skip
         ended = _wait(child, 2 * limit)
-        found = {"cpu": round(_cpu() - before, 1), "wall": round(time.monotonic() - start, 1)}
+        found = {
+            "cpu": round(_cpu() - before, 1),
+            "wall": round(time.monotonic() - start, 1),
+        }
         if not ended or not out.exists():
-            error = "" if child.stderr is None or not ended else child.stderr.read()[-300:]
+            error = (
+                "" if child.stderr is None or not ended else child.stderr.read()[-300:]
+            )
             return {**found, "ended": False, "error": error}
         return {**found, "ended": True, "terms": json.loads(out.read_text())}
 
@@ -120,10 +125,16 @@ def _wait(child: subprocess.Popen[str], limit: float) -> bool:
 def main() -> None:
     """Run what is missing, and write table and figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", nargs=3, help="path, formula and output: one run of this package")
+    parser.add_argument(
+        "--run", nargs=3, help="path, formula and output: one run of this package"
+    )
     parser.add_argument("--packages", nargs="*", default=PACKAGES)
-    parser.add_argument("--most", type=float, default=SIZES[-1], help="largest number of rows")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds of a run")
+    parser.add_argument(
+        "--most", type=float, default=SIZES[-1], help="largest number of rows"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, help="CPU seconds of a run"
+    )
     asked = parser.parse_args()
     if asked.run:
         ours(*asked.run)
@@ -138,7 +149,11 @@ def main() -> None:
                 if name not in known:
                     known[name] = measure(package, kind, rows, asked.limit)
                     FILE.write_text(json.dumps(known, indent=1) + "\n")
-                    print(name, {k: v for k, v in known[name].items() if k != "terms"}, flush=True)
+                    print(
+                        name,
+                        {k: v for k, v in known[name].items() if k != "terms"},
+                        flush=True,
+                    )
                 if not known[name]["ended"] or known[name]["cpu"] > LIMIT / 5:
                     break
     publish(known)
@@ -179,7 +194,10 @@ def _draw(known: dict[str, Any], packages: list[str]) -> None:
             done = [(n, run["cpu"]) for n, run in runs if run["ended"]]
             if done:
                 panel.loglog(*zip(*done, strict=True), marker="o", label=package)
-        panel.set(title=FORMULAS[kind] if kind == "mixed" else "y ~ x0 + … + x9", xlabel="rows")
+        panel.set(
+            title=FORMULAS[kind] if kind == "mixed" else "y ~ x0 + … + x9",
+            xlabel="rows",
+        )
     panels[0].set(ylabel="CPU seconds")
     panels[0].legend(frameon=False)
     picture.tight_layout()

@@ -20,7 +20,9 @@ def main() -> None:
     model = bambi.Model(sys.argv[2], data, family="bernoulli")
     draws = model.fit(random_seed=1, progressbar=False, chains=4, cores=2)
     names = [
-        name for name in ("Intercept", *(f"x{k}" for k in range(20))) if name in draws.posterior
+        name
+        for name in ("Intercept", *(f"x{k}" for k in range(20)))
+        if name in draws.posterior
     ]
     table = az.summary(draws, var_names=names, round_to=None)
     rows = {

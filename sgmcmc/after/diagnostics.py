@@ -41,12 +41,16 @@ def weighted_table(
     for name, array in draws.items():
         flat = np.reshape(np.asarray(array, float), (*array.shape[:2], -1))
         for coordinate, label in enumerate(coordinate_names(name, array.shape[2:])):
-            with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all alike
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # draws that are all alike
                 rows[label] = _row(flat[..., coordinate], weights, quantiles)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _row(x: np.ndarray, weights: np.ndarray, quantiles: Sequence[float]) -> dict[str, float]:
+def _row(
+    x: np.ndarray, weights: np.ndarray, quantiles: Sequence[float]
+) -> dict[str, float]:
     mean = (weights * x).mean()
     variance = (weights * (x - mean) ** 2).mean()
     sd = np.sqrt(variance)
@@ -65,7 +69,9 @@ def _row(x: np.ndarray, weights: np.ndarray, quantiles: Sequence[float]) -> dict
         "mcse_sd": _mcse(weights * ((x - mean) ** 2 - variance) / (2 * sd)),
         "ess_bulk": variance / mcse**2,
         "ess_tail": min(tails),
-        "r_hat": float(libraries.arviz().rhat(x[:, weights > 0])) if len(x) > 1 else np.nan,
+        "r_hat": float(libraries.arviz().rhat(x[:, weights > 0]))
+        if len(x) > 1
+        else np.nan,
     }
 
 
@@ -128,7 +134,9 @@ def summary(
     if weights is not None:
         draws = by_chain(samples.settings, samples)
         with _silent():
-            table = weighted_table({name: draws[name] for name in names}, weights, quantiles)
+            table = weighted_table(
+                {name: draws[name] for name in names}, weights, quantiles
+            )
         return _with_warnings(table, samples)
     # ArviZ adds up in the dtype of the draws: in float32 the mean of 400 000 of them, 200 SDs from
     # zero, is off by a third of an SD.
@@ -152,13 +160,20 @@ def summary(
 
 
 def _table(
-    data: Any, draws: Mapping[str, np.ndarray], names: Sequence[str], quantiles: Sequence[float]
+    data: Any,
+    draws: Mapping[str, np.ndarray],
+    names: Sequence[str],
+    quantiles: Sequence[float],
 ) -> Any:
     """Return the table from ArviZ 1, with the columns of ArviZ 0."""
     az = libraries.arviz()
-    shown = az.summary(data, var_names=names, kind="stats", round_to="none")[["mean", "sd"]]
+    shown = az.summary(data, var_names=names, kind="stats", round_to="none")[
+        ["mean", "sd"]
+    ]
     judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
-    flat = [np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names]
+    flat = [
+        np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names
+    ]
     by_quantile = np.quantile(np.concatenate(flat, axis=1), list(quantiles), axis=0)
     for q, values in zip(quantiles, by_quantile, strict=True):
         shown[f"q{100 * q:g}"] = values
@@ -178,7 +193,9 @@ def _with_warnings(table: Any, samples: Samples) -> Any:
     messages = samples.quick_warnings()
     table.attrs["warnings"] = messages
     if messages:
-        warnings.warn("\n".join(["These draws may not be reliable:", *messages]), stacklevel=3)
+        warnings.warn(
+            "\n".join(["These draws may not be reliable:", *messages]), stacklevel=3
+        )
     return table
 
 

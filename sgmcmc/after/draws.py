@@ -21,7 +21,9 @@ from sgmcmc.results.samples import Samples
 def need_samples(samples: Any) -> None:
     """Raise an error if these are not samples."""
     if not isinstance(samples, Samples):
-        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
+        raise TypeError(
+            f"`samples` must be what a sampler returned; it is {describe(samples)}."
+        )
 
 
 def need_draws(samples: Any, var_names: Sequence[str] | None = None) -> list[str]:
@@ -37,7 +39,9 @@ def need_draws(samples: Any, var_names: Sequence[str] | None = None) -> list[str
     return list(var_names)
 
 
-TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
+TestFunctions = (
+    Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
+)
 
 
 class DrawSegment(NamedTuple):
@@ -68,7 +72,9 @@ class DrawSource:
         self._gradients = by_chain(samples.settings, samples.gradients)
         self.chains, self.draws = next(iter(self._gradients.values())).shape[:2]
         if self.draws < 2:
-            raise ValueError(f"`samples` must hold at least two draws; it holds {self.draws}.")
+            raise ValueError(
+                f"`samples` must hold at least two draws; it holds {self.draws}."
+            )
         self._params = by_chain(samples.settings, samples)
         self._bijectors = dict(bijectors)
         if degree == 2:
@@ -108,7 +114,8 @@ class DrawSource:
             batches = len(rows[0]) // length
             if batches:
                 h, f = (
-                    row[: batches * length].reshape(batches, length, -1).mean(1) for row in rows
+                    row[: batches * length].reshape(batches, length, -1).mean(1)
+                    for row in rows
                 )
                 yield h, f
 
@@ -131,11 +138,15 @@ class DrawSource:
         if not self._functions:
             return {name: a[chain, start:stop] for name, a in self._targets.items()}
         params = {
-            name: tf.constant(np.asarray(a[chain, start:stop])) for name, a in self._params.items()
+            name: tf.constant(np.asarray(a[chain, start:stop]))
+            for name, a in self._params.items()
         }
         if stop - start not in self._traced:
             self._traced[stop - start] = trace(self._evaluate, params)
-        return {name: value.numpy() for name, value in self._traced[stop - start](params).items()}
+        return {
+            name: value.numpy()
+            for name, value in self._traced[stop - start](params).items()
+        }
 
     def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {name: vectorized_map(f, params) for name, f in self._functions.items()}
@@ -165,21 +176,30 @@ class DrawSource:
         total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
         for chain in range(self.chains):
             for start in range(0, self.draws, length):
-                total += self._positions(chain, start, min(start + length, self.draws)).sum(axis=0)
+                total += self._positions(
+                    chain, start, min(start + length, self.draws)
+                ).sum(axis=0)
         return total / (self.chains * self.draws)
 
     def _check_positions(self, samples: Samples) -> None:
         missing = [name for name in self._gradients if name not in self._params]
         if missing:
-            raise ValueError(f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them.")
-        for name, coordinates in (samples.settings.get("own_coordinates") or {}).items():
+            raise ValueError(
+                f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them."
+            )
+        for name, coordinates in (
+            samples.settings.get("own_coordinates") or {}
+        ).items():
             raise ValueError(
                 "`degree`: degree 2 needs the draws in the space that the chain moved in; "
                 f"{name!r} moved in {coordinates}, which are not kept. Use degree 1."
             )
         run_bijectors = samples.settings.get("bijectors") or {}
         known_keys(
-            "bijectors", self._bijectors, run_bijectors, "the chain was run with bijectors for"
+            "bijectors",
+            self._bijectors,
+            run_bijectors,
+            "the chain was run with bijectors for",
         )
         lacking = [
             name
@@ -210,7 +230,9 @@ def _functions(
     """Return the functions to evaluate; none for stored values or parameters."""
     if test_functions is None:
         if not len(samples):
-            raise ValueError("`samples` holds no draws of parameters; name its `test_functions`.")
+            raise ValueError(
+                "`samples` holds no draws of parameters; name its `test_functions`."
+            )
         return {}
     if isinstance(test_functions, Mapping):
         for name, function in test_functions.items():
@@ -225,5 +247,7 @@ def _functions(
             "`test_functions` must be a list of names or a dict of functions; it is "
             f"{describe(test_functions)}."
         )
-    known_keys("test_functions", test_functions, samples.test_functions or {}, "there are")
+    known_keys(
+        "test_functions", test_functions, samples.test_functions or {}, "there are"
+    )
     return {}

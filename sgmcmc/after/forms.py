@@ -39,7 +39,9 @@ class RunningMoments:
         """Add more rows."""
         count, mean = len(rows), rows.mean(axis=0)
         step, total = mean - self.mean, self._count + count
-        self._squares += ((rows - mean) ** 2).sum(axis=0) + step**2 * self._count * count / total
+        self._squares += ((rows - mean) ** 2).sum(
+            axis=0
+        ) + step**2 * self._count * count / total
         self.mean = self.mean + step * count / total
         self._count = total
 
@@ -70,12 +72,16 @@ class ControlVariateRegression:
             return
         step, total = mean - self._mean, self._count + count
         self._products += products
-        self._products += np.outer(step[: self._features], step) * (self._count * count / total)
+        self._products += np.outer(step[: self._features], step) * (
+            self._count * count / total
+        )
         self._mean = self._mean + step * (count / total)
         self._count = total
 
     @classmethod
-    def of_all(cls, regressions: Iterable[ControlVariateRegression]) -> ControlVariateRegression:
+    def of_all(
+        cls, regressions: Iterable[ControlVariateRegression]
+    ) -> ControlVariateRegression:
         """Return the union of several regressions."""
         regressions = list(regressions)
         features, size = regressions[0]._products.shape
@@ -95,7 +101,9 @@ class ControlVariateRegression:
         scale = np.sqrt(np.diag(self._products) / self._count)
         scale[scale == 0] = 1.0
         joint = self._products / (self._count * scale[:, np.newaxis])
-        solution, complaint = _solve(joint[:, :k] / scale, joint[:, k:], self._count, dtype)
+        solution, complaint = _solve(
+            joint[:, :k] / scale, joint[:, k:], self._count, dtype
+        )
         return -solution / scale[:, np.newaxis], complaint
 
 
@@ -109,7 +117,9 @@ def _solve(
     """
     k = len(correlation)
     weights, directions = np.linalg.eigh(correlation)
-    determined = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
+    determined = weights > k * np.finfo(dtype).eps * max(
+        weights[-1], np.finfo(np.float64).tiny
+    )
     complaint = ""
     if 2 * k > rows:
         complaint = (
@@ -147,7 +157,11 @@ class Form:
         Args:
             several: Whether there are several chains.
         """
-        what = "draws" if self.batches is None else f"means of {self.batches} batches of each chain"
+        what = (
+            "draws"
+            if self.batches is None
+            else f"means of {self.batches} batches of each chain"
+        )
         where = {
             "pooled": "",
             "own": ", for each chain its own",
@@ -225,13 +239,17 @@ def best(
             break
         source = DrawSource(samples, degree, test_functions, bijectors)
         segments = _segments(source, "others")
-        enough = source.features <= _LARGEST and 10 * source.features <= _fewest(segments, 1)
+        enough = source.features <= _LARGEST and 10 * source.features <= _fewest(
+            segments, 1
+        )
         if degree == 2 and not enough:
             break
         judge = Judge(source, segments)
         for batches in _batches(source, segments):
             candidate = fitted(source, Form(degree, "others", batches), judge)
-            if best_form is None or np.median(candidate.gain) > np.median(best_form.gain):
+            if best_form is None or np.median(candidate.gain) > np.median(
+                best_form.gain
+            ):
                 best_form = candidate
     assert best_form is not None
     return best_form
@@ -249,10 +267,14 @@ class Judge:
         self._means = {}
         for segment in segments:
             length = max(
-                1, (segment.stop - segment.start) // max(10, -(-_BATCHES // len(segments)))
+                1,
+                (segment.stop - segment.start)
+                // max(10, -(-_BATCHES // len(segments))),
             )
             rows = list(source.batch_means([segment], length))
-            self._means[segment] = [np.concatenate(means) for means in zip(*rows, strict=True)]
+            self._means[segment] = [
+                np.concatenate(means) for means in zip(*rows, strict=True)
+            ]
 
     def gain(self, coefficients: Mapping[DrawSegment, np.ndarray]) -> np.ndarray:
         """Return the variance of batch means before over after, by quantity."""
@@ -265,7 +287,9 @@ class Judge:
             return np.where(before == after, 1.0, before / after)
 
 
-def _regression(source: DrawSource, segment: DrawSegment, length: int) -> ControlVariateRegression:
+def _regression(
+    source: DrawSource, segment: DrawSegment, length: int
+) -> ControlVariateRegression:
     regression = ControlVariateRegression(source.features, source.layout.size)
     for h, f in source.batch_means([segment], length):
         regression.add(h, f)
@@ -304,5 +328,6 @@ def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:
     gradients: Mapping[str, Any] = samples.gradients or {}
     run_bijectors = samples.settings.get("bijectors") or {}
     return not samples.settings.get("own_coordinates") and all(
-        name in samples and (name not in run_bijectors or name in bijectors) for name in gradients
+        name in samples and (name not in run_bijectors or name in bijectors)
+        for name in gradients
     )

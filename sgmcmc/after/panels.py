@@ -24,7 +24,10 @@ def plot_trace(columns: Mapping[str, np.ndarray], **keywords: Any) -> Any:
 
 
 def plot_posterior(
-    columns: Mapping[str, np.ndarray], round_to: int, hdi_prob: float = 0.94, **keywords: Any
+    columns: Mapping[str, np.ndarray],
+    round_to: int,
+    hdi_prob: float = 0.94,
+    **keywords: Any,
 ) -> Any:
     """Return axes, one for each coordinate: density, mean, highest density interval."""
     across = min(4, len(columns))
@@ -36,7 +39,9 @@ def plot_posterior(
         ax.plot(*_density(flat))
         ax.plot([low, high], [0.0, 0.0], "k", linewidth=3)
         for x, text in ((low, low), (high, high)):
-            ax.annotate(f"{text:.{round_to}g}", (x, 0.0), (0, 4), textcoords="offset points")
+            ax.annotate(
+                f"{text:.{round_to}g}", (x, 0.0), (0, 4), textcoords="offset points"
+            )
         ax.set_title(f"{name}, mean {flat.mean():.{round_to}g}", fontsize=10)
         ax.set_yticks([])
     for ax in axes.flat[len(columns) :]:
@@ -101,14 +106,20 @@ def plot_rank(name: str, column: np.ndarray, ax: Any, bins: int = 20) -> None:
         counts, _ = np.histogram(chain_ranks, edges)
         heights = 0.8 * counts / max(1, counts.max())
         width = edges[1] - edges[0]
-        ax.bar(edges[:-1], heights, width, chain, align="edge", color="C0", edgecolor="w")
+        ax.bar(
+            edges[:-1], heights, width, chain, align="edge", color="C0", edgecolor="w"
+        )
     ax.set_yticks(range(len(ranks)))
     ax.set_ylabel("chain")
     ax.set_title(name)
 
 
 def _grid(
-    function: str, rows: int, columns: int, keywords: dict[str, Any], size: tuple[float, float]
+    function: str,
+    rows: int,
+    columns: int,
+    keywords: dict[str, Any],
+    size: tuple[float, float],
 ) -> Any:
     """Return figure and axes; of ArviZ 0's keywords only the size is supported."""
     import matplotlib.pyplot as plt
@@ -122,7 +133,9 @@ def _grid(
     wide, high = size if rows == columns == 1 else (size[0], size[1] * rows)
     if columns > 2 or rows == columns > 1:
         wide = size[0] * columns
-    return plt.subplots(rows, columns, figsize=figsize or (wide, max(2.0, high)), squeeze=False)
+    return plt.subplots(
+        rows, columns, figsize=figsize or (wide, max(2.0, high)), squeeze=False
+    )
 
 
 def _interval(draws: np.ndarray, prob: float) -> tuple[float, float]:

@@ -61,7 +61,9 @@ def plot_trace(
     doubt = warning_line(samples.quick_warnings())
     if doubt or title:
         figure.suptitle(
-            "\n".join(filter(None, [title, doubt])), fontsize=9, color="C3" if doubt else "k"
+            "\n".join(filter(None, [title, doubt])),
+            fontsize=9,
+            color="C3" if doubt else "k",
         )
     figure.tight_layout()
     return axes
@@ -106,7 +108,9 @@ def plot_posterior(
     return _plots().plot_posterior(shown, **keywords)
 
 
-def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
+def plot_forest(
+    samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any
+) -> Any:
     """Plot the intervals of all coordinates below each other, those of the chains together.
 
     Args:
@@ -171,7 +175,9 @@ def plot_pairs(
     """
     shown, _ = _worst(samples, var_names, most)
     if len(shown) < 2:
-        raise ValueError("`samples` has a single coordinate here; there are no pairs to plot.")
+        raise ValueError(
+            "`samples` has a single coordinate here; there are no pairs to plot."
+        )
     keywords = {
         "marginals": True,
         "scatter_kwargs": {"alpha": 0.2, "rasterized": True},
@@ -185,7 +191,9 @@ def _plots() -> Any:
     return panels if libraries.arviz_is_new() else libraries.arviz()
 
 
-def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+def _columns(
+    samples: Samples, var_names: Sequence[str] | None
+) -> dict[str, np.ndarray]:
     """Return the draws of each coordinate, (chain, draw), by its label."""
     names = need_draws(samples, var_names)
     columns = {}
@@ -193,7 +201,9 @@ def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.
         if name in names:
             flat = np.reshape(array, (*array.shape[:2], -1))
             labels = coordinate_names(name, array.shape[2:])
-            columns.update({label: flat[:, :, index] for index, label in enumerate(labels)})
+            columns.update(
+                {label: flat[:, :, index] for index, label in enumerate(labels)}
+            )
     return columns
 
 
@@ -205,7 +215,9 @@ def _worst(
     if len(columns) <= limit:
         return columns, ""
     az = libraries.arviz()
-    effective = np.array([az.ess(np.asarray(column, np.float64)) for column in columns.values()])
+    effective = np.array(
+        [az.ess(np.asarray(column, np.float64)) for column in columns.values()]
+    )
     # A coordinate that never moved has no effective sample size, and is the worst of all.
     selected = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:limit])
     names = list(columns)
@@ -265,7 +277,10 @@ def plot_log_post(samples: Samples, ax: Any = None) -> Any:
 
 
 def plot_zero_variance(
-    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], name: str, ax: Any = None
+    before: Mapping[str, np.ndarray],
+    after: Mapping[str, np.ndarray],
+    name: str,
+    ax: Any = None,
 ) -> Any:
     """Plot the draws of one quantity before and after correction, as box plots side by side.
 
@@ -296,7 +311,9 @@ def plot_zero_variance(
     """
     for label, quantities in (("before", before), ("after", after)):
         if name not in quantities:
-            raise ValueError(f"`{label}` has no {name!r}; there is {', '.join(quantities)}.")
+            raise ValueError(
+                f"`{label}` has no {name!r}; there is {', '.join(quantities)}."
+            )
     ax = _axes(ax)
     shape = np.shape(after[name])
     old = np.reshape(before[name], (shape[0], -1)).astype(np.float64)
@@ -318,7 +335,9 @@ def plot_zero_variance(
         for box in boxes["boxes"]:
             box.set(facecolor=color, alpha=0.5)
         handles.append(boxes["boxes"][0])
-    ax.set_xticks(positions, [name] if single else [str(position) for position in positions])
+    ax.set_xticks(
+        positions, [name] if single else [str(position) for position in positions]
+    )
     ax.set_ylabel(name if single else f"{name}, less the mean before")
     if not single:
         ax.set_xlabel("component")

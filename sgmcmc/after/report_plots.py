@@ -97,7 +97,11 @@ def plot_report(samples: Samples) -> Any:
         )
     lists = ReportLists.of(report)
     draws = by_chain(samples.settings, samples)
-    names = [label for name, a in draws.items() for label in coordinate_names(name, a.shape[2:])]
+    names = [
+        label
+        for name, a in draws.items()
+        for label in coordinate_names(name, a.shape[2:])
+    ]
     figure, grid = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
     axes = grid.reshape(-1)
     figure.suptitle(warning_line(report.warnings) or "no warnings", fontsize=9)
@@ -111,7 +115,11 @@ def warning_line(warnings: list[str], width: int = 110) -> str:
     """Return warnings in one line: the first, cut short if need be, and how many more there are."""
     if not warnings:
         return ""
-    more = f" (and {len(warnings) - 1} more: print(samples.report))" if len(warnings) > 1 else ""
+    more = (
+        f" (and {len(warnings) - 1} more: print(samples.report))"
+        if len(warnings) > 1
+        else ""
+    )
     first = warnings[0]
     if len(first) > width:
         first = first[: width - 1].rsplit(" ", 1)[0] + " …"
@@ -136,10 +144,22 @@ def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
             # Of a normal sample, the relative error of an sd is (2n)^(−1/2).
             error = 2.0 * lists.measured / np.sqrt(2.0 * np.maximum(effective, 1.0))
         ax.errorbar(
-            positions, lists.measured, error, fmt="o", markersize=3, label="measured ± 2 s.e."
+            positions,
+            lists.measured,
+            error,
+            fmt="o",
+            markersize=3,
+            label="measured ± 2 s.e.",
         )
     if lists.predicted is not None:
-        ax.plot(positions, 1.0 + lists.predicted, "_", color="C3", markersize=9, label="predicted")
+        ax.plot(
+            positions,
+            1.0 + lists.predicted,
+            "_",
+            color="C3",
+            markersize=9,
+            label="predicted",
+        )
     ax.legend(fontsize=8)
     if len(names) == len(shown) <= _NAMED:
         ax.set_xticks(positions, names, rotation=90, fontsize=7)
@@ -159,7 +179,9 @@ def plot_noise(ax: Any, lists: ReportLists) -> None:
     ax.legend(fontsize=8)
 
 
-def _plot_ranks(axes: Any, samples: Samples, lists: ReportLists, names: list[str]) -> None:
+def _plot_ranks(
+    axes: Any, samples: Samples, lists: ReportLists, names: list[str]
+) -> None:
     az = libraries.arviz()
     draws = by_chain(samples.settings, samples)
     if next(iter(draws.values())).shape[0] < 2:
@@ -188,7 +210,9 @@ def _column(draws: Mapping[str, np.ndarray], index: int) -> np.ndarray:
     for array in draws.values():
         size = int(np.prod(array.shape[2:]))
         if index < size:
-            return np.asarray(np.reshape(array, (*array.shape[:2], -1))[:, :, index], np.float64)
+            return np.asarray(
+                np.reshape(array, (*array.shape[:2], -1))[:, :, index], np.float64
+            )
         index -= size
     raise IndexError(index)
 
@@ -197,4 +221,13 @@ def _say(ax: Any, text: str) -> None:
     """Put a sentence where a plot would be."""
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, wrap=True)
+    ax.text(
+        0.5,
+        0.5,
+        text,
+        transform=ax.transAxes,
+        ha="center",
+        va="center",
+        fontsize=9,
+        wrap=True,
+    )

@@ -64,8 +64,12 @@ class Discrepancies(np.ndarray):
     @classmethod
     def of(cls, discrepancies: list[Discrepancy]) -> Discrepancies:
         """Make one of the discrepancies of several chains."""
-        array = np.array([float(discrepancy) for discrepancy in discrepancies]).view(cls)
-        array.expected = np.array([discrepancy.expected for discrepancy in discrepancies])
+        array = np.array([float(discrepancy) for discrepancy in discrepancies]).view(
+            cls
+        )
+        array.expected = np.array(
+            [discrepancy.expected for discrepancy in discrepancies]
+        )
         array.draws = discrepancies[0].draws
         return array
 
@@ -148,9 +152,14 @@ def ksd(
     draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, limit)
     chains, k, d = draws.shape
     c = np.sqrt(d) if c is None else positive_number("c", c)
-    preconditioner = None if samples.origin is None else samples.origin.target.space.preconditioner
+    preconditioner = (
+        None if samples.origin is None else samples.origin.target.space.preconditioner
+    )
     white = whitened(
-        draws.reshape(-1, d), slopes.reshape(-1, d), _checked(covariance, d), preconditioner
+        draws.reshape(-1, d),
+        slopes.reshape(-1, d),
+        _checked(covariance, d),
+        preconditioner,
     )
     diagonal = c ** (-2 * beta) * (square_of_gradients(white) + 2 * beta * d / c**2)
     expected = float(np.sqrt(diagonal / k))
@@ -159,7 +168,11 @@ def ksd(
         Discrepancy(_ksd(by[0][chain], by[1][chain], c, beta), expected, k)
         for chain in range(chains)
     ]
-    return Discrepancies.of(discrepancies) if has_chains(samples.settings) else discrepancies[0]
+    return (
+        Discrepancies.of(discrepancies)
+        if has_chains(samples.settings)
+        else discrepancies[0]
+    )
 
 
 def _unconstrained_rows(
@@ -172,13 +185,18 @@ def _unconstrained_rows(
     """Return draws and gradients at them in the unconstrained space, (chain, draw, d)."""
     draws = by_chain(samples.settings, samples)
     chains, length = draws[names[0]].shape[:2]
-    indices = np.unique(np.linspace(0, length - 1, min(length, limit)).round().astype(int))
+    indices = np.unique(
+        np.linspace(0, length - 1, min(length, limit)).round().astype(int)
+    )
     selected = {name: np.asarray(draws[name][:, indices]) for name in names}
     rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in selected.items()}
     u = unconstrained(samples, rows, bijectors)
     slopes = {}
     for name in names:
-        expected = (*samples[name].shape[: 1 + has_chains(samples.settings)], *u[name].shape[1:])
+        expected = (
+            *samples[name].shape[: 1 + has_chains(samples.settings)],
+            *u[name].shape[1:],
+        )
         shape = np.shape(gradients[name]) if name in gradients else None
         if shape != expected:
             raise ValueError(
@@ -249,7 +267,9 @@ class Whitened(NamedTuple):
 
 
 def unconstrained(
-    samples: Samples, draws: Mapping[str, np.ndarray], bijectors: Mapping[str, Any] | None
+    samples: Samples,
+    draws: Mapping[str, np.ndarray],
+    bijectors: Mapping[str, Any] | None,
 ) -> dict[str, np.ndarray]:
     """Return draws in the space that the chain moved in, apart from its preconditioner.
 
@@ -275,12 +295,18 @@ def unconstrained(
             )
         space = samples.origin.target.space
         dtype = samples.origin.target.dtype
-        return {name: space.geometries[name].start(a, dtype) for name, a in draws.items()}
+        return {
+            name: space.geometries[name].start(a, dtype) for name, a in draws.items()
+        }
     by_name = bijectors or {}
-    known_keys("bijectors", by_name, run_bijectors, "the chain was run with bijectors for")
+    known_keys(
+        "bijectors", by_name, run_bijectors, "the chain was run with bijectors for"
+    )
     for name in run_bijectors:
         if name in draws and name not in by_name:
-            raise ValueError(f"`bijectors` lacks that of {name!r}, which the chain was run with.")
+            raise ValueError(
+                f"`bijectors` lacks that of {name!r}, which the chain was run with."
+            )
     positions = dict(draws)
     for name in by_name:
         if name in positions:
@@ -364,6 +390,8 @@ def _scaled(draws: np.ndarray, gradients: np.ndarray, scale: np.ndarray) -> Whit
     return Whitened(draws / scale, gradients * scale)
 
 
-def _in_terms_of(draws: np.ndarray, gradients: np.ndarray, root: np.ndarray) -> Whitened:
+def _in_terms_of(
+    draws: np.ndarray, gradients: np.ndarray, root: np.ndarray
+) -> Whitened:
     """Return both in coordinates ζ, θ = Cζ."""
     return Whitened(np.linalg.solve(root, draws.T).T, gradients @ root)

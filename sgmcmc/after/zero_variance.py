@@ -78,7 +78,9 @@ class ZeroVarianceSamples(Samples):
         gains = np.concatenate([np.ravel(gain) for gain in self.gain.values()])
         span = f" ({gains.min():.3g} to {gains.max():.3g})" if gains.size > 1 else ""
         form = self.form.described(has_chains(self.settings))
-        return f"{form}: the variance of a mean falls {np.median(gains):.3g} times{span}"
+        return (
+            f"{form}: the variance of a mean falls {np.median(gains):.3g} times{span}"
+        )
 
 
 def zero_variance(
@@ -194,7 +196,9 @@ def _as_given(
     choice("fit", form.fit, ("pooled", "own", "others"))
     source = DrawSource(samples, form.degree, test_functions, bijectors)
     if form.batches is not None and form.batches > source.draws:
-        raise ValueError(f"`batches` is {form.batches}, but there are only {source.draws} draws.")
+        raise ValueError(
+            f"`batches` is {form.batches}, but there are only {source.draws} draws."
+        )
     return fitted(source, form)
 
 
@@ -206,7 +210,9 @@ def _corrected(
     keep_draws: bool,
 ) -> ZeroVarianceSamples:
     source, layout = correction.source, correction.source.layout
-    corrected_draws = np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
+    corrected_draws = (
+        np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
+    )
     before, after = RunningMoments(layout.size), RunningMoments(layout.size)
     for (_, segments), a in zip(correction.plan, coefficients, strict=True):
         for chain, start, values, features in source.chunks(segments):

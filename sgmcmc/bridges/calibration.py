@@ -46,7 +46,9 @@ class Calibration:
             for bins in range(1, _MOST_BINS + 1)
             if (draws + 1) % bins == 0 and (bins == 1 or bins * _EXPECTED <= self.n)
         )
-        self.p_values = {name: self._p_values(values) for name, values in self.ranks.items()}
+        self.p_values = {
+            name: self._p_values(values) for name, values in self.ranks.items()
+        }
 
     def _counts(self, ranks: np.ndarray) -> np.ndarray:
         """Return the number of simulations in each bin of ranks."""
@@ -90,14 +92,22 @@ class Calibration:
                 )
             flat = self.ranks[name].reshape(self.n, -1)
             shown += list(
-                zip(coordinate_names(name, self.ranks[name].shape[1:]), flat.T, strict=True)
+                zip(
+                    coordinate_names(name, self.ranks[name].shape[1:]),
+                    flat.T,
+                    strict=True,
+                )
             )
         bins = max(self._bins, min(self.draws + 1, 4))
         low, high = binom.ppf([0.005, 0.995], self.n, 1 / bins)
         columns = min(4, len(shown))
         rows = -(-len(shown) // columns)
         figure, axes = plt.subplots(
-            rows, columns, figsize=(3 * columns, 2.2 * rows), squeeze=False, layout="constrained"
+            rows,
+            columns,
+            figsize=(3 * columns, 2.2 * rows),
+            squeeze=False,
+            layout="constrained",
         )
         edges = np.linspace(0, self.draws + 1, bins + 1) - 0.5
         for ax, (name, ranks) in zip(axes.flat, shown, strict=False):
@@ -111,7 +121,9 @@ class Calibration:
         return axes.flat[: len(shown)]
 
     def __repr__(self) -> str:
-        lines = [f"Calibration of {self.n} simulations, ranks among {self.draws} draws:"]
+        lines = [
+            f"Calibration of {self.n} simulations, ranks among {self.draws} draws:"
+        ]
         for name, p in self.p_values.items():
             lines.append(f"  {name}  smallest p-value {np.min(p):.2g}")
         return "\n".join(lines)

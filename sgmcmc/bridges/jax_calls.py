@@ -35,7 +35,9 @@ Rule = Callable[..., Any]
 
 def equation_dtype(value: Any) -> np.dtype:
     """Return the dtype of a tensor or an array."""
-    return np.dtype(value.dtype if isinstance(value, np.ndarray) else value.dtype.as_numpy_dtype)
+    return np.dtype(
+        value.dtype if isinstance(value, np.ndarray) else value.dtype.as_numpy_dtype
+    )
 
 
 def as_tensors(values: Sequence[Any]) -> list[tf.Tensor]:
@@ -56,14 +58,18 @@ def _call(equation: Equation, *inputs: Any) -> list[Any]:
 def _platform(equation: Equation, *_: Any) -> list[Any]:
     """Return the number of the branch for any platform, or that for the CPU."""
     platforms = equation.params["platforms"]
-    default = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
+    default = [
+        i for i, names in enumerate(platforms) if names is None or "cpu" in names
+    ]
     return [np.asarray(default[0], np.int32)]
 
 
 def _cond(equation: Equation, index: Any, *inputs: Any) -> list[Any]:
     branches = equation.params["branches"]
     if isinstance(index, np.ndarray):
-        return equation.replay(branches[int(np.clip(index, 0, len(branches) - 1))], *inputs)
+        return equation.replay(
+            branches[int(np.clip(index, 0, len(branches) - 1))], *inputs
+        )
 
     def of(branch: Any) -> Callable[[], list[tf.Tensor]]:
         return lambda: as_tensors(equation.replay(branch, *inputs))
@@ -79,7 +85,9 @@ def _while(equation: Equation, *inputs: Any) -> list[Any]:
     return list(
         tf.while_loop(
             lambda *state: equation.replay(options["cond_jaxpr"], *of_cond, *state)[0],
-            lambda *state: as_tensors(equation.replay(options["body_jaxpr"], *of_body, *state)),
+            lambda *state: as_tensors(
+                equation.replay(options["body_jaxpr"], *of_body, *state)
+            ),
             as_tensors(inputs[first + second :]),
             parallel_iterations=1,
         )
@@ -91,11 +99,13 @@ def _scan(equation: Equation, *inputs: Any) -> list[Any]:
     body = getattr(jaxpr, "jaxpr", jaxpr)
     # Inputs are constants, carries and columns; outputs are carries and columns, which have an axis
     # more than in the body.
-    columns = sum(len(x.shape) > var.aval.ndim for x, var in zip(inputs, body.invars, strict=True))
+    columns = sum(
+        len(x.shape) > var.aval.ndim for x, var in zip(inputs, body.invars, strict=True)
+    )
     carries = sum(
         len(shape) == var.aval.ndim
         for shape, var in zip(equation.shapes, body.outvars, strict=True)
-    )  # fmt: skip
+    )
     constants = len(inputs) - columns - carries
     fixed, varying = inputs[:constants], as_tensors(inputs[constants:])
     start, rows = varying[:carries], varying[carries:]
@@ -104,14 +114,17 @@ def _scan(equation: Equation, *inputs: Any) -> list[Any]:
         for dtype, shape in zip(
             equation.dtypes[carries:], equation.shapes[carries:], strict=True
         )
-    ]  # fmt: skip
+    ]
 
     def step(count: tf.Tensor, carry: list[Any], arrays: list[Any]) -> Any:
         i = length - 1 - count if equation.params["reverse"] else count
         outputs = as_tensors(
             equation.replay(jaxpr, *fixed, *carry, *[tf.gather(r, i) for r in rows])
         )
-        written = [a.write(i, value) for a, value in zip(arrays, outputs[carries:], strict=True)]
+        written = [
+            a.write(i, value)
+            for a, value in zip(arrays, outputs[carries:], strict=True)
+        ]
         return count + 1, outputs[:carries], written
 
     _, carry, arrays = tf.while_loop(

@@ -108,11 +108,15 @@ class JaxFunction:
         tree = jax().tree_util
         leaves, structure = tree.tree_flatten(arguments)
         if any(isinstance(leaf, tf.SparseTensor) for leaf in leaves):
-            raise ValueError("a sparse column has no counterpart in JAX; pass a dense one")
+            raise ValueError(
+                "a sparse column has no counterpart in JAX; pass a dense one"
+            )
         tensors = [tf.convert_to_tensor(leaf) for leaf in leaves]
         wide = any(t.dtype in (tf.float64, tf.complex128) for t in tensors)
         if not wide:
-            tensors = [tf.cast(t, tf.int32) if t.dtype == tf.int64 else t for t in tensors]
+            tensors = [
+                tf.cast(t, tf.int32) if t.dtype == tf.int64 else t for t in tensors
+            ]
         ends: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
@@ -146,9 +150,15 @@ class JaxFunction:
             primals, slopes = both[: len(tensors)], list(both[len(tensors) :])
 
             def of_smooth(*values: Any) -> list[Any]:
-                whole = dict(enumerate(primals)) | dict(zip(smooth, values, strict=True))
+                whole = dict(enumerate(primals)) | dict(
+                    zip(smooth, values, strict=True)
+                )
                 out = flat(*[whole[i] for i in range(len(tensors))])
-                return [value for value in out if jax().numpy.issubdtype(value.dtype, np.floating)]
+                return [
+                    value
+                    for value in out
+                    if jax().numpy.issubdtype(value.dtype, np.floating)
+                ]
 
             _, back = jax().vjp(of_smooth, *[primals[i] for i in smooth])
             return list(back(slopes))
@@ -159,16 +169,22 @@ class JaxFunction:
             outputs = [
                 tf.ensure_shape(tf.convert_to_tensor(value), _static(var.aval.shape))
                 for value, var in zip(
-                    replay(jaxpr, tensors, _lengths(tensors)), jaxpr.jaxpr.outvars, strict=True
+                    replay(jaxpr, tensors, _lengths(tensors)),
+                    jaxpr.jaxpr.outvars,
+                    strict=True,
                 )
-            ]  # fmt: skip
+            ]
 
             def gradient(*slopes: tf.Tensor, variables: Any = None) -> Any:
                 upstream = [
-                    s for s, out in zip(slopes, outputs, strict=True) if out.dtype.is_floating
+                    s
+                    for s, out in zip(slopes, outputs, strict=True)
+                    if out.dtype.is_floating
                 ]
                 with in_precision(wide):
-                    gradients = self._run(pulled, [*tensors, *upstream], (*key, "slope"), [])
+                    gradients = self._run(
+                        pulled, [*tensors, *upstream], (*key, "slope"), []
+                    )
                 slopes_of = dict(zip(smooth, gradients, strict=True))
                 return [slopes_of.get(i) for i in range(len(tensors))]
 
@@ -233,7 +249,9 @@ def jax_bijector(
     return Transform()
 
 
-def _over_leading_axes(function: Callable[[Any], Any], rank: int) -> Callable[[Any], Any]:
+def _over_leading_axes(
+    function: Callable[[Any], Any], rank: int
+) -> Callable[[Any], Any]:
     """Return the function of one value, of so many axes, for arrays with more axes before them."""
 
     def of_all(x: Any) -> Any:
@@ -265,13 +283,16 @@ def _lengths(tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
 def _specs(tensors: Sequence[tf.Tensor]) -> list[Any]:
     for tensor in tensors:
         if tensor.shape.rank is None or None in tensor.shape[1:]:
-            raise ValueError(f"JAX needs to know shapes but for the first axis; got {tensor.shape}")
+            raise ValueError(
+                f"JAX needs to know shapes but for the first axis; got {tensor.shape}"
+            )
     rows = None
     if any(t.shape.rank and t.shape[0] is None for t in tensors):
         (rows,) = importlib.import_module("jax.export").symbolic_shape(_ROWS)
     return [
         jax().ShapeDtypeStruct(
-            [rows if length is None else length for length in t.shape], t.dtype.as_numpy_dtype
+            [rows if length is None else length for length in t.shape],
+            t.dtype.as_numpy_dtype,
         )
         for t in tensors
     ]
@@ -289,7 +310,9 @@ def in_precision(wide: bool) -> Iterator[None]:
         yield
 
 
-def replay(jaxpr: Any, inputs: Sequence[Any], lengths: Mapping[str, Any] | None = None) -> list:
+def replay(
+    jaxpr: Any, inputs: Sequence[Any], lengths: Mapping[str, Any] | None = None
+) -> list:
     """Return the outputs of a jaxpr as tensors, or as arrays if they are constants.
 
     JAX writes a function as a list of equations, its jaxpr, each of which applies a primitive to
@@ -310,17 +333,27 @@ def replay(jaxpr: Any, inputs: Sequence[Any], lengths: Mapping[str, Any] | None 
     values.update(zip(inner.invars, inputs, strict=True))
 
     def read(atom: Any) -> Any:
-        return np.asarray(atom.val, atom.aval.dtype) if hasattr(atom, "val") else values[atom]
+        return (
+            np.asarray(atom.val, atom.aval.dtype)
+            if hasattr(atom, "val")
+            else values[atom]
+        )
 
     def size(length: Any) -> Any:
-        return int(length) if isinstance(length, Integral) else _length(length, lengths or {})
+        return (
+            int(length)
+            if isinstance(length, Integral)
+            else _length(length, lengths or {})
+        )
 
     def call(jaxpr: Any, *inputs: Any) -> list[Any]:
         return replay(jaxpr, inputs, lengths)
 
     for line in _used(inner):
         outs = [var.aval for var in line.outvars]
-        shapes = [[size(length) for length in getattr(aval, "shape", ())] for aval in outs]
+        shapes = [
+            [size(length) for length in getattr(aval, "shape", ())] for aval in outs
+        ]
         dtypes = [getattr(aval, "dtype", None) for aval in outs]
         equation = Equation(line.primitive, line.params, shapes, dtypes, call)
         outputs = _apply(equation, [read(atom) for atom in line.invars])
@@ -357,8 +390,14 @@ def _apply(equation: Equation, inputs: list[Any]) -> list[Any]:
         return _elsewhere(equation, inputs, constant)
     if name in CALLS:
         return list(rule(equation, *inputs))
-    sizes = [math.prod(s) for s in equation.shapes if all(isinstance(n, Integral) for n in s)]
-    if constant and len(sizes) == len(equation.shapes) and max(sizes, default=0) <= _FOLDED:
+    sizes = [
+        math.prod(s) for s in equation.shapes if all(isinstance(n, Integral) for n in s)
+    ]
+    if (
+        constant
+        and len(sizes) == len(equation.shapes)
+        and max(sizes, default=0) <= _FOLDED
+    ):
         with tf.init_scope():
             outputs = rule(equation, *inputs)
             return [np.asarray(value) for value in as_list(outputs)]

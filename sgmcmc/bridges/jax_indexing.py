@@ -53,7 +53,9 @@ class _Elements(NamedTuple):
     layout: list[int]
 
 
-def _covered_elements(shape: Sequence[Any], indices: Any, windows: _Windows) -> _Elements:
+def _covered_elements(
+    shape: Sequence[Any], indices: Any, windows: _Windows
+) -> _Elements:
     """Return the elements of an operand of a shape that the windows cover."""
     rank, depth = len(shape), len(indices.shape) - 1
     removed = {*windows.dropped, *windows.batched}
@@ -93,7 +95,9 @@ def _covered_elements(shape: Sequence[Any], indices: Any, windows: _Windows) -> 
     stacked = tf.stack([tf.broadcast_to(column, full) for column in columns], -1)
     remaining = [axis for axis in range(rank) if axis not in removed]
     outer = [axis for axis in range(depth + len(remaining)) if axis not in windows.axes]
-    layout = outer + [windows.axes[remaining.index(axis)] for axis in (*spanned, *whole)]
+    layout = outer + [
+        windows.axes[remaining.index(axis)] for axis in (*spanned, *whole)
+    ]
     return _Elements(first + whole, stacked, inside, layout)
 
 
@@ -138,7 +142,13 @@ def gather(equation: Any, x: Any, indices: Any) -> tf.Tensor:
         return gathered
     fill = equation.params["fill_value"]
     if fill is None:
-        fill = np.nan if x.dtype.is_floating else x.dtype.min if x.dtype.is_integer else True
+        fill = (
+            np.nan
+            if x.dtype.is_floating
+            else x.dtype.min
+            if x.dtype.is_integer
+            else True
+        )
     outer = [axis for axis in range(gathered.shape.rank) if axis not in windows.axes]
     inside = _spread(elements.inside, outer, gathered.shape.rank)
     return tf.where(inside, gathered, tf.cast(fill, x.dtype))
@@ -173,7 +183,10 @@ def scatter(operation: Any, drops_to: float | None) -> Any:
         names, x = equation.params["dimension_numbers"], tf.convert_to_tensor(x)
         updates = tf.convert_to_tensor(updates)
         shape, lengths = _shape(x), _shape(updates)
-        removed = {*names.inserted_window_dims, *getattr(names, "operand_batching_dims", ())}
+        removed = {
+            *names.inserted_window_dims,
+            *getattr(names, "operand_batching_dims", ()),
+        }
         axes = list(names.update_window_dims)
         remaining = [axis for axis in range(len(shape)) if axis not in removed]
         sizes: list[Any] = [1] * len(shape)
@@ -203,6 +216,8 @@ def scatter(operation: Any, drops_to: float | None) -> Any:
             elements.indices[tf.newaxis],
             _in_order(updates, elements.layout)[tf.newaxis],
         )
-        return _in_order(scattered, [elements.order.index(axis) for axis in range(len(shape))])
+        return _in_order(
+            scattered, [elements.order.index(axis) for axis in range(len(shape))]
+        )
 
     return rule

@@ -33,10 +33,14 @@ def _logical(of_bools: Callable[..., Any], of_integers: Callable[..., Any]) -> R
     )
 
 
-def _of_integers_too(of_floats: Callable[..., Any], of_integers: Callable[..., Any]) -> Rule:
+def _of_integers_too(
+    of_floats: Callable[..., Any], of_integers: Callable[..., Any]
+) -> Rule:
     """Return the rule of a division, which is toward zero for integers."""
     return lambda equation, *xs: (
-        of_integers(*xs) if np.dtype(equation.dtypes[0]).kind in "iu" else of_floats(*xs)
+        of_integers(*xs)
+        if np.dtype(equation.dtypes[0]).kind in "iu"
+        else of_floats(*xs)
     )
 
 
@@ -46,7 +50,9 @@ def _integer_pow(equation: Equation, x: Any) -> tf.Tensor:
     left, square, product = abs(power), base, tf.ones_like(x)
     while left:
         if left & 1:
-            product = product * square if left != abs(power) or power % 2 == 0 else square
+            product = (
+                product * square if left != abs(power) or power % 2 == 0 else square
+            )
         left >>= 1
         square = tf.square(square) if left else square
     return product
@@ -117,17 +123,27 @@ def _running_extreme(operation: Callable[..., Any], lowest: bool) -> Rule:
 
 def _broadcast(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
     shape = equation.shapes[0]
-    length_of = dict(
-        zip(equation.params["broadcast_dimensions"], tf.unstack(tf.shape(x)), strict=True)
-    ) if any(not isinstance(length, Integral) for length in shape) else dict(
-        zip(equation.params["broadcast_dimensions"], x.shape, strict=True)
-    )  # fmt: skip
+    length_of = (
+        dict(
+            zip(
+                equation.params["broadcast_dimensions"],
+                tf.unstack(tf.shape(x)),
+                strict=True,
+            )
+        )
+        if any(not isinstance(length, Integral) for length in shape)
+        else dict(zip(equation.params["broadcast_dimensions"], x.shape, strict=True))
+    )
     placed = [length_of.get(axis, 1) for axis in range(len(shape))]
     return tf.broadcast_to(tf.reshape(x, placed), shape)
 
 
 def _reshape(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
-    order = equation.params.get("dimensions") if equation.primitive.name == "reshape" else None
+    order = (
+        equation.params.get("dimensions")
+        if equation.primitive.name == "reshape"
+        else None
+    )
     x = x if order is None else tf.transpose(x, order)
     return tf.reshape(x, equation.shapes[0])
 
@@ -136,14 +152,19 @@ def _iota(equation: Equation, *_: Any) -> tf.Tensor:
     axis, shape = equation.params["dimension"], equation.shapes[0]
     counted = tf.range(shape[axis])
     placed = [shape[axis] if i == axis else 1 for i in range(len(shape))]
-    return tf.cast(tf.broadcast_to(tf.reshape(counted, placed), shape), equation.dtypes[0])
+    return tf.cast(
+        tf.broadcast_to(tf.reshape(counted, placed), shape), equation.dtypes[0]
+    )
 
 
 def _slice(equation: Equation, x: Any) -> tf.Tensor:
     starts = equation.params["start_indices"]
     strides = equation.params["strides"] or (1,) * len(starts)
     # A length that is unknown can only be that of the whole axis, which has no end then.
-    ends = [end if isinstance(end, Integral) else None for end in equation.params["limit_indices"]]
+    ends = [
+        end if isinstance(end, Integral) else None
+        for end in equation.params["limit_indices"]
+    ]
     return tf.convert_to_tensor(x)[
         tuple(slice(*bounds) for bounds in zip(starts, ends, strides, strict=True))
     ]
@@ -154,8 +175,13 @@ def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
     for axis, (low, high, inner) in enumerate(config):
         if inner and x.shape[axis]:
             length = (int(x.shape[axis]) - 1) * (int(inner) + 1) + 1
-            shape = [length if i == axis else n for i, n in enumerate(tf.unstack(tf.shape(x)))]
-            transposed = tf.transpose(x, [axis, *[i for i in range(x.shape.rank) if i != axis]])
+            shape = [
+                length if i == axis else n
+                for i, n in enumerate(tf.unstack(tf.shape(x)))
+            ]
+            transposed = tf.transpose(
+                x, [axis, *[i for i in range(x.shape.rank) if i != axis]]
+            )
             spread = tf.scatter_nd(
                 tf.range(int(x.shape[axis]))[:, tf.newaxis] * (int(inner) + 1),
                 transposed - value,
@@ -175,12 +201,15 @@ def _dynamic_slice(equation: Equation, x: Any, *starts: Any) -> tf.Tensor:
     sizes = equation.params["slice_sizes"]
     last = [int(n) - size for n, size in zip(x.shape, sizes, strict=True)]
     begin = [
-        tf.clip_by_value(tf.cast(s, tf.int32), 0, m) for s, m in zip(starts, last, strict=True)
+        tf.clip_by_value(tf.cast(s, tf.int32), 0, m)
+        for s, m in zip(starts, last, strict=True)
     ]
     return tf.slice(x, tf.stack(begin), sizes) if begin else tf.convert_to_tensor(x)
 
 
-def _dynamic_update_slice(equation: Equation, x: Any, update: Any, *starts: Any) -> tf.Tensor:
+def _dynamic_update_slice(
+    equation: Equation, x: Any, update: Any, *starts: Any
+) -> tf.Tensor:
     spans = []
     for length, size, start in zip(x.shape, update.shape, starts, strict=True):
         begin = tf.clip_by_value(tf.cast(start, tf.int32), 0, int(length) - int(size))
@@ -194,20 +223,29 @@ def _dot(equation: Equation, x: Any, y: Any) -> tf.Tensor:
     letters = iter(string.ascii_letters)
     of_x = [next(letters) for _ in x.shape]
     of_y = [next(letters) for _ in y.shape]
-    for i, j in [*zip(x_summed, y_summed, strict=True), *zip(x_batch, y_batch, strict=True)]:
+    for i, j in [
+        *zip(x_summed, y_summed, strict=True),
+        *zip(x_batch, y_batch, strict=True),
+    ]:
         of_y[j] = of_x[i]
     left = [a for i, a in enumerate(of_x) if i not in (*x_summed, *x_batch)]
     right = [a for i, a in enumerate(of_y) if i not in (*y_summed, *y_batch)]
     out = [of_x[i] for i in x_batch] + left + right
     dtype = equation.dtypes[0]
     return tf.einsum(
-        f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}", tf.cast(x, dtype), tf.cast(y, dtype)
+        f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}",
+        tf.cast(x, dtype),
+        tf.cast(y, dtype),
     )
 
 
 def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
     options = equation.params
-    a, lower, adjoint = tf.convert_to_tensor(a), options["lower"], bool(options["transpose_a"])
+    a, lower, adjoint = (
+        tf.convert_to_tensor(a),
+        options["lower"],
+        bool(options["transpose_a"]),
+    )
     if options["unit_diagonal"]:
         a = tf.linalg.set_diag(a, tf.ones_like(tf.linalg.diag_part(a)))
     if options["left_side"]:
@@ -221,7 +259,9 @@ def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
 def _sort(equation: Equation, *columns: Any) -> list[tf.Tensor]:
     axis, order = equation.params["dimension"], None
     for key in reversed(columns[: equation.params["num_keys"]]):
-        keyed = key if order is None else tf.gather(key, order, axis=axis, batch_dims=axis)
+        keyed = (
+            key if order is None else tf.gather(key, order, axis=axis, batch_dims=axis)
+        )
         permutation = tf.argsort(keyed, axis=axis, stable=True)
         order = (
             permutation
@@ -239,7 +279,10 @@ def _along(column: Any, order: Any, axis: int) -> tf.Tensor:
     swap = list(range(last + 1))
     swap[axis], swap[last] = last, axis
     gathered = tf.gather(
-        tf.transpose(column, swap), tf.transpose(order, swap), axis=last, batch_dims=last
+        tf.transpose(column, swap),
+        tf.transpose(order, swap),
+        axis=last,
+        batch_dims=last,
     )
     return tf.transpose(gathered, swap)
 

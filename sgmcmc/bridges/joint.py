@@ -33,7 +33,9 @@ from sgmcmc.groups.spec import Groups
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
 
-_STARTS = 32  # draws of the prior whose median, without constraints, is where chains start
+_STARTS = (
+    32  # draws of the prior whose median, without constraints, is where chains start
+)
 
 
 def from_joint(
@@ -158,14 +160,18 @@ class JointModel(Model):
         _need_names(self._names, observed, rows)
         self._rows = tuple(observed if rows is None else rows)
         self.N = size_of(
-            {**{name: observed[name] for name in self._rows}, **self._covariates}, "rows"
+            {**{name: observed[name] for name in self._rows}, **self._covariates},
+            "rows",
         )
         self._free = [name for name in self._names if name not in observed]
         if not self._free:
-            raise ValueError("`observed` holds all variables of `joint`: none is left to sample.")
+            raise ValueError(
+                "`observed` holds all variables of `joint`: none is left to sample."
+            )
         kinds = dict(zip(self._names, tf.nest.flatten(self._joint.dtype), strict=True))
         self._observed = {
-            name: _as_kind(name, values, kinds[name]) for name, values in observed.items()
+            name: _as_kind(name, values, kinds[name])
+            for name, values in observed.items()
         }
         self.dtype = self._dtype(kinds)
         with indices_explained(self._covariates):
@@ -177,7 +183,9 @@ class JointModel(Model):
             self._few = self._of_rows(self._rows_of_prior)
         else:
             if ROW in self._names:
-                raise ValueError(f"`joint`: its variable {ROW!r} needs another name here.")
+                raise ValueError(
+                    f"`joint`: its variable {ROW!r} needs another name here."
+                )
             self.dataset[ROW] = tf.range(self.N)
             self._few = self._joint
         self._local: dict[str, tf.Tensor] = {}
@@ -199,12 +207,18 @@ class JointModel(Model):
         if not plates:
             return ()
         check_plates(self, plates)
-        local = {name: self.params.pop(name) for plate in plates for name in plate.names}
-        self._local = {name: tf.constant(start, self.dtype) for name, start in local.items()}
+        local = {
+            name: self.params.pop(name) for plate in plates for name in plate.names
+        }
+        self._local = {
+            name: tf.constant(start, self.dtype) for name, start in local.items()
+        }
         self._free = list(self.params)
         return tuple(as_groups(self, plate, self._local) for plate in plates)
 
-    def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
+    def effects_density(
+        self, plate: Plate, effects: Tensors, params: Tensors
+    ) -> tf.Tensor:
         """Return the log density of some effects of a plate given the parameters, (g,)."""
         return log_prior_of(plate, self.distributions(params), effects)
 
@@ -216,7 +230,9 @@ class JointModel(Model):
         """Return the log density of each variable without rows."""
         return self._prior_terms(self._few, self._rows_of_prior, params)
 
-    def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
+    def log_lik_of_rows(
+        self, params: Tensors, dataset: Tensors, by: Sequence[str]
+    ) -> tf.Tensor:
         """Return the log density of each row, with the row's own effects as local variables."""
         row = tf.range(tf.shape(tf.convert_to_tensor(dataset[self._rows[0]]))[0])
         with_rows = {**dataset, **dict.fromkeys(by, row)}
@@ -235,15 +251,21 @@ class JointModel(Model):
                     f"of `data` that returns one; it is a {type(joint).__name__}."
                 )
             if not covariates:
-                raise ValueError("`data` must hold the covariates that `joint` is a function of.")
-            joint = joint({name: tf.convert_to_tensor(a) for name, a in covariates.items()})
+                raise ValueError(
+                    "`data` must hold the covariates that `joint` is a function of."
+                )
+            joint = joint(
+                {name: tf.convert_to_tensor(a) for name, a in covariates.items()}
+            )
             if not self._is_joint(joint):
                 raise TypeError(
                     "`joint` must return a joint distribution of TensorFlow Probability; it "
                     f"returned a {type(joint).__name__}."
                 )
         elif covariates:
-            raise ValueError("`data`: covariates need a `joint` that is a function of them.")
+            raise ValueError(
+                "`data`: covariates need a `joint` that is a function of them."
+            )
         return joint
 
     def _is_joint(self, joint: Any) -> bool:
@@ -279,7 +301,9 @@ class JointModel(Model):
 
     def _draw(self, seed: int, count: int) -> dict[str, np.ndarray]:
         """Return draws of all variables, (count, *shape)."""
-        seeds = tf.random.split(tf.constant([seed & 0x7FFFFFFF, seed >> 31], tf.int32), count)
+        seeds = tf.random.split(
+            tf.constant([seed & 0x7FFFFFFF, seed >> 31], tf.int32), count
+        )
 
         def draw(seeds: tf.Tensor) -> list[tf.Tensor]:
             return tf.map_fn(
@@ -289,7 +313,8 @@ class JointModel(Model):
             )
 
         return {
-            name: a.numpy() for name, a in zip(self._names, trace(draw, seeds)(seeds), strict=True)
+            name: a.numpy()
+            for name, a in zip(self._names, trace(draw, seeds)(seeds), strict=True)
         }
 
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -298,13 +323,19 @@ class JointModel(Model):
         several = []
         for k in (0, 1):
             values = {name: tf.constant(draws[name][k]) for name in self._names}
-            several.append(self._distributions(self._joint, {**values, **self._observed}))
+            several.append(
+                self._distributions(self._joint, {**values, **self._observed})
+            )
         bijectors, params = {}, {}
         for name in self._free:
-            first, second = (d[name].experimental_default_event_space_bijector() for d in several)
+            first, second = (
+                d[name].experimental_default_event_space_bijector() for d in several
+            )
             shape = draws[name].shape[1:]
             inner = tuple(first.inverse_event_shape(tf.TensorShape(shape)).as_list())
-            at = tf.constant(np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner), self.dtype)
+            at = tf.constant(
+                np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner), self.dtype
+            )
             ends = [np.asarray(b.forward(at)) for b in (first, second)]
             if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
                 raise ValueError(
@@ -312,7 +343,9 @@ class JointModel(Model):
                     "bijector fits. Write it as a function of a variable with a fixed support."
                 )
             unconstrained = np.asarray(first.inverse(tf.constant(draws[name])))
-            middle = np.nan_to_num(np.median(unconstrained, axis=0), posinf=0.0, neginf=0.0)
+            middle = np.nan_to_num(
+                np.median(unconstrained, axis=0), posinf=0.0, neginf=0.0
+            )
             params[name] = np.asarray(first.forward(tf.constant(middle, self.dtype)))
             if shape != inner or not np.array_equal(ends[0], at):
                 bijectors[name] = first
@@ -320,7 +353,9 @@ class JointModel(Model):
 
     def _values(self, params: Tensors, observed: Mapping[str, Any]) -> dict[str, Any]:
         parameters = {
-            name: tf.convert_to_tensor(a) for name, a in params.items() if name in self._names
+            name: tf.convert_to_tensor(a)
+            for name, a in params.items()
+            if name in self._names
         }
         return {**self._local, **parameters, **observed}
 
@@ -329,7 +364,9 @@ class JointModel(Model):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return distributions and values of all variables, of some rows or of all."""
         observed = {
-            name: values if rows is None or name not in self._rows else tf.gather(values, rows)
+            name: values
+            if rows is None or name not in self._rows
+            else tf.gather(values, rows)
             for name, values in self._observed.items()
         }
         values = self._values(params, observed)
@@ -346,22 +383,31 @@ class JointModel(Model):
             Σ log p(y_i | θ) over the variables of ``rows``, for each row i.
         """
         if self.groups:
-            return self.log_lik_of_rows(params, dataset, [group.by for group in self.groups])
+            return self.log_lik_of_rows(
+                params, dataset, [group.by for group in self.groups]
+            )
         return self._terms(params, dataset)
 
     def _terms(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        ours = {name: tf.cast(dataset[name], self._observed[name].dtype) for name in self._rows}
+        ours = {
+            name: tf.cast(dataset[name], self._observed[name].dtype)
+            for name in self._rows
+        }
         if ROW in self.dataset:
             joint, row = self._joint, tf.convert_to_tensor(dataset[ROW])
             ours = {
-                name: tf.tensor_scatter_nd_update(self._observed[name], row[:, tf.newaxis], values)
+                name: tf.tensor_scatter_nd_update(
+                    self._observed[name], row[:, tf.newaxis], values
+                )
                 for name, values in ours.items()
             }
         else:
             joint = self._of({name: dataset[name] for name in self._covariates})
         values = self._values(params, {**self._observed, **ours})
         distributions = self._distributions(joint, values)
-        terms = tf.add_n([_by_row(name, distributions[name], values[name]) for name in self._rows])
+        terms = tf.add_n(
+            [_by_row(name, distributions[name], values[name]) for name in self._rows]
+        )
         return tf.gather(terms, row) if ROW in self.dataset else terms
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
@@ -406,7 +452,9 @@ class JointModel(Model):
             return self._joint
         return self._of({n: tf.gather(a, rows) for n, a in self._covariates.items()})
 
-    def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
+    def prior_predictive(
+        self, n: int, seed: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Return draws of all variables from the joint distribution.
 
         Args:
@@ -433,8 +481,12 @@ class JointModel(Model):
 def _as_kind(name: str, values: np.ndarray, kind: tf.DType) -> tf.Tensor:
     """Return observed values in the dtype of their distribution, which must hold them."""
     if values.dtype.kind not in "iufb":
-        raise TypeError(f"`observed[{name!r}]` must hold numbers; its dtype is {values.dtype}.")
-    if kind.is_integer and not np.array_equal(values, values.astype(kind.as_numpy_dtype)):
+        raise TypeError(
+            f"`observed[{name!r}]` must hold numbers; its dtype is {values.dtype}."
+        )
+    if kind.is_integer and not np.array_equal(
+        values, values.astype(kind.as_numpy_dtype)
+    ):
         raise ValueError(
             f"`observed[{name!r}]` must hold integers that {kind.name} can hold, the dtype of its "
             "distribution."
@@ -454,7 +506,9 @@ def _names(joint: Any) -> list[str]:
     else:
         names = [name for name, _ in joint.resolve_graph()]
     if len(tf.nest.flatten(kinds)) != len(names):
-        raise ValueError("`joint` holds joint distributions within it, which do not have rows.")
+        raise ValueError(
+            "`joint` holds joint distributions within it, which do not have rows."
+        )
     return names
 
 
@@ -469,14 +523,20 @@ def _need_names(names: list[str], observed: Mapping[str, Any], rows: Any) -> Non
     """Refuse names that the joint distribution, or `observed`, does not have."""
     for name in observed:
         if name not in names:
-            raise ValueError(f"`observed`: `joint` has no variable {name!r}; it has {names}.")
+            raise ValueError(
+                f"`observed`: `joint` has no variable {name!r}; it has {names}."
+            )
     if isinstance(rows, str):
         raise TypeError(f"`rows` must be a list of names; write rows=[{rows!r}].")
     if not observed or (rows is not None and not len(rows)):
-        raise ValueError("`observed` and `rows` must name at least one variable of `joint`.")
+        raise ValueError(
+            "`observed` and `rows` must name at least one variable of `joint`."
+        )
     for name in rows or ():
         if name not in observed:
-            raise ValueError(f"`rows`: {name!r} is not among what is `observed`, {list(observed)}.")
+            raise ValueError(
+                f"`rows`: {name!r} is not among what is `observed`, {list(observed)}."
+            )
 
 
 def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
@@ -489,7 +549,10 @@ def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
     if event is None or value.shape.rank - event < 1 or log_prob.shape.rank < 1:
         kind = type(inner).__name__
         raise ValueError(
-            dependent(name, f"{kind} has one density for all of them, of shape {inner.event_shape}")
+            dependent(
+                name,
+                f"{kind} has one density for all of them, of shape {inner.event_shape}",
+            )
         )
     if log_prob.shape[0] != value.shape[0]:
         raise ValueError(

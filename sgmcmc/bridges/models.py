@@ -132,7 +132,9 @@ class Model(abc.ABC):
         """Replace values of observed variables, without a change to those that others hold."""
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
+        shapes = ", ".join(
+            f"{name} {np.shape(value)}" for name, value in self.params.items()
+        )
         kind = type(self).__name__
         of = f" of {', '.join(self._rows)}" if self._rows else ""
         return f"{kind} of {self.N} rows{of}; parameters {shapes}"
@@ -157,9 +159,13 @@ class TracedModel(Model):
         Returns:
             Σ log p(y_i | θ) over the observed variables with rows, for each row i.
         """
-        return self.log_lik_of_rows(params, dataset, [group.by for group in self.groups])
+        return self.log_lik_of_rows(
+            params, dataset, [group.by for group in self.groups]
+        )
 
-    def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
+    def log_lik_of_rows(
+        self, params: Tensors, dataset: Tensors, by: Sequence[str]
+    ) -> tf.Tensor:
         """Return the log density of each row, with the row's own effects as local variables."""
         columns = {name: tf.convert_to_tensor(dataset[name]) for name in self.dataset}
         row = tf.range(tf.shape(columns[next(iter(columns))])[0])
@@ -185,12 +191,17 @@ class TracedModel(Model):
         wider = {tf.int32: tf.int64, self.dtype: tf.float64}
 
         def widened(tensors: Tensors) -> Tensors:
-            return {name: tf.cast(t, wider.get(t.dtype, t.dtype)) for name, t in tensors.items()}
+            return {
+                name: tf.cast(t, wider.get(t.dtype, t.dtype))
+                for name, t in tensors.items()
+            }
 
         for params in tried:
             single = self.log_lik(params, columns).numpy()
             double = self.log_lik(widened(params), widened(columns)).numpy()
-            if np.isfinite(double).all() and not np.allclose(single, double, rtol=0.01, atol=0.1):
+            if np.isfinite(double).all() and not np.allclose(
+                single, double, rtol=0.01, atol=0.1
+            ):
                 row = int(np.abs(single - double).argmax())
                 raise ValueError(
                     f"`data`: in single precision the log density of a row is {single[row]:g}, and "
@@ -267,7 +278,9 @@ def as_seed(seed: int | None) -> int:
 def as_arrays(label: str, values: Any) -> dict[str, np.ndarray]:
     """Return a dict of arrays, or raise an error."""
     if not isinstance(values, Mapping):
-        raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
+        raise TypeError(
+            f"`{label}` must be a dict of arrays; it is a {type(values).__name__}."
+        )
     arrays = {name: np.asarray(array) for name, array in values.items()}
     for name, array in arrays.items():
         refuse_nan(f"{label}[{name!r}]", array)
@@ -288,5 +301,7 @@ def size_of(columns: Mapping[str, Any], label: str) -> int:
             )
     lengths = {name: len(array) for name, array in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"`{label}`: the first axes must have one length; they have {lengths}.")
+        raise ValueError(
+            f"`{label}`: the first axes must have one length; they have {lengths}."
+        )
     return next(iter(lengths.values()))

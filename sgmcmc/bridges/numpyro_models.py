@@ -122,9 +122,13 @@ class NumPyroModel(TracedModel):
                 refuse_long(f"fixed[{name!r}]", value, self.dtype)
         arrays = as_arrays("data", data)
         if not arrays:
-            raise ValueError("`data` must hold at least one array with an axis of rows.")
+            raise ValueError(
+                "`data` must hold at least one array with an axis of rows."
+            )
         self.N = size_of(arrays, "data")
-        self.dataset = {name: as_column(name, a, self.dtype) for name, a in arrays.items()}
+        self.dataset = {
+            name: as_column(name, a, self.dtype) for name, a in arrays.items()
+        }
         self._few = self._some(range(FEW))
         self._count: int | None = None
         self._local: dict[str, np.ndarray] = {}
@@ -143,12 +147,16 @@ class NumPyroModel(TracedModel):
         plates = read_plates(groups, self.params, self.bijectors, self.dataset)
         if plates:
             check_plates(self, plates)
-            self._local = {name: self.params.pop(name) for plate in plates for name in plate.names}
+            self._local = {
+                name: self.params.pop(name) for plate in plates for name in plate.names
+            }
             self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
 
     def _set_prior(self, tried: Sequence[Tensors]) -> None:
         """Set the log prior, made with as many rows as there are if it depends on their number."""
-        trial = JaxFunction(lambda params, rows: sum(self._densities(params, rows).values()))
+        trial = JaxFunction(
+            lambda params, rows: sum(self._densities(params, rows).values())
+        )
 
         def made_with(rows: np.ndarray) -> Callable[[Tensors], tf.Tensor]:
             columns = self._some(rows)
@@ -168,20 +176,31 @@ class NumPyroModel(TracedModel):
     def _read(self) -> None:
         """Set starting values, bijectors, and which sites have rows."""
         start = _numpyro("infer.initialization")
-        median, uniform = start.init_to_median(num_samples=_STARTS), start.init_to_uniform()
-        columns = {name: jax().numpy.asarray(values) for name, values in self.dataset.items()}
+        median, uniform = (
+            start.init_to_median(num_samples=_STARTS),
+            start.init_to_uniform(),
+        )
+        columns = {
+            name: jax().numpy.asarray(values) for name, values in self.dataset.items()
+        }
         # Supports may depend on the number of rows, so they are those of the model with all rows.
-        sites, uniform_sites = self._first(median, columns), self._first(uniform, columns)
+        sites, uniform_sites = (
+            self._first(median, columns),
+            self._first(uniform, columns),
+        )
         lengths = (FEW, FEW - 2)
         some, fewer = (
             jax().eval_shape(
-                lambda rows: _shapes(self._first(median, rows)), self._some(range(length))
+                lambda rows: _shapes(self._first(median, rows)),
+                self._some(range(length)),
             )
             for length in lengths
-        )  # fmt: skip
+        )
         for name, site in sites.items():
             if site["type"] == "param":
-                raise ValueError(f"`model`: {name!r} is a numpyro.param, which has no prior.")
+                raise ValueError(
+                    f"`model`: {name!r} is a numpyro.param, which has no prior."
+                )
             if site["type"] == "plate" and len(site["value"]) < site["args"][0]:
                 raise ValueError(
                     f"`model`: the plate {name!r} draws a part of its rows. Leave `subsample_size` "
@@ -198,20 +217,29 @@ class NumPyroModel(TracedModel):
             else:
                 self._read_parameter(name, site, uniform_sites[name], shapes)
         if not self.params:
-            raise ValueError("`model` observes all of its variables: none is left to sample.")
+            raise ValueError(
+                "`model` observes all of its variables: none is left to sample."
+            )
         if not self._axes:
-            raise ValueError("`model` has no observed variable (obs=) that grows with the rows.")
+            raise ValueError(
+                "`model` has no observed variable (obs=) that grows with the rows."
+            )
 
     def _read_observed(self, name: str, site: Any, shapes: Sequence[Any]) -> None:
         """Find the axis of the rows of an observed site, if it has one."""
         kind = type(site["fn"]).__name__
         (values, density), (fewer_values, fewer) = shapes
         grown = [
-            i for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True)) if a != b
+            i
+            for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True))
+            if a != b
         ]
         if not grown and values.shape == fewer_values.shape:
             return
-        if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (FEW, FEW - 2):
+        if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (
+            FEW,
+            FEW - 2,
+        ):
             reason = f"{kind} has densities of shape {density.shape} for {FEW} rows"
             raise ValueError(dependent(name, reason))
         self._axes[name] = grown[0]
@@ -226,7 +254,9 @@ class NumPyroModel(TracedModel):
             )
         start = np.asarray(site["value"], self.dtype.as_numpy_dtype)
         if start.shape != shapes[0][0].shape or start.shape != shapes[1][0].shape:
-            if name.endswith("_unobserved"):  # NumPyro's name for what `obs_mask` leaves out
+            if name.endswith(
+                "_unobserved"
+            ):  # NumPyro's name for what `obs_mask` leaves out
                 raise ValueError(
                     f"`model`: {name!r} has the values that `obs_mask` leaves out, one for each "
                     "row. Use numpyro.handlers.mask(mask=...) in its place, which leaves their "
@@ -247,9 +277,14 @@ class NumPyroModel(TracedModel):
         model = handlers.substitute(handlers.seed(self._model, 0), substitute_fn=start)
         return _trace(model, {**rows, **self._fixed})
 
-    def _sites(self, params: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    def _sites(
+        self, params: Mapping[str, Any], columns: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return the sites at values of the parameters, for these rows."""
-        values = {name: jax().numpy.asarray(a) for name, a in {**self._local, **params}.items()}
+        values = {
+            name: jax().numpy.asarray(a)
+            for name, a in {**self._local, **params}.items()
+        }
         # Without a seed, as nothing is drawn: keys would be carried through loops.
         model = _numpyro("handlers").substitute(self._model, data=values)
         return _trace(model, {**columns, **self._fixed})
@@ -270,7 +305,9 @@ class NumPyroModel(TracedModel):
             columns = self._few
             if self._count is not None:
                 columns = {
-                    name: numpy.broadcast_to(values[:1], (self._count, *values.shape[1:]))
+                    name: numpy.broadcast_to(
+                        values[:1], (self._count, *values.shape[1:])
+                    )
                     for name, values in columns.items()
                 }
         return self._sites(params, columns)
@@ -280,7 +317,9 @@ class NumPyroModel(TracedModel):
         return {
             name: jax().numpy.sum(_density(site))
             for name, site in self._sites_without_rows(params, columns).items()
-            if site["type"] == "sample" and name not in self._axes and name not in self._local
+            if site["type"] == "sample"
+            and name not in self._axes
+            and name not in self._local
         }
 
     def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
@@ -298,7 +337,9 @@ class NumPyroModel(TracedModel):
         """
         return self._prior(dict(params))
 
-    def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
+    def effects_density(
+        self, plate: Plate, effects: Tensors, params: Tensors
+    ) -> tf.Tensor:
         """Return the log density of some effects of a plate given the parameters, (g,)."""
 
         def of(params: Any, effects: Any) -> Any:
@@ -308,14 +349,20 @@ class NumPyroModel(TracedModel):
                 for name, value in effects.items()
             )
 
-        return JaxFunction(of)(dict(params), {name: effects[name] for name in plate.names})
+        return JaxFunction(of)(
+            dict(params), {name: effects[name] for name in plate.names}
+        )
 
     def _some(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
         """Return these rows, modulo the number of rows."""
         numbers = np.asarray(rows) % self.N
-        return {name: np.asarray(values)[numbers] for name, values in self.dataset.items()}
+        return {
+            name: np.asarray(values)[numbers] for name, values in self.dataset.items()
+        }
 
-    def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
+    def prior_predictive(
+        self, n: int, seed: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Return draws of all sites from the model, with ``None`` for observed values.
 
         Args:
@@ -351,7 +398,9 @@ def _numpyro(module: str) -> Any:
     try:
         return importlib.import_module(f"numpyro.{module}".rstrip("."))
     except ImportError as error:
-        raise ImportError("sgmcmc.from_numpyro needs NumPyro: pip install numpyro.") from error
+        raise ImportError(
+            "sgmcmc.from_numpyro needs NumPyro: pip install numpyro."
+        ) from error
 
 
 def _trace(model: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -405,7 +454,11 @@ def _bijector(name: str, site: Any, second_site: Any, start: np.ndarray) -> Any:
     numpy, to = jax().numpy, _numpyro("distributions").biject_to
     first, second = (to(one["fn"].support) for one in (site, second_site))
     shape = first.inverse_shape(start.shape)
-    at = numpy.linspace(-1.0, 1.0, int(np.prod(shape))).reshape(shape).astype(start.dtype)
+    at = (
+        numpy.linspace(-1.0, 1.0, int(np.prod(shape)))
+        .reshape(shape)
+        .astype(start.dtype)
+    )
     ends = [np.asarray(transform(at)) for transform in (first, second)]
     if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
         raise ValueError(

@@ -77,13 +77,19 @@ def read_plates(
     for by, variables in groups.items():
         names = (variables,) if isinstance(variables, str) else tuple(variables)
         if by not in covariates:
-            raise ValueError(f"`groups`: {by!r} is not among `data`, {list(covariates)}.")
+            raise ValueError(
+                f"`groups`: {by!r} is not among `data`, {list(covariates)}."
+            )
         codes = np.asarray(covariates[by])
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
-            raise ValueError(f"`groups`: `data[{by!r}]` must be a vector of integers from 0 on.")
+            raise ValueError(
+                f"`groups`: `data[{by!r}]` must be a vector of integers from 0 on."
+            )
         for name in names:
             if name not in params:
-                raise ValueError(f"`groups`: {name!r} is none of the parameters, {list(params)}.")
+                raise ValueError(
+                    f"`groups`: {name!r} is none of the parameters, {list(params)}."
+                )
             if name in seen:
                 raise ValueError(f"`groups` names {name!r} twice.")
             seen.add(name)
@@ -103,7 +109,9 @@ def read_plates(
                 )
         lengths = {len(params[name]) for name in names}
         if len(lengths) != 1:
-            raise ValueError(f"`groups`: the variables of {by!r} have {sorted(lengths)} groups.")
+            raise ValueError(
+                f"`groups`: the variables of {by!r} have {sorted(lengths)} groups."
+            )
         plates.append(Plate(by, names, lengths.pop()))
     if seen == set(params):
         raise ValueError("`groups` names all parameters: none is left that is global.")
@@ -189,7 +197,9 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
     for plate in plates:
         for name in plate.names:
             rows[name] = tf.gather(values[name], some[plate.by])
-    by_rows = "they are used by rows in another way than tf.gather(effects, data[column])"
+    by_rows = (
+        "they are used by rows in another way than tf.gather(effects, data[column])"
+    )
     try:
         actual = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
     except Exception as error:
@@ -199,7 +209,10 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
 
 
 def _refuse_dependent_groups(
-    model: Any, plate: Plate, values: dict[str, tf.Tensor], redrawn: dict[str, tf.Tensor]
+    model: Any,
+    plate: Plate,
+    values: dict[str, tf.Tensor],
+    redrawn: dict[str, tf.Tensor],
 ) -> None:
     """Refuse groups that depend on each other, and other variables that depend on them.
 
@@ -211,21 +224,27 @@ def _refuse_dependent_groups(
     """
     try:
         densities, densities_redrawn = (
-            model.effects_density(plate, {n: values[n] for n in plate.names}, all_values)
+            model.effects_density(
+                plate, {n: values[n] for n in plate.names}, all_values
+            )
             for all_values in (values, redrawn)
         )
     except Exception as error:
         reason = f"their density cannot be computed: {error}"
         raise ValueError(_no_plate(plate, reason)) from error
-    terms, terms_redrawn = ({n: float(v) for n, v in model.prior_terms(all_values).items()}
-                            for all_values in (values, redrawn))  # fmt: skip
+    terms, terms_redrawn = (
+        {n: float(v) for n, v in model.prior_terms(all_values).items()}
+        for all_values in (values, redrawn)
+    )
     whole = sum(terms[name] for name in plate.names)
     if not np.isclose(np.sum(densities), whole, rtol=1e-4, atol=1e-4):
         raise ValueError(_no_plate(plate, "the groups have different distributions"))
     if not np.allclose(densities, densities_redrawn, rtol=1e-5, atol=1e-5):
         raise ValueError(_no_plate(plate, "their densities depend on each other"))
     for name in terms:
-        if name not in plate.names and not close(terms[name], terms_redrawn[name], model.dtype):
+        if name not in plate.names and not close(
+            terms[name], terms_redrawn[name], model.dtype
+        ):
             what = "the density of other parameters depends on them"
             raise ValueError(_no_plate(plate, f"{what}, that of {name!r}"))
 

@@ -104,7 +104,9 @@ class PyMCModel(TracedModel):
     ) -> None:
         _pymc()
         if not hasattr(model, "rvs_to_values"):
-            raise TypeError(f"`model` must be a pymc.Model; it is a {type(model).__name__}.")
+            raise TypeError(
+                f"`model` must be a pymc.Model; it is a {type(model).__name__}."
+            )
         self._model, self.dtype = model, tf.as_dtype(dtype)
         self._rows = _observed_rows(model, rows)
         # Densities are those of the variables themselves, whatever PyMC transforms them to.
@@ -121,14 +123,18 @@ class PyMCModel(TracedModel):
         if plates:
             self._effects = {plate: self._effects_of(plate) for plate in plates}
             check_plates(self, plates)
-            self._local = {name: self.params.pop(name) for plate in plates for name in plate.names}
+            self._local = {
+                name: self.params.pop(name) for plate in plates for name in plate.names
+            }
             self._prior = JaxFunction(_Graph(self._values, self._prior_graph()))
             self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
 
     def _check_parameters(self) -> None:
         """Refuse rows that depend on each other, and parameters with a value for each row."""
         try:
-            self._refuse_overflow(refuse_dependent_rows(self, {name: name for name in self._rows}))
+            self._refuse_overflow(
+                refuse_dependent_rows(self, {name: name for name in self._rows})
+            )
         except Exception as error:
             for name, start in self.params.items():
                 if start.ndim and len(start) == self.N:
@@ -153,7 +159,9 @@ class PyMCModel(TracedModel):
                     "pm.Mixture does, or with pymc_extras.marginalize."
                 )
         if not self._values:
-            raise ValueError("`model` observes all of its variables: none is left to sample.")
+            raise ValueError(
+                "`model` observes all of its variables: none is left to sample."
+            )
 
     def _start(self) -> None:
         """Set starting values, and bijectors of constrained parameters."""
@@ -169,7 +177,9 @@ class PyMCModel(TracedModel):
                     ({"theta": theta}, transform.forward(theta, *inputs)),
                     ({"u": u}, transform.log_jac_det(u, *inputs).sum()),
                 ]
-                if set(_ancestors([graph for _, graph in graphs])) & set(self._model.basic_RVs):
+                if set(_ancestors([graph for _, graph in graphs])) & set(
+                    self._model.basic_RVs
+                ):
                     raise ValueError(
                         f"`model`: the support of {name!r} depends on another variable, so that no "
                         "one transform fits. Write it as a function of a variable with a fixed "
@@ -180,7 +190,9 @@ class PyMCModel(TracedModel):
                 )
                 free, start = start, graphs[0][1].eval({u: start})
                 shapes = np.shape(free), np.shape(start)
-                self.bijectors[name] = jax_bijector(name, forward, inverse, log_det, shapes)
+                self.bijectors[name] = jax_bijector(
+                    name, forward, inverse, log_det, shapes
+                )
             self.params[name] = np.asarray(start, self.dtype.as_numpy_dtype)
 
     def _read_rows(self) -> None:
@@ -188,7 +200,9 @@ class PyMCModel(TracedModel):
         observed = [v for v in self._model.observed_RVs if v.name in self._rows]
         values = {v.name: self._model.rvs_to_values[v] for v in observed}
         for name, value in values.items():
-            if any("Random" in type(leaf.type).__name__ for leaf in _ancestors([value])):
+            if any(
+                "Random" in type(leaf.type).__name__ for leaf in _ancestors([value])
+            ):
                 raise ValueError(
                     f"`model`: the observed values of {name!r} are drawn at random, as by "
                     "pm.Minibatch. Observe all rows: minibatches are drawn for you."
@@ -202,7 +216,11 @@ class PyMCModel(TracedModel):
             """Return inputs in the place of all data that have a value for each row."""
             for leaf in _ancestors(outputs):
                 array = _array_of(leaf) if leaf.owner is None else np.zeros(())
-                if array.ndim and len(array) == self.N > 1 and leaf not in inputs | set(replaced):
+                if (
+                    array.ndim
+                    and len(array) == self.N > 1
+                    and leaf not in inputs | set(replaced)
+                ):
                     shared = hasattr(leaf, "get_value")
                     name = leaf.name if shared else f"constant_{len(replaced) + 1}"
                     arrays[name] = array
@@ -218,15 +236,23 @@ class PyMCModel(TracedModel):
             value = columns[v.name]
             density = self._density(rebuilt, value)
             # Densities may hold data that distributions do not, and lengths of all rows.
-            densities += _rebuilt([density], by_rows([density]), (self.N, value.shape[0]))
+            densities += _rebuilt(
+                [density], by_rows([density]), (self.N, value.shape[0])
+            )
         for name, density in zip(values, densities, strict=True):
             if density.type.ndim == 0:
-                raise ValueError(dependent(name, "its distribution has one density for all rows"))
+                raise ValueError(
+                    dependent(name, "its distribution has one density for all rows")
+                )
         for name, array in arrays.items():
             refuse_nan(name, array)
-        self.dataset = {name: as_column(name, a, self.dtype) for name, a in arrays.items()}
+        self.dataset = {
+            name: as_column(name, a, self.dtype) for name, a in arrays.items()
+        }
         self._columns_of = {name: name for name in self._rows}
-        terms = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
+        terms = sum(
+            density.reshape((density.shape[0], -1)).sum(1) for density in densities
+        )
         self._terms = JaxFunction(_Graph({**self._values, **columns}, terms))
         self._replaced = {*replaced, *(self._model.rvs_to_values[v] for v in observed)}
 
@@ -237,19 +263,30 @@ class PyMCModel(TracedModel):
             variable, [value.shape[axis] for axis in range(axes)]
         )
         before = set(_ancestors([resized])) - {variable}
-        values = {v: its for v, its in self._values_of_variables().items() if v in before}
-        return _pymc("logprob.basic").conditional_logp({resized: value, **values})[value]
+        values = {
+            v: its for v, its in self._values_of_variables().items() if v in before
+        }
+        return _pymc("logprob.basic").conditional_logp({resized: value, **values})[
+            value
+        ]
 
     def _values_of_variables(self) -> dict[Any, Any]:
         """Return the values of all variables: inputs of those that are free, or data."""
         free = {v: self._values[v.name] for v in self._model.free_RVs}
-        return {**free, **{v: self._model.rvs_to_values[v] for v in self._model.observed_RVs}}
+        return {
+            **free,
+            **{v: self._model.rvs_to_values[v] for v in self._model.observed_RVs},
+        }
 
     def _prior_graphs(self) -> dict[str, Any]:
         """Return the log densities of all that has no rows, by name, in PyTensor."""
         with_rows, values = {*self._rows, *self._local}, self._values_of_variables()
         log_probs = _pymc("logprob.basic").conditional_logp(values)
-        terms = {v.name: log_probs[u].sum() for v, u in values.items() if v.name not in with_rows}
+        terms = {
+            v.name: log_probs[u].sum()
+            for v, u in values.items()
+            if v.name not in with_rows
+        }
         potentials = _pymc("logprob.utils").replace_rvs_by_values(
             self._model.potentials, rvs_to_values=values
         )
@@ -297,14 +334,19 @@ class PyMCModel(TracedModel):
         """
         values = {name: self._values[name] for name in plate.names}
         new = {
-            name: v.type.clone(shape=(None, *v.type.shape[1:]))(name) for name, v in values.items()
+            name: v.type.clone(shape=(None, *v.type.shape[1:]))(name)
+            for name, v in values.items()
         }
         variables = {v.name: v for v in self._model.free_RVs}
         densities = [self._density(variables[name], new[name]) for name in plate.names]
-        total = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
+        total = sum(
+            density.reshape((density.shape[0], -1)).sum(1) for density in densities
+        )
         return JaxFunction(_Graph({**self._values, **new}, total))
 
-    def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
+    def effects_density(
+        self, plate: Plate, effects: Tensors, params: Tensors
+    ) -> tf.Tensor:
         """Return the log density of some effects of a plate given the parameters, (g,)."""
         return self._effects[plate]({**self._local, **params, **effects})
 
@@ -314,7 +356,9 @@ class PyMCModel(TracedModel):
         graph = _Graph(self._values, list(named.values()))
         return dict(zip(named, JaxFunction(graph)(dict(params)), strict=True))
 
-    def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
+    def prior_predictive(
+        self, n: int, seed: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Return draws of all variables, by ``pymc.sample_prior_predictive``.
 
         Args:
@@ -328,9 +372,12 @@ class PyMCModel(TracedModel):
         names = [v.name for v in self._model.basic_RVs]
         draw = _pymc("sampling.forward").sample_prior_predictive
         draws = draw(
-            draws=count, model=self._model, var_names=names, random_seed=as_seed(seed),
+            draws=count,
+            model=self._model,
+            var_names=names,
+            random_seed=as_seed(seed),
             return_inferencedata=False,
-        )  # fmt: skip
+        )
         return {name: np.asarray(values) for name, values in draws.items()}
 
 
@@ -354,9 +401,12 @@ class _Graph:
         several = isinstance(self._output, list)
         if self._function is None:
             make, outputs = _pymc("sampling.jax").get_jaxified_graph, self._output
-            with jax().ensure_compile_time_eval():  # so that its constants belong to no trace
+            with (
+                jax().ensure_compile_time_eval()
+            ):  # so that its constants belong to no trace
                 self._function = make(
-                    inputs=list(self._inputs.values()), outputs=outputs if several else [outputs]
+                    inputs=list(self._inputs.values()),
+                    outputs=outputs if several else [outputs],
                 )
         if isinstance(inputs[0], Mapping):
             named = {name: value for values in inputs for name, value in values.items()}
@@ -376,7 +426,9 @@ def _pymc(module: str = "") -> Any:
             )
         return importlib.import_module(f"pymc.{module}".rstrip("."))
     except ModuleNotFoundError as error:
-        raise ImportError(f"sgmcmc.from_pymc needs PyMC: pip install 'pymc>={_OLDEST}'.") from error
+        raise ImportError(
+            f"sgmcmc.from_pymc needs PyMC: pip install 'pymc>={_OLDEST}'."
+        ) from error
 
 
 def _observed_rows(model: Any, rows: Sequence[str] | None) -> list[str]:
@@ -394,10 +446,14 @@ def _observed_rows(model: Any, rows: Sequence[str] | None) -> list[str]:
     if isinstance(rows, str):
         raise TypeError(f"`rows` must be a list of names; write rows=[{rows!r}].")
     if not names or (rows is not None and not len(rows)):
-        raise ValueError("`model` must have an observed variable, and `rows` must name one.")
+        raise ValueError(
+            "`model` must have an observed variable, and `rows` must name one."
+        )
     for name in rows or ():
         if name not in names:
-            raise ValueError(f"`rows`: {name!r} is not among what is observed, {names}.")
+            raise ValueError(
+                f"`rows`: {name!r} is not among what is observed, {names}."
+            )
     return [name for name in names if rows is None or name in rows]
 
 
@@ -406,7 +462,9 @@ def _ancestors(outputs: Sequence[Any]) -> list[Any]:
 
 
 def _rebuilt(
-    outputs: Sequence[Any], replaced: Mapping[Any, Any], rows: tuple[int, Any] | None = None
+    outputs: Sequence[Any],
+    replaced: Mapping[Any, Any],
+    rows: tuple[int, Any] | None = None,
 ) -> list[Any]:
     """Return a graph with other inputs, whose shapes need not be those that were there.
 
@@ -419,7 +477,9 @@ def _rebuilt(
     """
     new = dict(replaced)
     composed = importlib.import_module("pytensor.compile.builders").OpFromGraph
-    for node in importlib.import_module("pytensor.graph.traversal").io_toposort([], outputs):
+    for node in importlib.import_module("pytensor.graph.traversal").io_toposort(
+        [], outputs
+    ):
         inputs = [new.get(variable, variable) for variable in node.inputs]
         if rows is not None:
             inputs = _with_rows(node, inputs, *rows)
@@ -439,18 +499,28 @@ def _with_rows(node: Any, inputs: list[Any], size: int, rows: Any) -> list[Any]:
     kind = type(node.op).__name__
     if kind == "SpecifyShape":  # a length need not be specified
         specified = [
-            None if _is_length(variable, size) else variable for variable in node.inputs[1:]
+            None if _is_length(variable, size) else variable
+            for variable in node.inputs[1:]
         ]
         return inputs if None not in specified else [inputs[0], *specified]
     if kind == "Alloc":
         return [
             inputs[0],
-            *[rows if _is_length(variable, size) else variable for variable in inputs[1:]],
+            *[
+                rows if _is_length(variable, size) else variable
+                for variable in inputs[1:]
+            ],
         ]
     if kind == "Reshape" and hasattr(node.inputs[1], "data"):
-        lengths = [rows if length == size else length for length in node.inputs[1].data.tolist()]
+        lengths = [
+            rows if length == size else length
+            for length in node.inputs[1].data.tolist()
+        ]
         if rows in lengths:
-            return [inputs[0], importlib.import_module("pytensor.tensor").stack(lengths)]
+            return [
+                inputs[0],
+                importlib.import_module("pytensor.tensor").stack(lengths),
+            ]
     return inputs
 
 

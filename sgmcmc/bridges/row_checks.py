@@ -25,7 +25,9 @@ _MOVES = (1.0, 0.3, 0.1, 0.01, 1e-3)
 
 _POSITIONS = 2  # number of positions next to the start
 _FEW = 12  # number of rows with which a log prior must be that with all rows
-_CLOSE = {tf.float64: (1e-9, 1e-9)}  # relative and absolute difference of equal densities, by dtype
+_CLOSE = {
+    tf.float64: (1e-9, 1e-9)
+}  # relative and absolute difference of equal densities, by dtype
 
 _CLOSE_SINGLE = (1e-4, 1e-5)
 
@@ -46,7 +48,9 @@ class RowModel(Protocol):
 def positions(model: RowModel, seed: int = 0) -> Iterator[Tensors]:
     """Yield the start, and positions around it in the unconstrained space."""
     rng = np.random.default_rng(seed)
-    start = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
+    start = {
+        name: tf.constant(value, model.dtype) for name, value in model.params.items()
+    }
     yield start
     for distance in _MOVES:
         position = {}
@@ -54,7 +58,9 @@ def positions(model: RowModel, seed: int = 0) -> Iterator[Tensors]:
             bijector = model.bijectors.get(name)
             # TFP keeps pairs of inputs and outputs by identity: the copy has none.
             u = value if bijector is None else bijector.inverse(tf.identity(value))
-            step = distance * rng.normal(size=u.shape) * (1.0 + np.minimum(np.abs(u), 1e3))
+            step = (
+                distance * rng.normal(size=u.shape) * (1.0 + np.minimum(np.abs(u), 1e3))
+            )
             u = u + tf.constant(step, model.dtype)
             position[name] = u if bijector is None else bijector.forward(u)
         yield position
@@ -90,11 +96,14 @@ def rows_for_trial(dataset: Mapping[str, Any], size: int) -> np.ndarray:
 def some_of(dataset: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
     """Return some rows of a dataset, as tensors."""
     return {
-        name: tf.convert_to_tensor(np.asarray(values)[rows]) for name, values in dataset.items()
+        name: tf.convert_to_tensor(np.asarray(values)[rows])
+        for name, values in dataset.items()
     }
 
 
-def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[Tensors]:
+def refuse_dependent_rows(
+    model: RowModel, observed: Mapping[str, str]
+) -> list[Tensors]:
     """Refuse rows whose density depends on other rows.
 
     Args:
@@ -113,7 +122,9 @@ def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[
     columns = some_of(model.dataset, rows)
     first = next(iter(observed.values()), "model")
     orders = {
-        "without the others": np.sort(rng.choice(count, max(1, count // 2), replace=False)),
+        "without the others": np.sort(
+            rng.choice(count, max(1, count // 2), replace=False)
+        ),
         "in another order": rng.permutation(count),
     }
     log_lik = by_shape(model.log_lik)
@@ -126,7 +137,9 @@ def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[
         if tried and not np.isfinite(terms).any():
             continue
         for condition, order in orders.items():
-            subset = {name: tf.gather(values, order) for name, values in columns.items()}
+            subset = {
+                name: tf.gather(values, order) for name, values in columns.items()
+            }
             alone = log_density_of_rows(log_lik, params, subset, model.dataset)
             if not close(alone, terms[order], model.dtype):
                 reason = f"{condition}, a row has another density"
@@ -137,7 +150,9 @@ def refuse_dependent_rows(model: RowModel, observed: Mapping[str, str]) -> list[
             changed = columns[column].numpy().copy()
             changed[replaced] = changed[np.roll(replaced, 1)]
             with_replaced = {**columns, column: tf.constant(changed)}
-            changed_terms = log_density_of_rows(log_lik, params, with_replaced, model.dataset)
+            changed_terms = log_density_of_rows(
+                log_lik, params, with_replaced, model.dataset
+            )
             if not close(changed_terms[same], terms[same], model.dtype):
                 reason = "the density of a row changes with another row"
                 raise ValueError(dependent(name, reason))
@@ -188,8 +203,13 @@ def indices_explained(columns: Mapping[str, Any]) -> Iterator[None]:
 
 def _ranges(dataset: Mapping[str, Any]) -> str:
     """Return the range of each column of integers, as text."""
-    integers = {n: np.asarray(c) for n, c in dataset.items() if np.asarray(c).dtype.kind in "iu"}
-    return ", ".join(f"{n!r} {c.min()} to {c.max()}" for n, c in integers.items()) or "none"
+    integers = {
+        n: np.asarray(c) for n, c in dataset.items() if np.asarray(c).dtype.kind in "iu"
+    }
+    return (
+        ", ".join(f"{n!r} {c.min()} to {c.max()}" for n, c in integers.items())
+        or "none"
+    )
 
 
 def depends_on_count(

@@ -25,7 +25,9 @@ PIECE_BYTES = 16 * 2**20
 
 # TensorFlow reads whole vectors from where an array starts; misaligned reads crash.
 _ALIGNMENT = 64
-_SHAREABLE = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.uint16)))
+_SHAREABLE = tuple(
+    map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.uint16))
+)
 
 
 def shares_memory() -> bool:
@@ -266,7 +268,9 @@ class Data:
 
     def slice(self, start: int, stop: int) -> Tensors:
         """Return the rows from ``start`` to ``stop`` of every column."""
-        return {name: column.tensor(start, stop) for name, column in self.columns.items()}
+        return {
+            name: column.tensor(start, stop) for name, column in self.columns.items()
+        }
 
     @functools.cached_property
     def whole(self) -> Tensors:

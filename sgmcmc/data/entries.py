@@ -30,8 +30,14 @@ def as_numbers(label: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"`{label}` is not a regular array of numbers: {error}") from error
-    if array.dtype.kind == "O" and library_of(values) == "pandas" and values.isna().any():
+        raise ValueError(
+            f"`{label}` is not a regular array of numbers: {error}"
+        ) from error
+    if (
+        array.dtype.kind == "O"
+        and library_of(values) == "pandas"
+        and values.isna().any()
+    ):
         raise ValueError(missing(label))
     need_numbers(label, array.dtype)
     return array
@@ -150,11 +156,15 @@ def is_stream(values: Any) -> bool:
         return True
     return (
         hasattr(values, "__iter__")
-        and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))
+        and not any(
+            hasattr(values, name) for name in ("__getitem__", "__array__", "shape")
+        )
         and not isinstance(values, set | frozenset)
     )
 
 
 def is_torch(values: Any) -> bool:
     """Return whether an object is a dataset or loader of PyTorch."""
-    return any(kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__)
+    return any(
+        kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__
+    )

@@ -34,7 +34,11 @@ def in_halves(name: str, column: Column, dtype: tf.DType, storage: str) -> Colum
         ValueError: The format cannot hold a number.
     """
     floats = np.dtype(dtype.as_numpy_dtype)
-    if type(column) is not ArrayColumn or column.dtype != floats or not column.row_shape:
+    if (
+        type(column) is not ArrayColumn
+        or column.dtype != floats
+        or not column.row_shape
+    ):
         return column
     largest = float(FORMATS[storage].max)
     low, high = float(column.array.min()), float(column.array.max())
@@ -63,7 +67,11 @@ class HalfColumn(DenseColumn):
     stored_dtype = np.dtype(np.uint16)
 
     def __init__(self, array: np.ndarray, dtype: np.dtype, storage: str) -> None:
-        self.array, self.dtype, self.storage = np.ascontiguousarray(array), dtype, storage
+        self.array, self.dtype, self.storage = (
+            np.ascontiguousarray(array),
+            dtype,
+            storage,
+        )
         self.row_shape = array.shape[1:]
         self.address = self.array.ctypes.data
 
@@ -114,7 +122,9 @@ class HalfColumn(DenseColumn):
 
     def followed_by(self, following: HalfColumn) -> HalfColumn:
         """Return the column with the rows of another behind its own."""
-        return HalfColumn(np.concatenate([self.array, following.array]), self.dtype, self.storage)
+        return HalfColumn(
+            np.concatenate([self.array, following.array]), self.dtype, self.storage
+        )
 
     def digest(self) -> str:
         """Return the digest of all values."""

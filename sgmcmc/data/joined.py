@@ -31,8 +31,12 @@ def joined(old: Data, new: Data) -> Data:
     return Data(columns, old.size + new.size, None, old.levels).on(old.machines)
 
 
-def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -> Column:
-    need_like_rows(name, *(f"{c.row_shape} {c.dtype}{' sparse' * c.sparse}" for c in (old, new)))
+def _joined(
+    name: str, old: Column, old_rows: int, new: Column, new_rows: int
+) -> Column:
+    need_like_rows(
+        name, *(f"{c.row_shape} {c.dtype}{' sparse' * c.sparse}" for c in (old, new))
+    )
     if isinstance(old, ArrayColumn):
         assert isinstance(new, DenseColumn)
         return ArrayColumn(np.concatenate([old.array, new.slice(0, new_rows)]))
@@ -75,7 +79,9 @@ class JoinedColumn(DenseColumn):
         new_rows: Its length.
     """
 
-    def __init__(self, old: DenseColumn, old_rows: int, new: DenseColumn, new_rows: int) -> None:
+    def __init__(
+        self, old: DenseColumn, old_rows: int, new: DenseColumn, new_rows: int
+    ) -> None:
         self.dtype, self.row_shape = old.dtype, old.row_shape
         self._old, self._new = old, new
         self._border, self._rows = old_rows, old_rows + new_rows
@@ -88,7 +94,10 @@ class JoinedColumn(DenseColumn):
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
         later = rows >= self._border
-        for column, chosen, first in ((self._old, ~later, 0), (self._new, later, self._border)):
+        for column, chosen, first in (
+            (self._old, ~later, 0),
+            (self._new, later, self._border),
+        ):
             if chosen.any():
                 values = np.empty((int(chosen.sum()), *self.row_shape), self.dtype)
                 column.take(rows[chosen] - first, values)
@@ -100,7 +109,9 @@ class JoinedColumn(DenseColumn):
         return np.concatenate(
             [
                 self._old.slice(min(start, border), min(stop, border)),
-                self._new.slice(max(start, border) - border, max(stop, border) - border),
+                self._new.slice(
+                    max(start, border) - border, max(stop, border) - border
+                ),
             ]
         )
 

@@ -69,8 +69,12 @@ class Levels:
             return number
         if isinstance(value, tuple):
             return self._combined_code(value)
-        candidates = self._keys_of_text(value) if isinstance(value, str) else _texts_of(value)
-        return next((self._numbers[key] for key in candidates if key in self._numbers), -1)
+        candidates = (
+            self._keys_of_text(value) if isinstance(value, str) else _texts_of(value)
+        )
+        return next(
+            (self._numbers[key] for key in candidates if key in self._numbers), -1
+        )
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
@@ -100,9 +104,15 @@ class Levels:
     @cached_property
     def _written(self) -> dict[str, Key]:
         """Texts of combined levels, dates, intervals and the like."""
-        composite = [v for v in self.values if not isinstance(v, bool | int | float | str)]
-        texts = {text: key_of(value) for value in composite for _, text in _texts_of(value)}
-        return texts | {text_of(v): key_of(v) for v in composite if isinstance(v, tuple)}
+        composite = [
+            v for v in self.values if not isinstance(v, bool | int | float | str)
+        ]
+        texts = {
+            text: key_of(value) for value in composite for _, text in _texts_of(value)
+        }
+        return texts | {
+            text_of(v): key_of(v) for v in composite if isinstance(v, tuple)
+        }
 
     @cached_property
     def _integers_as_text(self) -> bool:
@@ -126,14 +136,18 @@ class Levels:
         """Levels of each part of combined levels."""
         combined = all(isinstance(value, tuple) for value in self.values)
         columns = zip(*self.values, strict=True) if combined else ()
-        return [Levels(tuple({key_of(v): v for v in column}.values())) for column in columns]
+        return [
+            Levels(tuple({key_of(v): v for v in column}.values())) for column in columns
+        ]
 
     @cached_property
     def _combined(self) -> dict[tuple[int, ...], int]:
         numbers = {}
         for number, value in enumerate(self.values):
             pairs = zip(self._component_levels, value, strict=True)
-            codes = tuple(int(levels.codes([component])[0]) for levels, component in pairs)
+            codes = tuple(
+                int(levels.codes([component])[0]) for levels, component in pairs
+            )
             numbers[codes] = number
         return numbers
 
@@ -149,7 +163,9 @@ class Levels:
         more = ", …" * (len(self) > _SHOWN)
         level = plain(value)
         advice = ""
-        if isinstance(level, int) and not any(isinstance(v, int | float) for v in self.values):
+        if isinstance(level, int) and not any(
+            isinstance(v, int | float) for v in self.values
+        ):
             advice = " Pass the levels themselves, not their numbers."
         return (
             f"`{label}` has the level {text_of(level)!r}, which the {source} has not seen; its "
@@ -158,7 +174,10 @@ class Levels:
 
     def to_json(self) -> dict[str, Any]:
         """Return the levels in a form that JSON can hold."""
-        return {"values": [_to_json(value) for value in self.values], "ordered": self.ordered}
+        return {
+            "values": [_to_json(value) for value in self.values],
+            "ordered": self.ordered,
+        }
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Levels:
@@ -197,7 +216,12 @@ def key_of(value: Any) -> Key:
     if isinstance(value, np.datetime64 | datetime.date):
         return "date", str(_instant(value))
     if _is_interval(value):
-        return "interval", key_of(plain(value.left)), key_of(plain(value.right)), value.closed
+        return (
+            "interval",
+            key_of(plain(value.left)),
+            key_of(plain(value.right)),
+            value.closed,
+        )
     return "other", str(value)
 
 
@@ -221,7 +245,12 @@ def _texts_of(value: Any) -> list[Key]:
     elif isinstance(value, np.datetime64 | datetime.date):
         instant = _instant(value)
         seconds = str(instant).removesuffix(".000000")
-        texts = seconds, seconds.replace("T", " "), str(value), seconds.removesuffix("T00:00:00")
+        texts = (
+            seconds,
+            seconds.replace("T", " "),
+            str(value),
+            seconds.removesuffix("T00:00:00"),
+        )
     else:
         texts = (str(value),)
     return [("text", text) for text in dict.fromkeys(texts)]
@@ -234,7 +263,9 @@ def text_of(value: Any) -> str:
     """
     if isinstance(value, tuple):
         texts = map(text_of, value)
-        return ":".join(repr(text) if ":" in text or text[:1] in "'\"" else text for text in texts)
+        return ":".join(
+            repr(text) if ":" in text or text[:1] in "'\"" else text for text in texts
+        )
     if isinstance(value, np.datetime64 | datetime.date):
         return str(_instant(value)).removesuffix(".000000").removesuffix("T00:00:00")
     return str(value)
@@ -358,7 +389,9 @@ def read_categories(values: Any, label: str = "column") -> Categories | None:
     if library == "pandas" and "dictionary" in str(getattr(values, "dtype", "")):
         arrow = importlib.import_module("pyarrow")
         return read_categories(arrow.chunked_array(arrow.array(values)), label)
-    if type(values).__module__.partition(".")[0] == "polars" and hasattr(values, "dtype"):
+    if type(values).__module__.partition(".")[0] == "polars" and hasattr(
+        values, "dtype"
+    ):
         return read_categories(values.to_arrow(), label)
     if library == "pyarrow" and hasattr(getattr(values, "type", None), "index_type"):
         coder = Coder(label)
@@ -386,7 +419,9 @@ def factorized(values: Any, label: str = "column") -> Categories:
         values[np.ma.getmaskarray(masked)] = None
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"`{label}` must have one value for each row; its shape is {array.shape}.")
+        raise ValueError(
+            f"`{label}` must have one value for each row; its shape is {array.shape}."
+        )
     if array.dtype.kind != "O":
         distinct, codes = np.unique(array, return_inverse=True)
         missing = np.array([is_missing(value) for value in distinct], bool)
@@ -415,7 +450,8 @@ class Coder:
         rows, numbers_by_value = list(values), self._numbers_by_value
         try:
             numbers = [
-                numbers_by_value[v] if v in numbers_by_value else self._added(v) for v in rows
+                numbers_by_value[v] if v in numbers_by_value else self._added(v)
+                for v in rows
             ]
         except TypeError:  # what cannot be hashed, or compared
             numbers = [self._new(value) for value in rows]
@@ -450,7 +486,9 @@ class Coder:
             array = array.dictionary_encode()
         numbers = self.numbered(array.dictionary.to_pylist())
         if array.type.ordered:
-            self._orders[tuple(number for number in numbers.tolist() if number >= 0)] = None
+            self._orders[
+                tuple(number for number in numbers.tolist() if number >= 0)
+            ] = None
         indices = array.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
         return np.append(numbers, np.int32(-1))[indices]
 
@@ -474,7 +512,9 @@ class Coder:
     @property
     def in_order(self) -> Levels:
         """The levels in the order that the parts state, if they state one."""
-        return Levels(tuple(self._values[number] for number in self.order), bool(self._orders))
+        return Levels(
+            tuple(self._values[number] for number in self.order), bool(self._orders)
+        )
 
     @property
     def order(self) -> list[int]:
@@ -496,7 +536,9 @@ class Coder:
         ordered: dict[int, None] = {}
         while len(ordered) < len(after):
             free = [
-                n for n, before in after.items() if n not in ordered and before <= ordered.keys()
+                n
+                for n, before in after.items()
+                if n not in ordered and before <= ordered.keys()
             ]
             if len(free) != 1:
                 raise ValueError(self._in_disorder(free))
@@ -504,10 +546,16 @@ class Coder:
         return list(ordered)
 
     def _in_disorder(self, free: list[int]) -> str:
-        orders = [" < ".join(str(self._values[n]) for n in stated) for stated in self._orders]
+        orders = [
+            " < ".join(str(self._values[n]) for n in stated) for stated in self._orders
+        ]
         listed = " and ".join(dict.fromkeys(orders[:3]))
         left = " and ".join(repr(self._values[number]) for number in free[:2])
-        problem = f"which leaves the order of {left} open" if free else "which is no one order"
+        problem = (
+            f"which leaves the order of {left} open"
+            if free
+            else "which is no one order"
+        )
         return (
             f"`{self._label}` is an ordered category whose parts have the levels {listed}, "
             f"{problem}. Write all parts with one list of levels."

@@ -34,19 +34,32 @@ _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
 _FEW = {"batch_size": 2**13, "batch_readahead": 2}
 
 # Names of environment variables and settings whose values are not shown.
-_SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE
+)
 
 # Fewest characters of a value that is looked for in messages; shorter ones are part of many words.
 _SECRET_LENGTH = 6
 
 # Names under which file systems of fsspec give versions of a file.
-_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created", "updated", "md5Hash", "generation")
+_VERSIONS = (
+    "ETag",
+    "etag",
+    "LastModified",
+    "mtime",
+    "created",
+    "updated",
+    "md5Hash",
+    "generation",
+)
 
 # Unpacked data of paths and URLs, with the state of their files, the latest last.
 _unpacked: dict[Any, tuple[Any, Data]] = {}
 
 
-def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]) -> Data:
+def unpacked_by_name(
+    where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]
+) -> Data:
     """Return the unpacked data of a path or URL; unpack them if that is new or has changed.
 
     What was unpacked is kept as long as it needs no more than half of the room that the temporary
@@ -83,16 +96,24 @@ def _size_of(data: Data) -> int:
     columns = data.columns.values()
     if not all(isinstance(column, ArrayColumn | MappedColumn) for column in columns):
         return 0
-    return sum(data.size * math.prod(c.row_shape) * np.dtype(c.dtype).itemsize for c in columns)
+    return sum(
+        data.size * math.prod(c.row_shape) * np.dtype(c.dtype).itemsize for c in columns
+    )
 
 
 def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
     """Return a fingerprint of the files at a path or URL; ``None`` if there is none."""
     if not is_url(where):
-        inside = (Path(folder, name) for folder, _, names in os.walk(where) for name in names)
-        files = inside if os.path.isdir(where) else filter(os.path.exists, [Path(where)])
+        inside = (
+            Path(folder, name) for folder, _, names in os.walk(where) for name in names
+        )
+        files = (
+            inside if os.path.isdir(where) else filter(os.path.exists, [Path(where)])
+        )
         stats = {str(file): file.stat() for file in files}
-        return tuple(sorted((n, s.st_size, s.st_mtime_ns, s.st_ino) for n, s in stats.items()))
+        return tuple(
+            sorted((n, s.st_size, s.st_mtime_ns, s.st_ino) for n, s in stats.items())
+        )
     try:
         system, path = importlib.import_module("fsspec.core").url_to_fs(str(where))
         system.invalidate_cache()
@@ -102,7 +123,9 @@ def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
         return None
     states = []
     for name, info in listed.items():
-        versions = tuple(str(info[mark]) for mark in _VERSIONS if info.get(mark) is not None)
+        versions = tuple(
+            str(info[mark]) for mark in _VERSIONS if info.get(mark) is not None
+        )
         if not versions:
             return None
         states.append((name, str(info.get("size")), *versions))
@@ -111,7 +134,10 @@ def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
 
 def is_url(where: Any) -> bool:
     """Return whether a name is a URL, such as ``s3://bucket/x.parquet``, and no path."""
-    return isinstance(where, str) and re.match(r"[A-Za-z][\w+.-]*(::|://)", where) is not None
+    return (
+        isinstance(where, str)
+        and re.match(r"[A-Za-z][\w+.-]*(::|://)", where) is not None
+    )
 
 
 def shown(where: Any) -> str:
@@ -191,7 +217,9 @@ def _parquet_files(where: Path) -> Iterator[Path]:
     """Yield the Parquet files in a folder: by their names, or by their first bytes without one."""
     for folder, names, files in os.walk(where):
         names[:] = [name for name in names if not name.startswith((".", "_"))]
-        for file in (Path(folder, name) for name in files if not name.startswith((".", "_"))):
+        for file in (
+            Path(folder, name) for name in files if not name.startswith((".", "_"))
+        ):
             if file.suffix.lower() in _PARQUET:
                 yield file
             elif not file.suffix or file.suffix[1:].isdigit():
@@ -208,7 +236,10 @@ def _partitioning(keys: Mapping[str, list[str]], arrow: Any) -> Any:
         distinct = sorted({value for value in values if value != _NULL})
         kind = pa.int64() if all(map(_is_integer, distinct)) else pa.float64()
         if not all(map(_is_float, distinct)):
-            kind, dictionaries[name] = pa.dictionary(pa.int32(), pa.string()), pa.array(distinct)
+            kind, dictionaries[name] = (
+                pa.dictionary(pa.int32(), pa.string()),
+                pa.array(distinct),
+            )
         fields.append((name, kind))
     return arrow.HivePartitioning(pa.schema(fields), dictionaries or None, _NULL)
 
@@ -228,7 +259,9 @@ def _open_parquet(where: str, arrow: Any) -> Any:
             opened = importlib.import_module("fsspec.core").url_to_fs(where)
         except ImportError as error:  # neither fsspec nor, say, s3fs need be there
             if scheme not in _OF_ARROW:
-                raise ValueError(f"fsspec opens it, with a further library. {error}") from None
+                raise ValueError(
+                    f"fsspec opens it, with a further library. {error}"
+                ) from None
         else:
             return _with_folders(arrow, opened[1], opened[0])
     systems = importlib.import_module("pyarrow.fs")
@@ -242,7 +275,9 @@ def _with_folders(arrow: Any, path: str, system: Any) -> Any:
     dataset = arrow.dataset(path, partitioning="hive", **options)
     keys: dict[str, list[str]] = {}
     for fragment in dataset.get_fragments():
-        for name, value in arrow.get_partition_keys(fragment.partition_expression).items():
+        for name, value in arrow.get_partition_keys(
+            fragment.partition_expression
+        ).items():
             keys.setdefault(name, []).append(_NULL if value is None else str(value))
     if not keys:
         return dataset
@@ -254,7 +289,11 @@ def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
     url = str(where)
     if not is_url(url):
         opened = zarr.open(url, mode="r")
-        return opened if hasattr(opened, "dtype") else _need_some(label, url, dict(opened.arrays()))
+        return (
+            opened
+            if hasattr(opened, "dtype")
+            else _need_some(label, url, dict(opened.arrays()))
+        )
     opened = guarded(label, url, lambda: zarr.open(url, mode="r"))
     if hasattr(opened, "dtype"):
         return Remote(label, url, opened)
@@ -297,7 +336,9 @@ class RemoteTable:
         batches = guarded(
             self._label, self._where, lambda: iter(arrow_batches(self._rows, columns))
         )
-        while (batch := guarded(self._label, self._where, lambda: next(batches, end))) is not end:
+        while (
+            batch := guarded(self._label, self._where, lambda: next(batches, end))
+        ) is not end:
             yield batch
 
 
@@ -323,8 +364,13 @@ def arrow_batches(rows: Any, columns: list[str] | None = None) -> Iterable[Any]:
         systems = importlib.import_module("pyarrow.fs")
         system = getattr(rows.filesystem, "base_fs", rows.filesystem)
         reads_ahead = isinstance(system, systems.LocalFileSystem | systems.PyFileSystem)
-        if reads_ahead and form.default_fragment_scan_options == arrow.ParquetFragmentScanOptions():
-            options["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(pre_buffer=False)
+        if (
+            reads_ahead
+            and form.default_fragment_scan_options == arrow.ParquetFragmentScanOptions()
+        ):
+            options["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(
+                pre_buffer=False
+            )
     return rows.to_batches(**options)
 
 
@@ -340,10 +386,14 @@ def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
         problem = f"there is no {shown(where)!r}."
     except Exception as error:
         explanation = " ".join(str(error).split())[:500] or "nothing is said of why."
-        problem = f"{shown(where)!r} cannot be read. {type(error).__name__}: {explanation}"
+        problem = (
+            f"{shown(where)!r} cannot be read. {type(error).__name__}: {explanation}"
+        )
         for secret in sorted(_secrets(where), key=len, reverse=True):
             problem = problem.replace(secret, "***")
-        if re.search(r"permission|forbidden|denied|credential|access|40[13]", problem.lower()):
+        if re.search(
+            r"permission|forbidden|denied|credential|access|40[13]", problem.lower()
+        ):
             problem += (
                 " Credentials are looked for where the library of the file system does: in "
                 "environment variables and its own files. Or open it yourself, with them, and hand "
@@ -372,13 +422,21 @@ def _unquoted(text: str) -> str:
     """Return a text with the ``%xx`` of a URL decoded to characters."""
     coded = r"(?:%[0-9A-Fa-f]{2})+"
     return re.sub(
-        coded, lambda run: bytes.fromhex(run[0].replace("%", "")).decode("utf-8", "replace"), text
+        coded,
+        lambda run: bytes.fromhex(run[0].replace("%", "")).decode("utf-8", "replace"),
+        text,
     )
 
 
-def _secret_settings(settings: Mapping[str, Any], within: bool = False) -> Iterator[str]:
+def _secret_settings(
+    settings: Mapping[str, Any], within: bool = False
+) -> Iterator[str]:
     for name, value in settings.items():
-        secret = within or _SECRET.search(str(name)) is not None or name in ("key", "password")
+        secret = (
+            within
+            or _SECRET.search(str(name)) is not None
+            or name in ("key", "password")
+        )
         if isinstance(value, Mapping):
             yield from _secret_settings(value, secret)
         elif secret and isinstance(value, str):

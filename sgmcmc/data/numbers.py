@@ -66,7 +66,9 @@ def generator(
         True
     """
     key = (chain, int(phase), int(purpose), block)
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+    return np.random.Generator(
+        np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key))
+    )
 
 
 PAIRS = 256
@@ -126,7 +128,9 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
     chunk = 2 * PAIRS
     for first in range(0, flat.size, _CHUNKS * chunk):
         chunk_normals = flat[first : first + _CHUNKS * chunk]
-        made = _box_muller(raw(rng, -(-chunk_normals.size // chunk) * chunk).reshape(-1, 2, PAIRS))
+        made = _box_muller(
+            raw(rng, -(-chunk_normals.size // chunk) * chunk).reshape(-1, 2, PAIRS)
+        )
         chunk_normals[:] = made.reshape(-1)[: chunk_normals.size]
 
 
@@ -195,7 +199,9 @@ def _log(u: np.ndarray) -> np.ndarray:
 
 def _on_the_circle(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sine and cosine of an angle between -π/4 and π/4, of 22 bits."""
-    angle = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(np.int32) - np.int32(2**21)
+    angle = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(
+        np.int32
+    ) - np.int32(2**21)
     t = angle.astype(np.float32)
     t += np.float32(0.5)
     t *= np.float32(3.7450704e-07)

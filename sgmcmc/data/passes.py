@@ -60,11 +60,14 @@ def shards(data: Data, max_terms: int | None = None, row_terms: int = 1) -> list
         chunk = max(1, min(chunk, max_terms // row_terms))
     shard_rows = chunk * max(1, math.ceil(data.size / chunk / _MOST))
     return [
-        Shard(k, min(k + shard_rows, data.size), chunk) for k in range(0, data.size, shard_rows)
+        Shard(k, min(k + shard_rows, data.size), chunk)
+        for k in range(0, data.size, shard_rows)
     ]
 
 
-def map_over(data: Data, obj: Any, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+def map_over(
+    data: Data, obj: Any, method: str, calls: Sequence[tuple[Any, ...]]
+) -> Iterator[Any]:
     """Yield a method's result for each part of the data, in the order of the calls.
 
     The machines of the dataset call it; a single call is made here.
@@ -133,7 +136,9 @@ class Pass:
                 try:
                     any_length = (*arguments[:-1], of_any_length(columns))
                     self.graphs[key] = self._trace(name, any_length)
-                except Exception as error:  # the user's functions ask for the number of rows
+                except (
+                    Exception
+                ) as error:  # the user's functions ask for the number of rows
                     pass_on(error)
             if self.graphs[key] is not None:
                 return self.graphs[key]
@@ -163,7 +168,9 @@ class Pass:
             per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
         all_shards = shards(self.data, max_terms, self._row_terms)
-        return added(self._shard_results(_summed, all_shards, name, values, first, per_chunk))
+        return added(
+            self._shard_results(_summed, all_shards, name, values, first, per_chunk)
+        )
 
     def joined(
         self,
@@ -181,11 +188,15 @@ class Pass:
             per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
         all_shards = shards(self.data, max_terms, self._row_terms)
-        by_shard = self._shard_results(_joined, all_shards, name, values, None, per_chunk)
+        by_shard = self._shard_results(
+            _joined, all_shards, name, values, None, per_chunk
+        )
         joined_rows: list[np.ndarray] = []
         for shard, results in zip(all_shards, by_shard, strict=True):
             if not joined_rows:
-                joined_rows = [np.empty((self.data.size, *a.shape[1:]), a.dtype) for a in results]
+                joined_rows = [
+                    np.empty((self.data.size, *a.shape[1:]), a.dtype) for a in results
+                ]
             for array, rows in zip(joined_rows, results, strict=True):
                 array[shard.start : shard.stop] = rows
         return joined_rows
@@ -200,7 +211,14 @@ class Pass:
         per_chunk: Sequence[np.ndarray] | None,
     ) -> Iterator[list[np.ndarray]]:
         calls = [
-            (combine, shard, name, values, first, None if per_chunk is None else per_chunk[k])
+            (
+                combine,
+                shard,
+                name,
+                values,
+                first,
+                None if per_chunk is None else per_chunk[k],
+            )
             for k, shard in enumerate(all_shards)
         ]
         return map_over(self.data, self, "of_shard", calls)
@@ -236,7 +254,9 @@ def added(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
     """Return sums, added up in order."""
     totals: list[np.ndarray] = []
     for result in results:
-        totals = [a + b for a, b in zip(totals, result, strict=True)] if totals else result
+        totals = (
+            [a + b for a, b in zip(totals, result, strict=True)] if totals else result
+        )
     return totals
 
 
@@ -254,7 +274,11 @@ def _as_tensor(leaf: Any) -> Any:
 
 def _shapes(arguments: Any) -> tuple[Any, ...]:
     return tuple(
-        (type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "", *leaf.shape, leaf.dtype)
+        (
+            type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "",
+            *leaf.shape,
+            leaf.dtype,
+        )
         for leaf in tf.nest.flatten(arguments)
     )
 

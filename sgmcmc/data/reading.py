@@ -67,10 +67,14 @@ def read_dataset(
     if isinstance(dataset, Data):
         return dataset
     if storage is not None:
-        return _stored_in(storage, read_dataset(dataset, dtype, integers, None, levels), dtype)
+        return _stored_in(
+            storage, read_dataset(dataset, dtype, integers, None, levels), dtype
+        )
     if levels is None:
         return _read_once(dataset, dtype, integers, ())
-    data = coded_by(_read_once(dataset, dtype, integers, levels), levels, dtype, integers)
+    data = coded_by(
+        _read_once(dataset, dtype, integers, levels), levels, dtype, integers
+    )
     if data.given is not None:
         data.given = (*data.given[:-1], levels)
     return data
@@ -88,12 +92,21 @@ def _read_once(
     uncoded_key = dtype, tuple(sorted(integers)), ()
     key = dtype, tuple(sorted(integers)), tuple(sorted(coded))
     if isinstance(dataset, str | os.PathLike):
-        return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers, coded))
+        return unpacked_by_name(
+            dataset, key, lambda: _read(dataset, dtype, integers, coded)
+        )
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
-        unpacked = unpacked_before(dataset, uncoded_key)  # of a stream that may be used up
-        if unpacked is not None and unpacked.levels.keys() >= set(coded) & unpacked.columns.keys():
+        unpacked = unpacked_before(
+            dataset, uncoded_key
+        )  # of a stream that may be used up
+        if (
+            unpacked is not None
+            and unpacked.levels.keys() >= set(coded) & unpacked.columns.keys()
+        ):
             return unpacked
-        return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers, coded))
+        return unpacked_once(
+            dataset, key, lambda: _read(dataset, dtype, integers, coded)
+        )
     return _read(dataset, dtype, integers, coded)
 
 
@@ -101,11 +114,15 @@ def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
     """Return a dataset that was read, with arrays in memory in 16 bits."""
     from sgmcmc.data.halves import in_halves  # most datasets are read without it
 
-    columns = {name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()}
+    columns = {
+        name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()
+    }
     return Data(columns, data.size, data.given, data.levels)
 
 
-def _read(dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Collection[str]) -> Data:
+def _read(
+    dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Collection[str]
+) -> Data:
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}
     levels: dict[str, Levels] = {}
@@ -140,14 +157,20 @@ def _columns(
         if isinstance(dataset, str | os.PathLike):
             dataset = open_named("dataset", dataset)
         if isinstance(dataset, Mapping) and library_of(dataset) != "datasets":
-            yield from _columns(dataset, dtype_of, coded)  # the arrays of a group of Zarr's
+            yield from _columns(
+                dataset, dtype_of, coded
+            )  # the arrays of a group of Zarr's
             return
         as_rows = is_stream(dataset) and not is_table(dataset)
-        table = table_of(dataset, coded) if as_rows else as_table("dataset", dataset, coded)
+        table = (
+            table_of(dataset, coded) if as_rows else as_table("dataset", dataset, coded)
+        )
         if table is not None:
             _need_strings(table.names)
             table_columns = {name: (name,) for name in table.names}
-            table = dataclasses.replace(table, one_is_vector=True)  # a column of a dataset is one
+            table = dataclasses.replace(
+                table, one_is_vector=True
+            )  # a column of a dataset is one
             yield from _read_table("dataset", table, dtype_of, table_columns)
             return
         if not hasattr(dataset, "to_dask_array") or not hasattr(dataset, "columns"):
@@ -159,7 +182,9 @@ def _columns(
     _need_strings(dataset)
     for name, values in dataset.items():
         label, is_coded = f"dataset[{name!r}]", name in coded
-        column, length, column_levels = _read_column(label, values, dtype_of(name), is_coded)
+        column, length, column_levels = _read_column(
+            label, values, dtype_of(name), is_coded
+        )
         yield Read(name, column, length, column_levels)
 
 
@@ -173,7 +198,9 @@ ColumnRead = tuple[Column, int, Levels | None]
 """A column, its length, and the levels that its numbers stand for, if it holds categories."""
 
 
-def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) -> ColumnRead:
+def _read_column(
+    label: str, values: Any, dtype: tf.DType, coded: bool = False
+) -> ColumnRead:
     """Return an entry of the dataset.
 
     Args:
@@ -184,7 +211,9 @@ def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) 
     """
     if isinstance(values, str | os.PathLike):
         key = "entry", dtype, coded
-        data = unpacked_by_name(values, key, lambda: _read_named(label, values, dtype, coded))
+        data = unpacked_by_name(
+            values, key, lambda: _read_named(label, values, dtype, coded)
+        )
         return data.columns["entry"], data.size, data.levels.get("entry")
     if is_stream(values) and not is_table(values):
         raise as_entry(label, values)
@@ -200,8 +229,14 @@ def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) 
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
-        check_values(label, matrix.data, dtype, indices_of=lambda k: _indices_of(matrix, k))
-        return SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)), int(matrix.shape[0]), None
+        check_values(
+            label, matrix.data, dtype, indices_of=lambda k: _indices_of(matrix, k)
+        )
+        return (
+            SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)),
+            int(matrix.shape[0]),
+            None,
+        )
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if _is_stored(values) and not is_table(values):
@@ -240,7 +275,9 @@ def _read_coded(label: str, values: Any) -> ColumnRead:
     return MappedColumn(array, array.dtype), writer.rows, coder.levels
 
 
-def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType, coded: bool) -> Data:
+def _read_named(
+    label: str, where: str | os.PathLike[str], dtype: tf.DType, coded: bool
+) -> Data:
     """Return an array or table at a path or URL as one column."""
     values = open_named(label, where)
     if isinstance(values, Mapping):
@@ -277,7 +314,9 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> ColumnRead:
     shape = tuple(values.shape)
     need_first_axis(label, shape)
     if any(length != length for length in shape):
-        raise ValueError(f"`{label}` has an unknown length. Call its compute_chunk_sizes() first.")
+        raise ValueError(
+            f"`{label}` has an unknown length. Call its compute_chunk_sizes() first."
+        )
     if hasattr(values, "dtype"):
         need_numbers(label, values.dtype)
 
@@ -290,7 +329,11 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> ColumnRead:
         need_numbers(label, chunk.dtype)
         check_values(label, chunk, dtype, start)
 
-    return read_stored(values, np.dtype(dtype.as_numpy_dtype), check), int(shape[0]), None
+    return (
+        read_stored(values, np.dtype(dtype.as_numpy_dtype), check),
+        int(shape[0]),
+        None,
+    )
 
 
 def _read_table(
@@ -323,20 +366,28 @@ def _read_table(
                 column_label = f"{label}[{source_name!r}]" if of_several else label
                 if source_name not in table.categories:
                     need_numbers(column_label, batch[source_name].dtype)
-                    check_values(column_label, batch[source_name], dtype, writers[name].rows)
+                    check_values(
+                        column_label, batch[source_name], dtype, writers[name].rows
+                    )
                 arrays.append(batch[source_name])
             vector = len(arrays) == 1 and (table.one_is_vector or len(requested) > 1)
             writers[name].add(arrays[0] if vector else _as_matrix(arrays, dtype))
     for name, writer in writers.items():
         array, coder = writer.array(), table.categories.get(requested[name][0])
-        column: Column = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
+        column: Column = (
+            ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
+        )
         levels = None
         if coder is not None:
             levels = coder.in_order
-            column = recoded(column, np.argsort(coder.order).astype(np.int32), writer.rows)
+            column = recoded(
+                column, np.argsort(coder.order).astype(np.int32), writer.rows
+            )
         yield Read(name, column, writer.rows, levels)
 
 
 def _as_matrix(arrays: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
-    matrices = [array.astype(dtype.as_numpy_dtype).reshape(len(array), -1) for array in arrays]
+    matrices = [
+        array.astype(dtype.as_numpy_dtype).reshape(len(array), -1) for array in arrays
+    ]
     return np.concatenate(matrices, axis=1)

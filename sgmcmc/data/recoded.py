@@ -87,7 +87,9 @@ def coded_by(
             if (table < 0).any():
                 _need_known(label, column, data.size, data_levels, levels[name], table)
         else:
-            table = _numbers(label, data_levels, tf.int32 if name in integers else dtype)
+            table = _numbers(
+                label, data_levels, tf.int32 if name in integers else dtype
+            )
         columns[name] = recoded(column, table, data.size)
     recoded_data = copy.copy(data)
     recoded_data.columns = columns
@@ -96,7 +98,12 @@ def coded_by(
 
 
 def _need_known(
-    label: str, column: Column, rows: int, data_levels: Levels, levels: Levels, table: np.ndarray
+    label: str,
+    column: Column,
+    rows: int,
+    data_levels: Levels,
+    levels: Levels,
+    table: np.ndarray,
 ) -> None:
     """Refuse rows whose level is new; a level without rows does no harm."""
     assert isinstance(column, DenseColumn)
@@ -105,7 +112,9 @@ def _need_known(
         codes = column.slice(start, min(start + step, rows))
         new = table[codes] < 0
         if new.any():
-            raise ValueError(levels.unknown(label, data_levels.values[codes[int(new.argmax())]]))
+            raise ValueError(
+                levels.unknown(label, data_levels.values[codes[int(new.argmax())]])
+            )
 
 
 def _numbers(label: str, levels: Levels, dtype: tf.DType) -> np.ndarray:

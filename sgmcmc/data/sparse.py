@@ -53,7 +53,9 @@ class SparseColumn(Column):
         with tf.device("CPU:0"):
             self.stored = Stored(
                 tf.constant(matrix.data.astype(dtype, copy=False)),
-                tf.constant(matrix.indices.astype(np.int32 if few else np.int64, copy=False)),
+                tf.constant(
+                    matrix.indices.astype(np.int32 if few else np.int64, copy=False)
+                ),
                 tf.constant(matrix.indptr.astype(np.int64, copy=False)),
             )
 
@@ -67,7 +69,9 @@ class SparseColumn(Column):
         """Return the rows from ``start`` to ``stop``."""
         splits = self.stored.splits[start : stop + 1]
         within = slice(int(splits[0]), int(splits[-1]))
-        rows = Stored(self.stored.values[within], self.stored.columns[within], splits - splits[0])
+        rows = Stored(
+            self.stored.values[within], self.stored.columns[within], splits - splits[0]
+        )
         return as_sparse_tensor(rows, stop - start, self.row_shape[0])
 
     def tensor_at(self, rows: np.ndarray) -> tf.SparseTensor:
@@ -83,7 +87,9 @@ class SparseColumn(Column):
             )
             for column in (self, following)
         ]
-        return SparseColumn(scipy.sparse.csr_array(scipy.sparse.vstack(matrices)), self.dtype)
+        return SparseColumn(
+            scipy.sparse.csr_array(scipy.sparse.vstack(matrices)), self.dtype
+        )
 
     def digest(self) -> str:
         """Return the digest of all entries."""
@@ -94,7 +100,10 @@ class SparseColumn(Column):
 def gather_sparse(stored: Stored, rows: tf.Tensor, width: int) -> tf.SparseTensor:
     """Return some rows of a sparse matrix, in the order that they are asked for."""
     values, columns = (
-        tf.gather(tf.RaggedTensor.from_row_splits(entries, stored.splits, validate=False), rows)
+        tf.gather(
+            tf.RaggedTensor.from_row_splits(entries, stored.splits, validate=False),
+            rows,
+        )
         for entries in (stored.values, stored.columns)
     )
     gathered = Stored(values.values, columns.values, values.row_splits)
@@ -131,7 +140,8 @@ def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
     if isinstance(values, tf.SparseTensor):
         indices = np.asarray(values.indices)
         values = scipy.sparse.coo_array(
-            (np.asarray(values.values), (indices[:, 0], indices[:, 1])), tuple(values.shape)
+            (np.asarray(values.values), (indices[:, 0], indices[:, 1])),
+            tuple(values.shape),
         )
     matrix = scipy.sparse.csr_array(values)
     if not matrix.has_canonical_format:
@@ -163,12 +173,16 @@ class Parts:
             if name in self._splits
             # With -1 for "all the rest" XLA copies the column into a larger array first.
             else tf.slice(
-                column, [start, *[0] * (len(column.shape) - 1)], [length, *column.shape[1:]]
+                column,
+                [start, *[0] * (len(column.shape) - 1)],
+                [length, *column.shape[1:]],
             )
             for name, column in self._columns.items()
         }
 
-    def _sparse(self, name: str, start: int | tf.Tensor, length: int) -> tf.SparseTensor:
+    def _sparse(
+        self, name: str, start: int | tf.Tensor, length: int
+    ) -> tf.SparseTensor:
         column = self._columns[name]
         first, last = self._splits[name][start], self._splits[name][start + length]
         before = tf.stack([tf.cast(start, tf.int64), tf.constant(0, tf.int64)])
@@ -194,15 +208,21 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
     if has_sparse(columns):
         row_slices, rows = Parts(columns), next(iter(columns.values())).shape[0]
         return tf.map_fn(
-            lambda row: function(row_slices.part(row, 1)), tf.range(rows), fn_output_signature=dtype
+            lambda row: function(row_slices.part(row, 1)),
+            tf.range(rows),
+            fn_output_signature=dtype,
         )
     return vectorized_map(
-        lambda row: function({name: tf.expand_dims(value, 0) for name, value in row.items()}),
+        lambda row: function(
+            {name: tf.expand_dims(value, 0) for name, value in row.items()}
+        ),
         columns,
     )
 
 
-def over(function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors) -> tf.Tensor:
+def over(
+    function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors
+) -> tf.Tensor:
     """Return the value of a function of a point and of columns at each of several points."""
     if not has_sparse(columns):
         return vectorized_map(lambda point: function(point, columns), points)

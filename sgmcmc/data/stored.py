@@ -46,7 +46,10 @@ class Spool:
         self._row_shape = chunk.shape[1:]
         self.rows += len(chunk)
         self._chunks.append(chunk.astype(self._dtype, order="C"))
-        if not self._in_memory and sum(waiting.nbytes for waiting in self._chunks) > PIECE_BYTES:
+        if (
+            not self._in_memory
+            and sum(waiting.nbytes for waiting in self._chunks) > PIECE_BYTES
+        ):
             self._write()
 
     def _write(self) -> None:
@@ -104,7 +107,9 @@ class StoredColumn(DenseColumn):
         last, array = self._last
         if last != number:
             start = number * self._slab_rows
-            array = np.asarray(self._source[start : min(start + self._slab_rows, self._rows)])
+            array = np.asarray(
+                self._source[start : min(start + self._slab_rows, self._rows)]
+            )
             self._last = number, array
         return array
 
@@ -187,7 +192,9 @@ def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
     return MappedColumn(writer.array(), dtype)
 
 
-def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | None = None) -> int:
+def _pass_over(
+    source: Any, check: Check, use: Callable[[np.ndarray], None] | None = None
+) -> int:
     """Check all rows in order, slab by slab, and return how many make a slab."""
     slab_rows, size = _slab_rows_of(source), int(source.shape[0])
     for start in range(0, size, slab_rows):
@@ -212,7 +219,9 @@ def _slab_rows_of(source: Any) -> int:
 
 def _has_room(source: Any, dtype: np.dtype) -> bool:
     size = math.prod(int(length) for length in source.shape) * np.dtype(dtype).itemsize
-    return size <= PIECE_BYTES or 2 * size <= shutil.disk_usage(tempfile.gettempdir()).free
+    return (
+        size <= PIECE_BYTES or 2 * size <= shutil.disk_usage(tempfile.gettempdir()).free
+    )
 
 
 def _mapped_in_place(source: Any) -> np.ndarray | None:

@@ -109,7 +109,9 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
         raise ValueError(_endless("this dataset of tf.data repeats without end"))
     spec = dataset.element_spec
     if not isinstance(spec, Mapping) or not spec:
-        raise TypeError(_names_wanted(spec, "dataset.map(lambda x, y: {'x': x, 'y': y})"))
+        raise TypeError(
+            _names_wanted(spec, "dataset.map(lambda x, y: {'x': x, 'y': y})")
+        )
     for name, column_spec in spec.items():
         if not isinstance(column_spec, tf.TensorSpec):
             raise TypeError(
@@ -135,7 +137,9 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
         for column_spec, shape in zip(spec.values(), inner, strict=True)
     )
     rows = max(1, min(2**16, SLAB_BYTES // max(1, row)))
-    return (dataset.batch(rows) if are_rows else dataset.rebatch(rows)).as_numpy_iterator()
+    return (
+        dataset.batch(rows) if are_rows else dataset.rebatch(rows)
+    ).as_numpy_iterator()
 
 
 def _of_torch(stream: Any) -> Iterator[Any]:
@@ -168,7 +172,9 @@ def _rows_together(rows: Any) -> Iterator[Batch]:
         chunk = [rows[k] for k in range(start, min(start + _ROWS, len(rows)))]
         if not isinstance(chunk[0], Mapping):
             raise TypeError(_names_wanted(chunk[0], _FOR_ITERATORS))
-        yield {name: np.stack([_array(row[name]) for row in chunk]) for name in chunk[0]}
+        yield {
+            name: np.stack([_array(row[name]) for row in chunk]) for name in chunk[0]
+        }
 
 
 _FOR_ITERATORS = "({'x': x, 'y': y} for x, y in batches)"

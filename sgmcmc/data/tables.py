@@ -225,7 +225,9 @@ def _of_batches(
     categories = {
         field.name: Coder(of_column(label, field.name))
         for field in schema
-        if field.name in coded or field.name in named or hasattr(field.type, "index_type")
+        if field.name in coded
+        or field.name in named
+        or hasattr(field.type, "index_type")
     }
 
     def read() -> Iterator[Batch]:
@@ -250,11 +252,15 @@ def _of_batches(
     return Table(names, read, categories)
 
 
-def _labels(label: str, numbers: np.ndarray, coder: Coder, names: list[str]) -> np.ndarray:
+def _labels(
+    label: str, numbers: np.ndarray, coder: Coder, names: list[str]
+) -> np.ndarray:
     """Return the numbers of named levels, all of which are there, as they are."""
     coder.numbered(names)
     if numbers.size and numbers.max() >= len(names):
-        raise ValueError(f"`{label}` holds {numbers.max()}, and there are {len(names)} levels.")
+        raise ValueError(
+            f"`{label}` holds {numbers.max()}, and there are {len(names)} levels."
+        )
     return checked_codes(label, numbers)
 
 
@@ -268,8 +274,12 @@ def _numbers(label: str, array: Any) -> np.ndarray:
     if not hasattr(array, "flatten") or not hasattr(array.type, "value_type"):
         return np.asarray(array)
     inner = _numbers(label, array.flatten())
-    length = len(inner) // len(array) if len(array) else getattr(array.type, "list_size", 0)
-    lengths = np.asarray(array.value_lengths()) if hasattr(array, "value_lengths") else length
+    length = (
+        len(inner) // len(array) if len(array) else getattr(array.type, "list_size", 0)
+    )
+    lengths = (
+        np.asarray(array.value_lengths()) if hasattr(array, "value_lengths") else length
+    )
     if np.any(lengths != length):
         raise ValueError(
             f"`{label}` is not a regular array of numbers: its lists have different lengths."
@@ -282,7 +292,9 @@ def _names(label: str, names: Any) -> list[str]:
     named = list(names)
     for name, count in Counter(named).items():
         if count > 1:
-            raise ValueError(f"`{label}` has two columns of the name {name!r}; rename one.")
+            raise ValueError(
+                f"`{label}` has two columns of the name {name!r}; rename one."
+            )
     return named
 
 

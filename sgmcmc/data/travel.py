@@ -33,7 +33,11 @@ def read_machines(executor: Any) -> Machines:
     """Return the executors of chains and passes over the data, from the user's ``executor``."""
     if executor is None:
         return HERE
-    return executor if isinstance(executor, Machines) else Spread(executor, {Data: courier})
+    return (
+        executor
+        if isinstance(executor, Machines)
+        else Spread(executor, {Data: courier})
+    )
 
 
 def courier(data: Data) -> tuple[str, Callable[[], Any]]:
@@ -56,7 +60,11 @@ class _PackedData:
         openers = _openers(source)
         opened = [name for name in data.columns if name in openers or _TABLE in openers]
         self._arguments = (
-            {n: _portable(c, data.size) for n, c in data.columns.items() if n not in opened},
+            {
+                n: _portable(c, data.size)
+                for n, c in data.columns.items()
+                if n not in opened
+            },
             openers,
             {name: _sample_digest(data.columns[name], data.size) for name in opened},
             [(name, column.dtype) for name, column in data.columns.items()],
@@ -95,14 +103,20 @@ def _open_dataset(
     try:
         opened = {name: opener() for name, opener in openers.items()}
         for name, kind in dtypes:
-            if name in opened and _is_array(opened[name]) and name not in (levels or ()):
+            if (
+                name in opened
+                and _is_array(opened[name])
+                and name not in (levels or ())
+            ):
                 columns[name] = open_stored(opened.pop(name), kind)
         if opened:
             columns |= read_dataset(
                 opened.get(_TABLE, opened), dtype, integers, levels=levels
             ).columns
         changed = [
-            n for n, expected in digests.items() if _sample_digest(columns[n], size) != expected
+            n
+            for n, expected in digests.items()
+            if _sample_digest(columns[n], size) != expected
         ]
     except OSError as error:
         raise OSError(
@@ -126,7 +140,9 @@ def _is_array(source: Any) -> bool:
 def _sample_digest(column: Column, size: int) -> str:
     """Return a digest of a few rows of a column; a digest of all would have to read them."""
     starts = sorted({0, size // 2, max(0, size - _ROWS)})
-    arrays = [np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts]
+    arrays = [
+        np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts
+    ]
     return f"{size} rows, " + digest(np.concatenate(arrays))
 
 
@@ -153,7 +169,10 @@ def _opener(values: Any) -> Opener | None:
     if isinstance(values, np.ndarray):
         return _memmap_opener(values)
     kind = type(values).__module__.partition(".")[0]
-    if kind == "h5py" and getattr(getattr(values, "file", None), "driver", "") == "sec2":
+    if (
+        kind == "h5py"
+        and getattr(getattr(values, "file", None), "driver", "") == "sec2"
+    ):
         return partial(_open_hdf5, os.path.abspath(values.file.filename), values.name)
     if is_url(values):
         return partial(_as_it_is, values)
@@ -173,10 +192,16 @@ def _memmap_opener(array: np.ndarray) -> Opener | None:
     root = array
     while isinstance(root.base, np.memmap):
         root = root.base
-    if filename is None or not array.flags.c_contiguous or not isinstance(root, np.memmap):
+    if (
+        filename is None
+        or not array.flags.c_contiguous
+        or not isinstance(root, np.memmap)
+    ):
         return None
     offset = root.offset + array.ctypes.data - root.ctypes.data
-    return partial(np.memmap, os.path.abspath(filename), array.dtype, "r", offset, array.shape)
+    return partial(
+        np.memmap, os.path.abspath(filename), array.dtype, "r", offset, array.shape
+    )
 
 
 def _open_hdf5(path: str, name: str) -> Any:

@@ -82,7 +82,10 @@ def _seal(array: Array, source_sum: bytes) -> bytes:
 
 def _read(path: Path, shape: tuple[int, ...], source_sum: bytes) -> Array | None:
     """Read the cache if it is whole, as expected and of this source; None otherwise."""
-    with contextlib.suppress(OSError, ValueError, EOFError, MemoryError), open(path, "rb") as file:
+    with (
+        contextlib.suppress(OSError, ValueError, EOFError, MemoryError),
+        open(path, "rb") as file,
+    ):
         if not _fits(file, shape, source_sum):
             return None
         array: Array = np.load(file, allow_pickle=False)
@@ -106,7 +109,11 @@ def _fits(file: IO[bytes], shape: tuple[int, ...], source_sum: bytes) -> bool:
 def _write(path: Path, array: Array, source_sum: bytes) -> None:
     """Write the cache; if that fails, there is none."""
     little = array.astype("<f4", order="C", copy=False)
-    with contextlib.suppress(OSError), replacement(path) as draft, open(draft, "wb") as file:
+    with (
+        contextlib.suppress(OSError),
+        replacement(path) as draft,
+        open(draft, "wb") as file,
+    ):
         np.save(file, little, allow_pickle=False)
         file.write(_seal(little, source_sum))
 
@@ -131,7 +138,8 @@ class Spec:
 _NAME = "covtype.libsvm.binary.scale.bz2"
 SPEC = Spec(
     fetch.Source(
-        _NAME, (f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{_NAME}",)
+        _NAME,
+        (f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{_NAME}",),
     ),
     rows=581012,
     positives=283301,
@@ -149,7 +157,9 @@ def load_spec(spec: Spec, verbose: bool) -> Array:
     shape = (spec.rows, 1 + spec.features)
 
     def read(path: Path) -> Array:
-        return load_or_parse(path, spec.source.filename, shape, partial(parse, spec=spec))
+        return load_or_parse(
+            path, spec.source.filename, shape, partial(parse, spec=spec)
+        )
 
     return fetch.load(spec.source, read, verbose)
 
@@ -167,7 +177,9 @@ def parse(path: Path, spec: Spec) -> Array:
         raise ValueError(f"{row} lines instead of {spec.rows}")
     positives = int(np.count_nonzero(data[:, 0]))
     if positives != spec.positives:
-        raise ValueError(f"{positives} lines have the label 2 instead of {spec.positives}")
+        raise ValueError(
+            f"{positives} lines have the label 2 instead of {spec.positives}"
+        )
     return data
 
 
@@ -211,7 +223,9 @@ def _parse_chunk(text: bytes, out: Array, before: int) -> int:
     if numbers.size != is_label.size:
         raise _no_line(text, before)
     label, value = numbers[is_label], numbers[~is_label]
-    _refuse((label != 1) & (label != 2), np.arange(lines), before, "label is not 1 or 2")
+    _refuse(
+        (label != 1) & (label != 2), np.arange(lines), before, "label is not 1 or 2"
+    )
     _refuse(~((value >= 0) & (value <= 1)), row, before, "value is not in [0, 1]")
     out[:lines, 0] = label == 2
     out.reshape(-1)[cell] = value
@@ -232,7 +246,9 @@ def _tokens(text: bytes, code: Codes, before: int) -> tuple[Places, Mask, Mask]:
     newlines = np.flatnonzero(code == ord("\n"))
     # The first token of each line must be a label, and no other.
     first = np.searchsorted(ends, np.append(0, newlines[:-1] + 1))
-    fine = np.array_equal(first, np.flatnonzero(is_label)) and not np.any(is_index & is_value)
+    fine = np.array_equal(first, np.flatnonzero(is_label)) and not np.any(
+        is_index & is_value
+    )
     if not fine or np.count_nonzero(colon) != np.count_nonzero(is_index):
         raise _no_line(text, before)
     return ends, is_index, is_label

@@ -102,7 +102,9 @@ def need_sum(content: bytes, sha256: str | None) -> None:
     """Raise a ``ValueError`` if decompressed content has another sum than the official one."""
     actual = hashlib.sha256(content).hexdigest()
     if sha256 is not None and actual != sha256:
-        raise ValueError(f"SHA-256 of the decompressed content is {actual} instead of {sha256}")
+        raise ValueError(
+            f"SHA-256 of the decompressed content is {actual} instead of {sha256}"
+        )
 
 
 def whole_numbers(fields: Any) -> NDArray[np.int64]:
@@ -175,14 +177,20 @@ def _read_checked(path: Path, read: Callable[[Path], T]) -> T:
 
 
 def _download(
-    source: Source, folder: Path, read: Callable[[Path], T], verbose: bool, failures: list[str]
+    source: Source,
+    folder: Path,
+    read: Callable[[Path], T],
+    verbose: bool,
+    failures: list[str],
 ) -> T:
     target = folder / source.filename
     partial = part_of(target)
     try:
         for url in source.urls:
             try:
-                partial.parent.mkdir(exist_ok=True)  # a file's name may begin with a folder's
+                partial.parent.mkdir(
+                    exist_ok=True
+                )  # a file's name may begin with a folder's
                 _transfer(url, partial, source.filename, verbose)
             except (OSError, ValueError) as error:
                 failures.append(f"{url}: {type(error).__name__}: {error}")
@@ -212,7 +220,9 @@ def _transfer(url: str, partial: Path, title: str, verbose: bool) -> None:
     hidden = not (verbose and (bars.are_replaced() or _shows_progress()))
     # pooch asks for the bar's truth value, which is an error without a total; it then sets it.
     with (
-        bars.make_bar(desc=title, total=1, unit="B", unit_scale=True, disable=hidden) as bar,
+        bars.make_bar(
+            desc=title, total=1, unit="B", unit_scale=True, disable=hidden
+        ) as bar,
         open(partial, "wb") as file,
     ):
         download = HTTPDownloader(

@@ -42,7 +42,9 @@ class Spec:
     total: int
 
 
-SPEC = Spec(_source("docword.kos.txt.gz"), _source("vocab.kos.txt"), 3430, 6906, 467_714)
+SPEC = Spec(
+    _source("docword.kos.txt.gz"), _source("vocab.kos.txt"), 3430, 6906, 467_714
+)
 
 
 def load(verbose: bool = True) -> dict[str, Counts | NDArray[np.str_]]:
@@ -63,7 +65,10 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
     if len(numbers) != 3 + 3 * numbers[2]:
         raise ValueError(f"{(len(numbers) - 3) / 3:g} counts instead of {numbers[2]}")
     document, word, count = numbers[3:].reshape(-1, 3).T
-    for name, values, upper in (("document", document, shape[0]), ("word", word, shape[1])):
+    for name, values, upper in (
+        ("document", document, shape[0]),
+        ("word", word, shape[1]),
+    ):
         fetch.need_range(name, values, upper)
     if np.any(np.diff(document * (shape[1] + 1) + word) <= 0):
         raise ValueError("the counts are not in the order of documents and words")

@@ -19,7 +19,9 @@ _MIRRORS = (
 )
 _PIXELS = 28
 _CLASSES = 10
-_SET_ASIDE = 5000  # validation images, which the R package leaves out of the training set
+_SET_ASIDE = (
+    5000  # validation images, which the R package leaves out of the training set
+)
 
 
 def _source(name: str, sha256: str) -> fetch.Source:

@@ -55,7 +55,9 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
     """Load ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`."""
     ratings = {}
     for split_name, source in SPEC.sources.items():
-        read = partial(parse, rows=SPEC.rows[split_name], spec=SPEC, sha256=source.sha256)
+        read = partial(
+            parse, rows=SPEC.rows[split_name], spec=SPEC, sha256=source.sha256
+        )
         ratings[split_name] = fetch.load(source, read, verbose)
     split = np.concatenate([ratings["train"], ratings["test"]])
     if not np.array_equal(_sorted(split), _sorted(ratings["all"])):
@@ -66,7 +68,9 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
     return {split_name: _columns(rows) for split_name, rows in ratings.items()}
 
 
-def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArray[np.int64]:
+def parse(
+    path: Path, rows: int, spec: Spec, sha256: str | None = None
+) -> NDArray[np.int64]:
     """Return checked ratings of a file that may be compressed.
 
     They are int64 (rows, 4): user, item, rating and timestamp, as in the file.
@@ -81,7 +85,11 @@ def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArr
     if any(len(line) != 4 for line in fields):
         raise ValueError("a line is not 'user item rating timestamp'")
     data = fetch.whole_numbers(fields)
-    for column, name, upper in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
+    for column, name, upper in (
+        (0, "user", spec.users),
+        (1, "item", spec.items),
+        (2, "rating", 5),
+    ):
         fetch.need_range(name, data[:, column], upper)
     return data
 

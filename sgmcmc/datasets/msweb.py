@@ -62,7 +62,9 @@ class AreaVisits(NamedTuple):
     paths: NDArray[np.str_]
 
 
-def load(verbose: bool = True) -> dict[str, dict[str, NDArray[np.uint8]] | NDArray[np.str_]]:
+def load(
+    verbose: bool = True,
+) -> dict[str, dict[str, NDArray[np.uint8]] | NDArray[np.str_]]:
     """Load ``train``, ``test``, ``titles`` and ``paths``; see `sgmcmc.datasets.get_dataset`."""
     train, test = (
         fetch.load(SPECS[split].source, partial(parse, spec=SPECS[split]), verbose)
@@ -85,7 +87,9 @@ def parse(path: Path, spec: Spec) -> AreaVisits:
     """Return checked visits and areas, in the order of the areas' numbers."""
     with fetch.open_decompressed(path) as file:
         lines = list(csv.reader(io.StringIO(file.read().decode("latin-1"))))
-    areas = sorted((_number(line), line[3], line[4]) for line in _of_kind(lines, "A", 5))
+    areas = sorted(
+        (_number(line), line[3], line[4]) for line in _of_kind(lines, "A", 5)
+    )
     columns = {number: column for column, (number, _, _) in enumerate(areas)}
     if not len(areas) == len(columns) == spec.areas:
         raise ValueError(f"{len(columns)} areas instead of {spec.areas}")
@@ -96,7 +100,9 @@ def parse(path: Path, spec: Spec) -> AreaVisits:
             user += 1
         elif line[:1] == ["V"]:
             if not 0 <= user < spec.users or _number(line) not in columns:
-                raise ValueError(f"a visit of a user or an area that is not there: {line}")
+                raise ValueError(
+                    f"a visit of a user or an area that is not there: {line}"
+                )
             visits[user, columns[_number(line)]] = 1
     n_visits = int(visits.sum(dtype=np.int64))
     if (user + 1, n_visits) != (spec.users, spec.visits):

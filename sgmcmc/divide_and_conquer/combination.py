@@ -15,9 +15,13 @@ _PAIRS = 2**15  # number of pairs of draws that are compared together
 def aligned(draws: list[np.ndarray]) -> np.ndarray:
     """Return as many draws of every shard, evenly spaced: (shards, chains, draws, p)."""
     if len({len(one) for one in draws}) > 1:
-        raise ValueError("`sampler` must return the same number of chains for each shard.")
+        raise ValueError(
+            "`sampler` must return the same number of chains for each shard."
+        )
     count = min(one.shape[1] for one in draws)
-    indices = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
+    indices = [
+        np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws
+    ]
     return np.stack([one[:, index] for one, index in zip(draws, indices, strict=True)])
 
 
@@ -36,7 +40,9 @@ def combined_draws(
         if not (variances > 0).all():
             raise ValueError("`sampler` returned draws of a shard that do not vary.")
         weights = 1.0 / variances
-        return np.einsum("sp,scdp->cdp", weights / weights.sum(0), x - center) + center, {}
+        return np.einsum(
+            "sp,scdp->cdp", weights / weights.sum(0), x - center
+        ) + center, {}
     if chains * count <= size + 1:
         raise ValueError(
             f"`method`: {method!r} needs more draws of a shard, of which there are "
@@ -46,26 +52,34 @@ def combined_draws(
     try:
         root = np.linalg.cholesky(np.mean([_covariance(one) for one in x], axis=0))
     except np.linalg.LinAlgError:
-        raise ValueError("`sampler` returned draws of shards with a singular covariance.") from None
+        raise ValueError(
+            "`sampler` returned draws of shards with a singular covariance."
+        ) from None
     z = np.linalg.solve(root, (x - center).reshape(-1, size).T).T.reshape(x.shape)
     combined, facts = METHODS[method](z, rng)
     wider = facts.pop("covariances", None)
     if wider is not None:
         exact, smoothed = (np.einsum("pq,qr,pr->p", root, one, root) for one in wider)
-        facts["SDs too wide by kernels, normal shards"] = float(np.sqrt(smoothed / exact).max()) - 1
+        facts["SDs too wide by kernels, normal shards"] = (
+            float(np.sqrt(smoothed / exact).max()) - 1
+        )
     return combined @ root.T + center, facts
 
 
 def _covariance(draws: np.ndarray) -> np.ndarray:
     """Return the covariance of draws, (..., p)."""
-    return np.cov(draws.reshape(-1, draws.shape[-1]), rowvar=False).reshape(2 * draws.shape[-1:])
+    return np.cov(draws.reshape(-1, draws.shape[-1]), rowvar=False).reshape(
+        2 * draws.shape[-1:]
+    )
 
 
 def _precision(draws: np.ndarray) -> np.ndarray:
     return np.linalg.inv(_covariance(draws))
 
 
-def _consensus(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+def _consensus(
+    x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the mean of the draws with the precisions as weights."""
     total: Any = 0.0
     weighted: Any = 0.0
@@ -75,16 +89,23 @@ def _consensus(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dic
     return weighted @ np.linalg.inv(total), {}
 
 
-def _gaussian(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+def _gaussian(
+    x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return draws of the product of the normals with the moments of the draws."""
     precisions = [_precision(one) for one in x]
     covariance = np.linalg.inv(np.sum(precisions, axis=0))
-    slopes = [precision @ one.mean((0, 1)) for precision, one in zip(precisions, x, strict=True)]
+    slopes = [
+        precision @ one.mean((0, 1))
+        for precision, one in zip(precisions, x, strict=True)
+    ]
     noise = rng.normal(size=x.shape[1:]) @ np.linalg.cholesky(covariance).T
     return covariance @ np.sum(slopes, axis=0) + noise, {}
 
 
-def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+def _kernel_density(
+    x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return draws of the product of the kernel densities.
 
     A component of the product is a draw θ_s of each shard, with weight
@@ -96,7 +117,9 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
     pools = x.reshape(shards, -1, size)
     draws = pools.shape[1]
     last, chain = _last_bandwidth(draws, size), np.arange(chains)
-    current = pools[np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))]
+    current = pools[
+        np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))
+    ]
     total, out, changed = current.sum(0), np.empty(x.shape[1:]), 0.0
     for sweep in range(_ANNEALED + count):
         h = last ** min(1.0, sweep / _ANNEALED)
@@ -106,7 +129,9 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
             tried[:, 0] = current[s]
             sums = total_of_others[:, np.newaxis] + tried
             energy = (tried**2).sum(-1) - (sums**2).sum(-1) / shards
-            pick = np.argmax(rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1)
+            pick = np.argmax(
+                rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1
+            )
             current[s] = tried[chain, pick]
             total = sums[chain, pick]
             changed += (pick > 0).mean() * (sweep >= _ANNEALED)
@@ -115,7 +140,9 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
             out[:, sweep - _ANNEALED] = total / shards + h / np.sqrt(shards) * noise
     covariances = [_covariance(one) for one in x]
     products = [
-        np.linalg.inv(np.sum([np.linalg.inv(c + k * np.eye(size)) for c in covariances], axis=0))
+        np.linalg.inv(
+            np.sum([np.linalg.inv(c + k * np.eye(size)) for c in covariances], axis=0)
+        )
         for k in (0.0, last * last)
     ]
     facts = {
@@ -131,7 +158,9 @@ def _last_bandwidth(draws: int, size: int) -> float:
     return float(draws ** (-1.0 / (4 + size)))
 
 
-def _weierstrass(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+def _weierstrass(
+    x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the result of merging neighboring sets, pair by pair, until one is left."""
     sets, widths = list(x), list[float]()
     while len(sets) > 1:
@@ -144,26 +173,33 @@ def _weierstrass(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, d
     return sets[0], {"bandwidths, SDs of a difference": widths}
 
 
-def _merged(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+def _merged(
+    a: np.ndarray, b: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
     """Return weighted means of accepted pairs, chain by chain, and the bandwidth."""
     (chains, count, _), of_a, of_b = a.shape, _precision(a), _precision(b)
     root = np.linalg.cholesky(np.linalg.inv(_covariance(a) + _covariance(b)))
     scaled_a, scaled_b = a @ root, b @ root
     weighted_a, weighted_b = (
-        one @ precision @ np.linalg.inv(of_a + of_b) for one, precision in ((a, of_a), (b, of_b))
+        one @ precision @ np.linalg.inv(of_a + of_b)
+        for one, precision in ((a, of_a), (b, of_b))
     )
 
     def pairs(c: int, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         i, j = rng.integers(count, size=(2, number))
         return i, j, ((scaled_a[c, i] - scaled_b[c, j]) ** 2).sum(-1)
 
-    h = _bandwidth(np.concatenate([pairs(c, _PAIRS // chains)[2] for c in range(chains)]))
+    h = _bandwidth(
+        np.concatenate([pairs(c, _PAIRS // chains)[2] for c in range(chains)])
+    )
     out = np.empty_like(a)
     for c in range(chains):
         done = 0
         while done < count:
             i, j, distance = pairs(c, _PAIRS)
-            accepted = np.flatnonzero(rng.exponential(size=_PAIRS) > distance / (2 * h * h))
+            accepted = np.flatnonzero(
+                rng.exponential(size=_PAIRS) > distance / (2 * h * h)
+            )
             accepted = accepted[: count - done]
             out[c, done : done + len(accepted)] = (
                 weighted_a[c, i[accepted]] + weighted_b[c, j[accepted]]
@@ -174,7 +210,10 @@ def _merged(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.
 
 def _bandwidth(squares: np.ndarray) -> float:
     """Return h for which the mean of exp(−squares / 2h²) is the share of accepted pairs."""
-    low, high = np.log(squares.max() + 1e-300) - 100.0, np.log(squares.max() + 1e-300) + 10.0
+    low, high = (
+        np.log(squares.max() + 1e-300) - 100.0,
+        np.log(squares.max() + 1e-300) + 10.0,
+    )
     for _ in range(60):
         middle = 0.5 * (low + high)
         is_wide_enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED

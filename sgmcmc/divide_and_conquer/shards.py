@@ -67,12 +67,20 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class _Settings:
-    smallest_seconds: float = 1.0  # seconds that each shard has at least, if they are limited
+    smallest_seconds: float = (
+        1.0  # seconds that each shard has at least, if they are limited
+    )
     largest_kernel_size: int = 20  # largest number of coordinates for kernel densities
-    smallest_draws: int = 4  # smallest number of draws that have an effective sample size
+    smallest_draws: int = (
+        4  # smallest number of draws that have an effective sample size
+    )
     sd_inflation: float = 0.05  # inflation of SDs above which there is a warning
-    spread: float = 3.0  # spread of the shards' means, in their SDs, above which there is a warning
-    smallest_ess: float = 100.0  # effective sample size of a shard below which there is a warning
+    spread: float = (
+        3.0  # spread of the shards' means, in their SDs, above which there is a warning
+    )
+    smallest_ess: float = (
+        100.0  # effective sample size of a shard below which there is a warning
+    )
 
 
 _SETTINGS = _Settings()
@@ -200,7 +208,9 @@ def divide(
     )
     results = []
     with read_machines(executor) as machines, passed_on():
-        calls = _calls(data, count, number, shard.dtype, _Shares(until, count, machines))
+        calls = _calls(
+            data, count, number, shard.dtype, _Shares(until, count, machines)
+        )
         with bars.make_bar(total=count, desc="shards", disable=not shown) as bar:
             for one in machines.map(shard, "run", calls):
                 results.append(one)
@@ -215,7 +225,9 @@ def divide(
         "n": None,
         "seed": number,
         "n_chains": len(results[0].draws),
-        "bijectors": {key: bijector.name for key, bijector in (bijectors or {}).items()},
+        "bijectors": {
+            key: bijector.name for key, bijector in (bijectors or {}).items()
+        },
         "dtype": shard.dtype.name,
         "levels": {name: levels.to_json() for name, levels in data.levels.items()},
         "versions": results[0].versions,
@@ -228,7 +240,9 @@ def divide(
     return samples.with_report(_report(samples, results, x, facts, seconds))
 
 
-def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+def _read_sampler(
+    sampler: Any, keywords: Mapping[str, Any]
+) -> tuple[str, Callable[..., Any]]:
     """Return name and function of the sampler of a shard, which these keywords suit."""
     name = "sample" if sampler is None else sampler
     if callable(name):
@@ -236,7 +250,10 @@ def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Calla
     elif name not in _CONSTRAINED:
         checks.choice("sampler", name, SAMPLERS)
     dynamics = keywords.get("dynamics")
-    for label, value in (("sampler", name), ("dynamics", getattr(dynamics, "name", dynamics))):
+    for label, value in (
+        ("sampler", name),
+        ("dynamics", getattr(dynamics, "name", dynamics)),
+    ):
         if isinstance(value, str) and value in _CONSTRAINED:
             raise ValueError(
                 f"`{label}`: {value} moves parameters of a simplex, a half-line or a manifold, and "
@@ -271,7 +288,9 @@ def _read_shard(
     checks.known_keys("bijectors", given_bijectors, starts[0], "the parameters are")
     geometries = read_geometries(given_bijectors, {}, Underdamped(), starts, dtype)
     spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
-    return _ShardSampler(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
+    return _ShardSampler(
+        sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords)
+    )
 
 
 class _Shares:
@@ -288,7 +307,9 @@ class _Shares:
 
     def __init__(self, until: float, count: int, machines: Machines) -> None:
         self._until, self._count, self._in_process = until, count, machines.is_local
-        self._seconds_each = (until - time.monotonic()) / math.ceil(count / machines.width)
+        self._seconds_each = (until - time.monotonic()) / math.ceil(
+            count / machines.width
+        )
 
     def of(self, number: int) -> float:
         """Return the seconds of a shard that begins now."""
@@ -306,7 +327,9 @@ def _calls(
     seeds = np.random.SeedSequence(seed).generate_state(count) >> 1
     for number, rows in enumerate(np.array_split(rng.permutation(data.size), count)):
         rows = np.sort(rows)
-        columns = {name: _rows(column, rows, dtype) for name, column in data.columns.items()}
+        columns = {
+            name: _rows(column, rows, dtype) for name, column in data.columns.items()
+        }
         yield columns, int(seeds[number]), f"{number + 1} of {count}", shares.of(number)
 
 
@@ -379,11 +402,17 @@ class _ShardSampler:
                 raise TypeError(
                     f"`sampler` must return sgmcmc.Samples; it returned {checks.describe(samples)}."
                 )
-            own_warnings = [text for text in samples.quick_warnings() if "Not checked" not in text]
-        messages = [str(entry.message) for entry in heard if entry.category is UserWarning]
+            own_warnings = [
+                text for text in samples.quick_warnings() if "Not checked" not in text
+            ]
+        messages = [
+            str(entry.message) for entry in heard if entry.category is UserWarning
+        ]
         if any(text.startswith("Interrupted:") for text in messages):
             raise KeyboardInterrupt
-        arrays = by_chain(samples.settings, {name: samples[name] for name in self._shapes})
+        arrays = by_chain(
+            samples.settings, {name: samples[name] for name in self._shapes}
+        )
         flat = [np.reshape(a, (*a.shape[:2], -1)) for a in arrays.values()]
         draws = np.concatenate(flat, axis=2).astype(np.float64)
         smallest = _SETTINGS.smallest_draws
@@ -393,7 +422,9 @@ class _ShardSampler:
                 f"returned {draws.shape[1]}."
             )
         if not np.isfinite(draws).all():
-            raise ValueError(f"`sampler` returned draws of shard {label} that are not finite.")
+            raise ValueError(
+                f"`sampler` returned draws of shard {label} that are not finite."
+            )
         ess = diagnose({"draws": draws}).smallest
         return _ShardResult(
             draws, ess, [*messages, *own_warnings], samples.settings.get("versions")
@@ -419,14 +450,20 @@ class _ShardSampler:
         return self.share * total
 
     def _of(self, params: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-        return {name: space.constrain(params[name]) for name, space in self._spaces.items()}
+        return {
+            name: space.constrain(params[name]) for name, space in self._spaces.items()
+        }
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Return θ of u, (chains, draws, p), by parameter."""
         theta_of, begin = {}, 0
         for name, shape in self._shapes.items():
             end = begin + int(np.prod(shape))
-            u = draws[..., begin:end].reshape(-1, *shape).astype(self.dtype.as_numpy_dtype)
+            u = (
+                draws[..., begin:end]
+                .reshape(-1, *shape)
+                .astype(self.dtype.as_numpy_dtype)
+            )
             theta = np.asarray(self._spaces[name].constrain(tf.constant(u)))
             theta_of[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
             begin = end
@@ -445,7 +482,9 @@ def _report(
     gaps = means - (means / variances).sum(0) / (1 / variances).sum(0)
     spread = float(np.sqrt((gaps**2 / variances).sum(0).max() / (count - 1)))
     remarks = []
-    doubtful = [(k, one.warnings[0]) for k, one in enumerate(results, 1) if one.warnings]
+    doubtful = [
+        (k, one.warnings[0]) for k, one in enumerate(results, 1) if one.warnings
+    ]
     if doubtful:
         remarks.append(
             f"{len(doubtful)} of {count} shards have warnings. Shard {doubtful[0][0]}: "

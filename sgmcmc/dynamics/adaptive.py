@@ -67,25 +67,37 @@ class PSGLD(Dynamics):
     alpha: float = 0.99
     damping: Any = 1e-5
     until: int | str | None = BURN_IN
-    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
+    layout: Layout | None = field(
+        default=None, repr=False, metadata={"constant": False}
+    )
 
     name = "psgld"
 
     def after_burn_in(self, burn_in: int) -> PSGLD:
         """Return these dynamics, with the iteration at which V is frozen."""
-        return replace(self, until=frozen_after(self.until, burn_in, self, "its preconditioner"))
+        return replace(
+            self, until=frozen_after(self.until, burn_in, self, "its preconditioner")
+        )
 
     def bind(self, space: Space) -> PSGLD:
         """Return these dynamics with their constants checked."""
         if not is_number(self.alpha):
             raise TypeError(f"`alpha` must be a number; it is {describe(self.alpha)}.")
         if not 0 <= self.alpha < 1:
-            raise ValueError(f"`alpha` must be at least 0 and less than 1; it is {self.alpha!r}.")
+            raise ValueError(
+                f"`alpha` must be at least 0 and less than 1; it is {self.alpha!r}."
+            )
         damping = positive_constant("damping", self.damping, space.layout)
-        return replace(self, damping=damping, until=read_until(self.until), layout=space.layout)
+        return replace(
+            self, damping=damping, until=read_until(self.until), layout=space.layout
+        )
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PreconditionedState:
         """Return the state at the start of a chain, with V of the gradient there."""
         assert self.layout is not None, "not bound"
@@ -107,7 +119,9 @@ class PSGLD(Dynamics):
             learns = moves < float(self.until)
             learned = tf.where(self.layout.spread(learns), learned, square)
             moves = tf.where(learns, moves + 1.0, moves)
-        scaled = stepsize / (tf.constant(self.damping, gradient.dtype) + tf.sqrt(learned))
+        scaled = stepsize / (
+            tf.constant(self.damping, gradient.dtype) + tf.sqrt(learned)
+        )
         position = overdamped(state.position, gradient, scaled, normals[0])
         return PreconditionedState(position, learned, moves)
 
@@ -181,7 +195,9 @@ class SGFS(Dynamics):
 
     def after_burn_in(self, burn_in: int) -> SGFS:
         """Return these dynamics, with the iteration at which F is frozen."""
-        return replace(self, until=frozen_after(self.until, burn_in, self, "its information"))
+        return replace(
+            self, until=frozen_after(self.until, burn_in, self, "its information")
+        )
 
     def for_rows(self, rows: int, size: int, unseen: float) -> SGFS:
         """Return these dynamics with N, n, and the part of the noise that is present."""
@@ -203,14 +219,24 @@ class SGFS(Dynamics):
         return replace(self, B=B, until=read_until(self.until))
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ScoringState:
         """Return the state at the start of a chain; F is that of the first minibatch on."""
         shape = position.shape if self.diagonal else [*position.shape, *position.shape]
-        return ScoringState(position, tf.zeros(shape, position.dtype), tf.zeros([], position.dtype))
+        return ScoringState(
+            position, tf.zeros(shape, position.dtype), tf.zeros([], position.dtype)
+        )
 
     def step(
-        self, state: ScoringState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ScoringState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ScoringState:
         """Return the state one step on; ``normals`` are those of η, of shape (1, d).
 
@@ -221,7 +247,9 @@ class SGFS(Dynamics):
         if not isinstance(self.B, str):
             ready = tf.constant(True)
         direction_of = self._diagonal_direction if self.diagonal else self._direction
-        direction = direction_of(state.information, gradient, stepsize, normals[0], ready)
+        direction = direction_of(
+            state.information, gradient, stepsize, normals[0], ready
+        )
         position = tf.where(ready, state.position + 2.0 * direction, state.position)
         return state._replace(position=position)
 
@@ -251,7 +279,11 @@ class SGFS(Dynamics):
     ) -> tf.Tensor:
         """Return A⁻¹ (ĝ + η), all by coordinate."""
         information = tf.where(ready, information, tf.ones_like(information))
-        B = information if isinstance(self.B, str) else tf.constant(self.B, gradient.dtype)
+        B = (
+            information
+            if isinstance(self.B, str)
+            else tf.constant(self.B, gradient.dtype)
+        )
         injected = 4.0 * B / stepsize
         whole = (1.0 + self._noise) * information + injected
         return (gradient + tf.sqrt(injected) * normals) / whole
@@ -268,19 +300,27 @@ class SGFS(Dynamics):
         size, dtype = gradient.shape[0], gradient.dtype
         scale = 2.0 * tf.math.rsqrt(stepsize) * tf.ones([size], dtype)
         if isinstance(self.B, str):
-            information = tf.where(ready, _regular(information), tf.eye(size, dtype=dtype))
+            information = tf.where(
+                ready, _regular(information), tf.eye(size, dtype=dtype)
+            )
             root = scale[:, tf.newaxis] * tf.linalg.cholesky(information)
         else:
             root = tf.linalg.diag(scale * tf.sqrt(tf.constant(self.B, dtype)))
-        whole = (1.0 + self._noise) * information + tf.matmul(root, root, transpose_b=True)
+        whole = (1.0 + self._noise) * information + tf.matmul(
+            root, root, transpose_b=True
+        )
         kicked = gradient + tf.linalg.matvec(root, normals)
-        return tf.linalg.cholesky_solve(tf.linalg.cholesky(whole), kicked[:, tf.newaxis])[:, 0]
+        return tf.linalg.cholesky_solve(
+            tf.linalg.cholesky(whole), kicked[:, tf.newaxis]
+        )[:, 0]
 
 
 def _regular(information: tf.Tensor) -> tf.Tensor:
     """Return an information that rounding, or a coordinate without rows, has not made singular."""
     diagonal = tf.linalg.diag_part(information)
-    jitter = 8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    jitter = (
+        8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    )
     return tf.linalg.set_diag(information, diagonal + jitter)
 
 

@@ -140,7 +140,11 @@ class Dynamics(ABC):
 
     @abstractmethod
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> Any:
         """Return the state at the start of a chain.
 
@@ -156,7 +160,9 @@ class Dynamics(ABC):
         return state
 
     @abstractmethod
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
         """Return the state at the next position; ``gradient`` is that at the present one.
 
         ``normals`` has shape (step_normals, d); in its place comes an array of seeds, (seeds, 2),
@@ -279,7 +285,9 @@ class ExactDynamics(Dynamics):
         return self
 
     @abstractmethod
-    def transition(self, log_post: LogPost, state: Any, stepsize: tf.Tensor, seed: Any) -> Any:
+    def transition(
+        self, log_post: LogPost, state: Any, stepsize: tf.Tensor, seed: Any
+    ) -> Any:
         """Return the state after a move that leaves the posterior as it is.
 
         Args:
@@ -290,18 +298,32 @@ class ExactDynamics(Dynamics):
         """
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> Any:
         """Raise an error: ``start`` takes its place."""
-        raise TypeError(f"{type(self).__name__} needs the log posterior, not only its gradient")
+        raise TypeError(
+            f"{type(self).__name__} needs the log posterior, not only its gradient"
+        )
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
         """Raise an error: ``transition`` takes its place."""
-        raise TypeError(f"{type(self).__name__} needs the log posterior, not only its gradient")
+        raise TypeError(
+            f"{type(self).__name__} needs the log posterior, not only its gradient"
+        )
 
 
 def read_variance(
-    value: Any, layout: Layout, words: tuple[str, ...], also: str = "", matrix: bool = True
+    value: Any,
+    layout: Layout,
+    words: tuple[str, ...],
+    also: str = "",
+    matrix: bool = True,
 ) -> Any:
     """Return a user's variance of the gradient noise, checked.
 
@@ -321,7 +343,9 @@ def read_variance(
         )
     if matrix and value == FISHER and layout.size > LARGEST_MATRIX:
         alternative = (
-            f" Use {DIAGONAL!r}, or give a number." if DIAGONAL in words else " Give a number."
+            f" Use {DIAGONAL!r}, or give a number."
+            if DIAGONAL in words
+            else " Give a number."
         )
         raise ValueError(
             f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {layout.size} "

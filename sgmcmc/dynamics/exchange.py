@@ -116,7 +116,9 @@ class ReplicaExchange(Dynamics):
         """Number of vectors of normals of a step, for all replicas and the exchanges."""
         size = 1 if self.space is None else self.space.layout.size
         pairs = len(self.temperatures) - 1
-        return len(self.temperatures) * self.dynamics.step_normals + math.ceil(pairs / size)
+        return len(self.temperatures) * self.dynamics.step_normals + math.ceil(
+            pairs / size
+        )
 
     @property
     def on_manifolds(self) -> bool:  # type: ignore[override]
@@ -130,15 +132,21 @@ class ReplicaExchange(Dynamics):
 
     def for_rows(self, rows: int, size: int, unseen: float) -> ReplicaExchange:
         """Return these dynamics with the part of the noise of the rows that is present."""
-        return replace(self, unseen=unseen, dynamics=self.dynamics.for_rows(rows, size, unseen))
+        return replace(
+            self, unseen=unseen, dynamics=self.dynamics.for_rows(rows, size, unseen)
+        )
 
     def bind(self, space: Space) -> ReplicaExchange:
         """Return these dynamics with their constants checked."""
         self._need_parts()
         if not is_number(self.correction):
-            raise TypeError(f"`correction` must be a number; it is {describe(self.correction)}.")
+            raise TypeError(
+                f"`correction` must be a number; it is {describe(self.correction)}."
+            )
         if not 0 <= self.correction < np.inf:
-            raise ValueError(f"`correction` must not be negative; it is {self.correction!r}.")
+            raise ValueError(
+                f"`correction` must not be negative; it is {self.correction!r}."
+            )
         return replace(
             self,
             temperatures=_read_temperatures(self.temperatures),
@@ -154,7 +162,12 @@ class ReplicaExchange(Dynamics):
                 "`dynamics` of ReplicaExchange must be an object of sgmcmc.dynamics, such as "
                 f"SGLD(); it is {describe(inner)}."
             )
-        if isinstance(inner, ExactDynamics) or inner.seeds or inner.learns_noise or inner.visits:
+        if (
+            isinstance(inner, ExactDynamics)
+            or inner.seeds
+            or inner.learns_noise
+            or inner.visits
+        ):
             raise ValueError(
                 f"`dynamics`: {type(inner).__name__} cannot be that of replicas. Use SGLD, SGHMC, "
                 "SGNHT, Underdamped or others that are given gradients and normals alone."
@@ -166,13 +179,19 @@ class ReplicaExchange(Dynamics):
             self.dynamics.check_stepsize(temperature * stepsize)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ExchangeState:
         """Return the state at the start of a chain: all replicas begin at one position."""
         pairs, dtype = len(self.temperatures) - 1, position.dtype
         inner = [
             self.dynamics.init(position, gradient / T, T * stepsize, replica_normals)
-            for T, replica_normals in zip(self.temperatures, self._divided(normals), strict=True)
+            for T, replica_normals in zip(
+                self.temperatures, self._divided(normals), strict=True
+            )
         ]
         return ExchangeState(
             tuple(inner),
@@ -195,15 +214,27 @@ class ReplicaExchange(Dynamics):
         return state._replace(inner=tuple(inner))
 
     def step(
-        self, state: ExchangeState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ExchangeState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ExchangeState:
         """Return the state at the next positions; the last normals draw the exchanges."""
         replicas = len(self.temperatures)
-        step_normals, left = tf.split(normals, [replicas * self.dynamics.step_normals, -1])
-        uniforms = 0.5 * tf.math.erfc(-tf.reshape(left, [-1])[: replicas - 1] / math.sqrt(2.0))
+        step_normals, left = tf.split(
+            normals, [replicas * self.dynamics.step_normals, -1]
+        )
+        uniforms = 0.5 * tf.math.erfc(
+            -tf.reshape(left, [-1])[: replicas - 1] / math.sqrt(2.0)
+        )
         state, gradients = self._exchanged(state, gradient, uniforms)
         every = zip(
-            state.inner, gradients, self.temperatures, self._divided(step_normals), strict=True
+            state.inner,
+            gradients,
+            self.temperatures,
+            self._divided(step_normals),
+            strict=True,
         )
         inner = [
             self.dynamics.step(replica, slope / T, T * stepsize, numbers)
@@ -213,14 +244,18 @@ class ReplicaExchange(Dynamics):
 
     def visit(self, state: ExchangeState, elsewhere: Elsewhere) -> ExchangeState:
         """Return the state with the gradients of the other replicas, and ratios for exchanges."""
-        gradients = [elsewhere.gradient(replica.position) for replica in state.inner[1:]]
+        gradients = [
+            elsewhere.gradient(replica.position) for replica in state.inner[1:]
+        ]
 
         def ratios() -> tf.Tensor:
             return self._log_ratios(
                 [elsewhere.log_post(replica.position) for replica in state.inner]
             )
 
-        log_ratios = tf.cond(self._due(state), ratios, lambda: tf.zeros_like(state.log_ratios))
+        log_ratios = tf.cond(
+            self._due(state), ratios, lambda: tf.zeros_like(state.log_ratios)
+        )
         return state._replace(gradients=tf.stack(gradients), log_ratios=log_ratios)
 
     def finish_step(
@@ -229,7 +264,10 @@ class ReplicaExchange(Dynamics):
         """Return the state at the end of a step."""
         gradients = [gradient, *tf.unstack(state.gradients)]
         every = zip(state.inner, gradients, self.temperatures, strict=True)
-        inner = [self.dynamics.finish_step(replica, g / T, T * stepsize) for replica, g, T in every]
+        inner = [
+            self.dynamics.finish_step(replica, g / T, T * stepsize)
+            for replica, g, T in every
+        ]
         return state._replace(inner=tuple(inner))
 
     def facts(self, state: ExchangeState) -> dict[str, float]:
@@ -252,12 +290,20 @@ class ReplicaExchange(Dynamics):
             densities: Weighted terms of the rows, (n,), and log prior, of each replica.
         """
         ratios = []
-        for k, (colder, hotter) in enumerate(zip(densities, densities[1:], strict=False)):
+        for k, (colder, hotter) in enumerate(
+            zip(densities, densities[1:], strict=False)
+        ):
             delta = 1.0 / self.temperatures[k] - 1.0 / self.temperatures[k + 1]
             differences = hotter[0] - colder[0]
             n = differences.shape[0]
             gain = tf.reduce_sum(differences) + hotter[1] - colder[1]
-            variance = self.unseen * n * n / max(1, n - 1) * tf.math.reduce_variance(differences)
+            variance = (
+                self.unseen
+                * n
+                * n
+                / max(1, n - 1)
+                * tf.math.reduce_variance(differences)
+            )
             ratios.append(delta * gain - 0.5 * self.correction * delta**2 * variance)
         return tf.stack(ratios)
 
@@ -297,8 +343,16 @@ def _read_temperatures(value: Any) -> tuple[float, ...]:
     if not all(is_number(entry) for entry in entries):
         raise TypeError(f"`temperatures` must be {expected}; it is {describe(value)}.")
     temperatures = tuple(float(entry) for entry in entries)
-    if len(temperatures) < 2 or temperatures[0] != 1.0 or not all(np.isfinite(temperatures)):
-        raise ValueError(f"`temperatures` must be {expected}; it is {list(temperatures)}.")
+    if (
+        len(temperatures) < 2
+        or temperatures[0] != 1.0
+        or not all(np.isfinite(temperatures))
+    ):
+        raise ValueError(
+            f"`temperatures` must be {expected}; it is {list(temperatures)}."
+        )
     if not all(a < b for a, b in zip(temperatures, temperatures[1:], strict=False)):
-        raise ValueError(f"`temperatures` must be {expected}; it is {list(temperatures)}.")
+        raise ValueError(
+            f"`temperatures` must be {expected}; it is {list(temperatures)}."
+        )
     return temperatures

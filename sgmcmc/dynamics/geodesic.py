@@ -10,7 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import known_keys
-from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, read_variance
+from sgmcmc.dynamics.base import (
+    FISHER,
+    Dynamics,
+    averaged,
+    covariance_of_sum,
+    read_variance,
+)
 from sgmcmc.dynamics.momentum import (
     MomentumState,
     ThermostatState,
@@ -32,20 +38,30 @@ class GeodesicDynamics(Dynamics):
     """
 
     space: Space | None = field(
-        default=None, repr=False, compare=False, kw_only=True, metadata={"constant": False}
+        default=None,
+        repr=False,
+        compare=False,
+        kw_only=True,
+        metadata={"constant": False},
     )
 
     start_normals = 1
     on_manifolds = True
 
-    def settled(self, position: tf.Tensor, momentum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def settled(
+        self, position: tf.Tensor, momentum: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return position and velocity with the rounding of a step undone."""
         space = self.known_space
         position = space.retracted(position)
         return position, space.tangent(position, momentum)
 
     def kicked(
-        self, position: tf.Tensor, momentum: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor
+        self,
+        position: tf.Tensor,
+        momentum: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
     ) -> tf.Tensor:
         """Return ν + (ε/2) Λ(θ) ĝ(θ)."""
         space = self.known_space
@@ -138,7 +154,11 @@ class SGGMC(GeodesicDynamics):
         return read_variance(self.noise_variance, space.layout, (FISHER,), also)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> MomentumState | GeodesicLearningState:
         """Return the state at the start of a chain, with ν ~ N(0, ε) in the tangent space."""
         momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
@@ -149,7 +169,9 @@ class SGGMC(GeodesicDynamics):
             position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype)
         )
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
         space, start = self.known_space, state.position
         alpha = tf.constant(self.alpha, gradient.dtype)
@@ -158,15 +180,21 @@ class SGGMC(GeodesicDynamics):
         position, momentum = space.flow(start, momentum, 0.5)
         spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * alpha))
         noise = spread * space.tangent(position, normals[0])
-        position, momentum = space.flow(position, tf.exp(-alpha) * momentum + noise, 0.5)
+        position, momentum = space.flow(
+            position, tf.exp(-alpha) * momentum + noise, 0.5
+        )
         position, momentum = self.settled(position, momentum)
         momentum = self._cooled(state, position, momentum, stepsize)
         return state._replace(position=position, momentum=momentum)
 
-    def learn(self, state: GeodesicLearningState, parts: tf.Tensor) -> GeodesicLearningState:
+    def learn(
+        self, state: GeodesicLearningState, parts: tf.Tensor
+    ) -> GeodesicLearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
-        variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=False))
+        variance = averaged(
+            state.variance, count, covariance_of_sum(parts, diagonal=False)
+        )
         return state._replace(variance=variance, count=count)
 
     def _cooled(
@@ -175,7 +203,9 @@ class SGGMC(GeodesicDynamics):
         """Return rν, with r⁴ + εVr² = 1."""
         if self.learns_noise:
             tangents = self.known_space.tangents
-            variance = tangents(position, tf.transpose(tangents(position, state.variance)))
+            variance = tangents(
+                position, tf.transpose(tangents(position, state.variance))
+            )
             # The stepsize is the same along all of a manifold, so that it does not leave Λ.
             scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
             scaled_variance = 0.5 * scale[:, tf.newaxis] * variance * scale
@@ -183,7 +213,9 @@ class SGGMC(GeodesicDynamics):
                 0.5 * (scaled_variance + tf.transpose(scaled_variance))
             )
             along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
-            return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
+            return scale * tf.linalg.matvec(
+                vectors, _cooling(tf.maximum(values, 0.0)) * along
+            )
         if callable(self.noise_variance):
             return momentum * _cooling(0.5 * stepsize * self.variance_at(position))
         if not np.any(self.noise_variance):
@@ -201,7 +233,10 @@ class SGGMC(GeodesicDynamics):
             variances = [variance.get(name, 0.0) for name in layout.names]
         else:
             variances = [variance] * len(layout.names)
-        scalars = [tf.cast(tf.convert_to_tensor(scalar), position.dtype) for scalar in variances]
+        scalars = [
+            tf.cast(tf.convert_to_tensor(scalar), position.dtype)
+            for scalar in variances
+        ]
         if any(scalar.shape.rank for scalar in scalars):
             raise ValueError(
                 "`noise_variance` must return a scalar, or a dict with one for each parameter; it "
@@ -248,10 +283,16 @@ class GSGNHT(GeodesicDynamics):
 
     def bind(self, space: Space) -> GSGNHT:
         """Return these dynamics with their constant checked."""
-        return replace(self, space=space, a=positive_constant("a", self.a, space.layout))
+        return replace(
+            self, space=space, a=positive_constant("a", self.a, space.layout)
+        )
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ThermostatState:
         """Return the state at the start of a chain."""
         momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
@@ -259,7 +300,11 @@ class GSGNHT(GeodesicDynamics):
         return ThermostatState(position, momentum, thermostat)
 
     def step(
-        self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ThermostatState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ThermostatState:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
         space = self.known_space
@@ -281,4 +326,7 @@ class GSGNHT(GeodesicDynamics):
         layout, dimensions = space.layout, space.dimensions()
         shares = [layout.sizes[name] / dimensions[name] for name in layout.names]
         expected = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
-        return tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum) - expected
+        return (
+            tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum)
+            - expected
+        )

@@ -142,7 +142,9 @@ class Hamiltonian(ExactDynamics):
             coordinates that may change between blocks; ``None`` for those of the position.
     """
 
-    metric: str | None = field(default=None, repr=False, kw_only=True, metadata={"constant": False})
+    metric: str | None = field(
+        default=None, repr=False, kw_only=True, metadata={"constant": False}
+    )
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
         """Return the stepsize to use if one is chosen, at most this.
@@ -200,10 +202,15 @@ class Hamiltonian(ExactDynamics):
         gradient = _transposed_times(root, tf.cast(state.gradient, tf.float64))
         start_point = Point(tf.zeros_like(start), state.log_post, gradient)
         motion = Motion(at, _solve(root, start), state.frequency)
-        end, counts = self.move(motion, start_point, tf.cast(stepsize, tf.float64), seed)
+        end, counts = self.move(
+            motion, start_point, tf.cast(stepsize, tf.float64), seed
+        )
         gradient = _transposed_solve(root, end.gradient)
         moves = Moves(
-            *[a + tf.cast(b, tf.float64) for a, b in zip(state.moves, counts, strict=True)]
+            *[
+                a + tf.cast(b, tf.float64)
+                for a, b in zip(state.moves, counts, strict=True)
+            ]
         )
         return ExactState(
             tf.cast(position_of(end.z), dtype),
@@ -229,7 +236,9 @@ class Hamiltonian(ExactDynamics):
 def acceptance_of(log_ratio: tf.Tensor) -> tf.Tensor:
     """Return the probability of acceptance; zero if the ratio is not a number."""
     probability = tf.exp(tf.minimum(log_ratio, 0.0))
-    return tf.where(tf.math.is_nan(probability), tf.zeros_like(probability), probability)
+    return tf.where(
+        tf.math.is_nan(probability), tf.zeros_like(probability), probability
+    )
 
 
 def _times(root: Any, z: tf.Tensor) -> tf.Tensor:
@@ -311,14 +320,20 @@ class HMC(Hamiltonian):
     def bind(self, space: Space) -> HMC:
         """Return this dynamics with its constants checked."""
         if self.n_leapfrog is not None and self.length is not None:
-            raise ValueError("`n_leapfrog` and `length` say the same; give one of them.")
+            raise ValueError(
+                "`n_leapfrog` and `length` say the same; give one of them."
+            )
         if self.spread != 0 and self.length is None:
             raise ValueError("`spread` is that of lengths: give `length`, too.")
         steps = STEPS if self.n_leapfrog is None else self.n_leapfrog
         return replace(
             self,
-            n_leapfrog=whole_number("n_leapfrog", steps, 1) if self.length is None else None,
-            length=None if self.length is None else positive_number("length", self.length),
+            n_leapfrog=whole_number("n_leapfrog", steps, 1)
+            if self.length is None
+            else None,
+            length=None
+            if self.length is None
+            else positive_number("length", self.length),
             jitter=_below_one("jitter", self.jitter),
             frequency=read_frequency(self.frequency),
             spread=_below_one("spread", self.spread),
@@ -329,7 +344,9 @@ class HMC(Hamiltonian):
         if self.length is None or self.spread == 0:
             return self
         share = tf.cast(number, tf.float64) * _GOLDEN % 1.0
-        return replace(self, length=self.length * (1.0 + self.spread * (2.0 * share - 1.0)))
+        return replace(
+            self, length=self.length * (1.0 + self.spread * (2.0 * share - 1.0))
+        )
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
         """Return a stepsize of which an integer multiple is the length of a trajectory."""
@@ -340,7 +357,9 @@ class HMC(Hamiltonian):
     def drawn(self, seed: tf.Tensor, size: int) -> Drawn:
         """Return the random numbers of a move."""
         first, second = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        uniforms = tf.random.stateless_uniform([2], first, dtype=tf.float64, alg="philox")
+        uniforms = tf.random.stateless_uniform(
+            [2], first, dtype=tf.float64, alg="philox"
+        )
         return Drawn(uniforms, normals([size], second))
 
     def move(
@@ -362,7 +381,9 @@ class HMC(Hamiltonian):
         )
         ratio = log_weight(end, final) - log_weight(here, velocity)
         accepted = tf.math.log(uniforms[1]) < ratio
-        chosen = Point(*[tf.where(accepted, a, b) for a, b in zip(end, here, strict=True)])
+        chosen = Point(
+            *[tf.where(accepted, a, b) for a, b in zip(end, here, strict=True)]
+        )
         return chosen, Moves(1.0, acceptance_of(ratio), ~(ratio > DIVERGED), steps, cut)
 
 
@@ -382,7 +403,9 @@ def read_frequency(value: Any) -> float:
 
 
 def _below_one(argument: str, value: Any) -> float:
-    message = f"`{argument}` must be a number from 0 to below 1; it is {describe(value)}."
+    message = (
+        f"`{argument}` must be a number from 0 to below 1; it is {describe(value)}."
+    )
     if not is_number(value):
         raise TypeError(message)
     if not 0 <= value < 1:

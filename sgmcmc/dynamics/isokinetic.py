@@ -122,14 +122,18 @@ class EnergyTuner:
                 or (value == 0 and not includes_zero)
                 or (value == 1 and not includes_one)
             ):
-                ends = f"{'[' if includes_zero else '('}0, 1{']' if includes_one else ')'}"
+                ends = (
+                    f"{'[' if includes_zero else '('}0, 1{']' if includes_one else ')'}"
+                )
                 raise ValueError(f"`{name}` must be in {ends}; it is {value!r}.")
 
     def quantile(self, energy: EnergyState, probability: float) -> tf.Tensor:
         """Return a quantile of the gamma distribution, by Wilson and Hilferty's approximation."""
         z = NormalDist().inv_cdf(probability)
         square = energy.mean * energy.mean
-        ratio = energy.variance / tf.maximum(square, np.finfo(np.float32).tiny)  # 1/shape
+        ratio = energy.variance / tf.maximum(
+            square, np.finfo(np.float32).tiny
+        )  # 1/shape
         root = 1.0 - ratio / 9.0 + z / 3.0 * tf.sqrt(ratio)
         return energy.mean * tf.maximum(root, 0.0) ** 3
 
@@ -143,8 +147,12 @@ class EnergyTuner:
             large = error > self.quantile(energy, 1.0 - 2.0 * self.adaptation / 3.0)
             small = error < self.quantile(energy, self.adaptation / 3.0)
             down, up = np.log1p(-self.strength), np.log1p(self.strength)
-            change = tf.where(large | ~finite, down * one, tf.where(small, up * one, 0.0 * one))
-            log_factor = energy.log_factor + tf.where(has_estimates | ~finite, change, 0.0 * one)
+            change = tf.where(
+                large | ~finite, down * one, tf.where(small, up * one, 0.0 * one)
+            )
+            log_factor = energy.log_factor + tf.where(
+                has_estimates | ~finite, change, 0.0 * one
+            )
         else:
             log_factor = energy.log_factor
         weight = tf.maximum(self.smoothing * one, 1.0 / (energy.count + 1.0))
@@ -237,7 +245,10 @@ class SMILE(Dynamics):
                 "Use 'underdamped'."
             )
         flag("preconditioned", self.preconditioned)
-        friction, until = positive_number("friction", self.friction), read_until(self.until)
+        friction, until = (
+            positive_number("friction", self.friction),
+            read_until(self.until),
+        )
         if self.tuner is not None:
             if not isinstance(self.tuner, EnergyTuner):
                 raise TypeError(
@@ -253,7 +264,11 @@ class SMILE(Dynamics):
         return replace(self, friction=friction, until=until)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> IsokineticState:
         """Return the state at the start of a chain, with a uniform direction."""
         state = IsokineticState(position, tf.math.l2_normalize(normals[0]))
@@ -265,16 +280,24 @@ class SMILE(Dynamics):
         return state
 
     def step(
-        self, state: IsokineticState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: IsokineticState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> IsokineticState:
         """Return the state at the next position; ``normals`` is z, of shape (1, d)."""
         energy = state.energy
-        if isinstance(energy, EnergyState):  # an undone step has left the gradient of its end
+        if isinstance(
+            energy, EnergyState
+        ):  # an undone step has left the gradient of its end
             gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
         lengths, size = self._lengths(state, stepsize), gradient.shape[0]
         direction, kinetic = _rotated(state.direction, lengths * gradient)
         if isinstance(energy, EnergyState):
-            energy = energy._replace(start=state.position, gradient=gradient, change=kinetic)
+            energy = energy._replace(
+                start=state.position, gradient=gradient, change=kinetic
+            )
         position = state.position + 0.5 * lengths * direction
         eta = float(np.sqrt(np.expm1(2.0 * self.friction) / size))
         direction = tf.math.l2_normalize(direction + eta * normals[0])
@@ -295,8 +318,9 @@ class SMILE(Dynamics):
         learns = self._learns(energy.count)
         energy = tf.nest.map_structure(
             lambda new, old: tf.where(learns, new, old),
-            judged, energy._replace(undone=tf.zeros_like(energy.undone)),
-        )  # fmt: skip
+            judged,
+            energy._replace(undone=tf.zeros_like(energy.undone)),
+        )
         undone = energy.undone > 0.0
         return state._replace(
             position=tf.where(undone, energy.start, state.position),
@@ -309,7 +333,9 @@ class SMILE(Dynamics):
         noise = state.noise
         assert isinstance(noise, NoiseState)
         count = noise.count + 1.0
-        learned = averaged(noise.variance, count, covariance_of_sum(parts, diagonal=True))
+        learned = averaged(
+            noise.variance, count, covariance_of_sum(parts, diagonal=True)
+        )
         learns = self._learns(noise.count)
         learned = tf.where(learns, learned, noise.variance)
         count = tf.where(learns, count, noise.count)
@@ -322,11 +348,15 @@ class SMILE(Dynamics):
         start, end = energy.start, state.position
 
         def gained() -> tf.Tensor:
-            (before, prior_before), (after, prior_after) = map(elsewhere.log_post, (start, end))
+            (before, prior_before), (after, prior_after) = map(
+                elsewhere.log_post, (start, end)
+            )
             gain = tf.reduce_sum(after - before) + (prior_after - prior_before)
             return tf.cast(gain, energy.change.dtype)
 
-        gain = tf.cond(self._learns(energy.count), gained, lambda: tf.zeros_like(energy.change))
+        gain = tf.cond(
+            self._learns(energy.count), gained, lambda: tf.zeros_like(energy.change)
+        )
         return state._replace(energy=energy._replace(change=energy.change - gain))
 
     def facts(self, state: IsokineticState) -> dict[str, float]:
@@ -354,7 +384,9 @@ class SMILE(Dynamics):
         if not isinstance(state.noise, NoiseState):
             return lengths
         variance = state.noise.variance
-        log = 0.5 * tf.math.log(tf.where(variance > 0.0, variance, tf.ones_like(position)))
+        log = 0.5 * tf.math.log(
+            tf.where(variance > 0.0, variance, tf.ones_like(position))
+        )
         return lengths * tf.exp(tf.reduce_mean(log) - log)
 
 
@@ -373,5 +405,7 @@ def _rotated(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     pull = (1.0 - decay) * (1.0 + decay + toward * (1.0 - decay))
     rotated = tf.math.l2_normalize(2.0 * decay * direction + pull * along)
     square = decay * decay
-    kinetic = scale * (delta + tf.math.log(0.5 * ((1.0 + square) + toward * (1.0 - square))))
+    kinetic = scale * (
+        delta + tf.math.log(0.5 * ((1.0 + square) + toward * (1.0 - square)))
+    )
     return rotated, kinetic

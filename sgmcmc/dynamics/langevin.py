@@ -10,7 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice
-from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, read_variance
+from sgmcmc.dynamics.base import (
+    FISHER,
+    Dynamics,
+    averaged,
+    covariance_of_sum,
+    read_variance,
+)
 from sgmcmc.model.geometry import Space
 
 EXTREME = "extreme"
@@ -47,13 +53,21 @@ class SGLD(Dynamics):
     name = "sgld"
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state at the start of a chain."""
         return PositionState(position)
 
     def step(
-        self, state: PositionState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: PositionState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         return PositionState(overdamped(state.position, gradient, stepsize, normals[0]))
@@ -86,13 +100,21 @@ class SGD(Dynamics):
         return replace(self, space=space)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state at the start."""
         return PositionState(position)
 
     def step(
-        self, state: PositionState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: PositionState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state one step up the gradient."""
         if self.space is None:
@@ -170,14 +192,22 @@ class Barker(Dynamics):
         return replace(self, noise_variance=variance, increments=increments)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState | BarkerState:
         """Return the state at the start of a chain."""
         if not self.learns_noise:
             return PositionState(position)
-        return BarkerState(position, tf.zeros_like(position), tf.zeros([], position.dtype))
+        return BarkerState(
+            position, tf.zeros_like(position), tf.zeros([], position.dtype)
+        )
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
         """Return the state one step on; ``normals`` are those of z and of b, of shape (2, d)."""
         size = normals[0]
         if self.increments == "bimodal":
@@ -192,7 +222,9 @@ class Barker(Dynamics):
     def learn(self, state: BarkerState, parts: tf.Tensor) -> BarkerState:
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
-        variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
+        variance = averaged(
+            state.variance, count, covariance_of_sum(parts, diagonal=True)
+        )
         return state._replace(variance=variance, count=count)
 
     def _probability(self, state: Any, z: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
@@ -203,10 +235,16 @@ class Barker(Dynamics):
         if not self.learns_noise and not np.any(self.noise_variance):
             return tf.sigmoid(z * gradient)
         noise_variance = self.noise_variance
-        variance = state.variance if self.learns_noise else tf.constant(noise_variance, z.dtype)
+        variance = (
+            state.variance
+            if self.learns_noise
+            else tf.constant(noise_variance, z.dtype)
+        )
         left = 1.0 - variance * z * z / _PROBIT**2
         safe = tf.where(left > 0.0, left, tf.ones_like(left))
-        return tf.where(left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign)
+        return tf.where(
+            left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign
+        )
 
 
 @dataclass(frozen=True)
@@ -236,13 +274,21 @@ class SGLRW(Dynamics):
     name = "sglrw"
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state at the start of a chain."""
         return PositionState(position)
 
     def step(
-        self, state: PositionState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: PositionState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> PositionState:
         """Return the state one step on; ``normals`` are those that draw b, of shape (1, d)."""
         size = tf.sqrt(stepsize) * tf.ones_like(gradient)
@@ -251,4 +297,6 @@ class SGLRW(Dynamics):
         tilt = 0.5 * size * gradient
         increment = tf.where(uniform <= tilt, size, -size)
         # A tilt that is not a number must not go unseen.
-        return PositionState(state.position + tf.where(tf.math.is_nan(tilt), tilt, increment))
+        return PositionState(
+            state.position + tf.where(tf.math.is_nan(tilt), tilt, increment)
+        )

@@ -78,16 +78,26 @@ class Underdamped(Dynamics):
 
     def bind(self, space: Space) -> Underdamped:
         """Return this dynamics with its constant checked."""
-        return replace(self, friction=positive_constant("friction", self.friction, space.layout))
+        return replace(
+            self, friction=positive_constant("friction", self.friction, space.layout)
+        )
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> MomentumState:
         """Return the state at the start of a chain."""
         return MomentumState(position, tf.sqrt(stepsize) * normals[0])
 
     def step(
-        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: MomentumState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> MomentumState:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
         friction = tf.constant(self.friction, gradient.dtype)
@@ -186,7 +196,9 @@ class SGHMC(Dynamics):
             L=whole_number("L", self.L, 1),
             integrator=integrator,
             alpha=positive_constant("alpha", self.alpha, space.layout, upper_bound),
-            noise_variance=read_variance(self.noise_variance, space.layout, (FISHER, DIAGONAL)),
+            noise_variance=read_variance(
+                self.noise_variance, space.layout, (FISHER, DIAGONAL)
+            ),
         )
 
     def check_stepsize(self, stepsize: np.ndarray) -> None:
@@ -200,7 +212,8 @@ class SGHMC(Dynamics):
         if (over > 0).any():
             worst = int(np.argmax(over))
             beta, capacity = (
-                np.broadcast_to(np.ravel(values), over.shape)[worst] for values in (beta, capacity)
+                np.broadcast_to(np.ravel(values), over.shape)[worst]
+                for values in (beta, capacity)
             )
             raise ValueError(
                 f"`noise_variance`: β̂ = εV/2 is {beta:.3g}, more than the friction takes up, "
@@ -208,7 +221,11 @@ class SGHMC(Dynamics):
             )
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> MomentumState | LearningState:
         """Return the state at the start of a chain; its momentum is drawn by ``refresh``."""
         momentum = tf.zeros_like(position)
@@ -216,18 +233,25 @@ class SGHMC(Dynamics):
             return MomentumState(position, momentum)
         size, zero = position.shape[0], tf.zeros([], position.dtype)
         shape = [size, size] if self.noise_variance == FISHER else [size]
-        return LearningState(position, momentum, tf.zeros(shape, position.dtype), zero, zero)
+        return LearningState(
+            position, momentum, tf.zeros(shape, position.dtype), zero, zero
+        )
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state with a new ν ~ N(0, ε)."""
         return state._replace(momentum=tf.sqrt(stepsize) * normals[0])
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
         """Return the state at the next position; ``normals`` are those of ζ, of shape (1, d)."""
         alpha = tf.constant(self.alpha, gradient.dtype)
         if self.integrator == "symmetric":
             c = tf.exp(-alpha)
-            dissipated, kick = -stepsize * tf.math.expm1(-2.0 * alpha), 0.5 * stepsize * (1.0 + c)
+            dissipated, kick = (
+                -stepsize * tf.math.expm1(-2.0 * alpha),
+                0.5 * stepsize * (1.0 + c),
+            )
         else:
             dissipated, kick = 2.0 * alpha * stepsize, stepsize
         zeta, state = self._injected(state, dissipated, kick, normals[0])
@@ -249,7 +273,9 @@ class SGHMC(Dynamics):
         """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         covariance = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
-        return state._replace(variance=averaged(state.variance, count, covariance), count=count)
+        return state._replace(
+            variance=averaged(state.variance, count, covariance), count=count
+        )
 
     def advice(self, state: Any) -> str | None:
         """Return advice for a chain whose estimated β̂ has exceeded the friction."""
@@ -275,7 +301,9 @@ class SGHMC(Dynamics):
             scale = kick * tf.math.rsqrt(dissipated) * tf.ones_like(normals)
             replaced = scale[:, tf.newaxis] * state.variance * scale
             # Of what is no number there are no eigenvalues; the position is none then either.
-            replaced = tf.where(tf.math.is_finite(replaced), replaced, tf.zeros_like(replaced))
+            replaced = tf.where(
+                tf.math.is_finite(replaced), replaced, tf.zeros_like(replaced)
+            )
             shares, vectors = tf.linalg.eigh(replaced)
             along = tf.linalg.matvec(vectors, normals, transpose_a=True)
             left = tf.linalg.matvec(vectors, _root_of_rest(shares) * along)
@@ -309,7 +337,9 @@ class Thermostatted(Dynamics):
     """
 
     a: Any = 0.01
-    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
+    layout: Layout | None = field(
+        default=None, repr=False, metadata={"constant": False}
+    )
 
     start_normals = 1
 
@@ -319,7 +349,11 @@ class Thermostatted(Dynamics):
         return replace(self, a=a, layout=space.layout)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ThermostatState:
         """Return the state at the start of a chain."""
         assert self.layout is not None, "not bound"
@@ -352,7 +386,11 @@ class SGNHT(Thermostatted):
     name = "sgnht"
 
     def step(
-        self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ThermostatState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ThermostatState:
         """Return the state one step on; ``normals`` is ζ, of shape (1, d)."""
         assert self.layout is not None, "not bound"
@@ -361,7 +399,9 @@ class SGNHT(Thermostatted):
         momentum = (1.0 - friction) * state.momentum + stepsize * gradient
         momentum += tf.sqrt(2.0 * a * stepsize) * normals[0]
         excess = self.layout.means(momentum * momentum - stepsize)
-        return ThermostatState(state.position + momentum, momentum, state.thermostat + excess)
+        return ThermostatState(
+            state.position + momentum, momentum, state.thermostat + excess
+        )
 
 
 @dataclass(frozen=True)
@@ -395,7 +435,11 @@ class BADODAB(Thermostatted):
     name = "badodab"
 
     def step(
-        self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ThermostatState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ThermostatState:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
         assert self.layout is not None, "not bound"

@@ -112,7 +112,9 @@ class NUTS(Hamiltonian):
     def bind(self, space: Space) -> NUTS:
         """Return this dynamics with its constants checked."""
         depth = whole_number("max_tree_depth", self.max_tree_depth, 1)
-        return replace(self, max_tree_depth=depth, frequency=read_frequency(self.frequency))
+        return replace(
+            self, max_tree_depth=depth, frequency=read_frequency(self.frequency)
+        )
 
     def move(
         self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
@@ -122,12 +124,26 @@ class NUTS(Hamiltonian):
         velocity = normals(here.z.shape, seeds[-1])
         energy, zero = log_weight(here, velocity), tf.zeros([], tf.float64)
         tree = _Tree(
-            tf.constant(0), here, velocity, here, velocity, here, zero, velocity,
-            tf.constant(True), tf.constant(False), zero, tf.constant(0),
-        )  # fmt: skip
+            tf.constant(0),
+            here,
+            velocity,
+            here,
+            velocity,
+            here,
+            zero,
+            velocity,
+            tf.constant(True),
+            tf.constant(False),
+            zero,
+            tf.constant(0),
+        )
 
         def doubled(tree: _Tree) -> tuple[_Tree]:
-            return (self._doubled(motion, tree, energy, stepsize, tf.gather(seeds, tree.depth)),)
+            return (
+                self._doubled(
+                    motion, tree, energy, stepsize, tf.gather(seeds, tree.depth)
+                ),
+            )
 
         (tree,) = tf.while_loop(
             lambda tree: tree.going & (tree.depth < self.max_tree_depth),
@@ -139,17 +155,26 @@ class NUTS(Hamiltonian):
         return tree.chosen, Moves(1.0, mean, tree.diverged, tree.gradients, tree.going)
 
     def _doubled(
-        self, motion: Motion, tree: _Tree, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
+        self,
+        motion: Motion,
+        tree: _Tree,
+        energy: tf.Tensor,
+        stepsize: tf.Tensor,
+        seed: tf.Tensor,
     ) -> _Tree:
         """Return the tree with as many points again, on one of its sides."""
         of_tree, of_branch = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        uniforms = tf.random.stateless_uniform([2], of_tree, dtype=tf.float64, alg="philox")
+        uniforms = tf.random.stateless_uniform(
+            [2], of_tree, dtype=tf.float64, alg="philox"
+        )
         right = uniforms[0] < 0.5
         inner = _where(right, tree.right_velocity, tree.left_velocity)
         outer = _where(right, tree.left_velocity, tree.right_velocity)
         edge = _where(right, tree.right, tree.left)
         signed = tf.where(right, stepsize, -stepsize)
-        branch = self._branch(motion, edge, inner, tree.depth, energy, signed, of_branch)
+        branch = self._branch(
+            motion, edge, inner, tree.depth, energy, signed, of_branch
+        )
         whole = ~(branch.u_turn | branch.diverged)
         accepted = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
         total = tree.total + branch.total
@@ -187,9 +212,19 @@ class NUTS(Hamiltonian):
         zero, none = tf.zeros([], tf.float64), tf.zeros_like(velocity)
         rows = tf.zeros([self.max_tree_depth, velocity.shape[0]], tf.float64)
         start = _Branch(
-            tf.constant(0), edge, velocity, none, edge, zero - float("inf"), none, rows, rows,
-            tf.constant(False), tf.constant(False), zero,
-        )  # fmt: skip
+            tf.constant(0),
+            edge,
+            velocity,
+            none,
+            edge,
+            zero - float("inf"),
+            none,
+            rows,
+            rows,
+            tf.constant(False),
+            tf.constant(False),
+            zero,
+        )
         size = tf.bitwise.left_shift(1, depth)
 
         def extended(branch: _Branch) -> tuple[_Branch]:
@@ -204,15 +239,23 @@ class NUTS(Hamiltonian):
 
 
 def _extended(
-    motion: Motion, branch: _Branch, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
+    motion: Motion,
+    branch: _Branch,
+    energy: tf.Tensor,
+    stepsize: tf.Tensor,
+    seed: tf.Tensor,
 ) -> _Branch:
     number = branch.number
     point, velocity = motion.step(branch.point, branch.velocity, stepsize)
     above = log_weight(point, velocity) - energy
-    above = tf.where(tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above)
+    above = tf.where(
+        tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above
+    )
     weight = _log_sum(branch.weight, above)
     point_seed = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
-    uniform = tf.random.stateless_uniform([], point_seed, dtype=tf.float64, alg="philox")
+    uniform = tf.random.stateless_uniform(
+        [], point_seed, dtype=tf.float64, alg="philox"
+    )
     total = branch.total + velocity
     # A subtree begins at each even point. Those that end at an odd one have as many levels as its
     # number has ones at the end; the others that are open have a row for each other one.
@@ -220,13 +263,18 @@ def _extended(
     level = _ones(tf.bitwise.right_shift(number, 1))
     saved, totals = tf.cond(
         tf.equal(ends, 0),
-        lambda: (_with_row(branch.saved, level, velocity), _with_row(branch.totals, level, total)),
+        lambda: (
+            _with_row(branch.saved, level, velocity),
+            _with_row(branch.totals, level, total),
+        ),
         lambda: (branch.saved, branch.totals),
     )
 
     def check(i: tf.Tensor, u_turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         first = tf.gather(saved, i)
-        return i - 1, u_turn | _is_u_turn(first, velocity, total - tf.gather(totals, i) + first)
+        return i - 1, u_turn | _is_u_turn(
+            first, velocity, total - tf.gather(totals, i) + first
+        )
 
     _, u_turn = tf.while_loop(
         lambda i, u_turn: (i > level - ends) & ~u_turn,
@@ -257,11 +305,15 @@ def _is_u_turn(left: tf.Tensor, right: tf.Tensor, total: tf.Tensor) -> tf.Tensor
 
 
 def _where(condition: tf.Tensor, chosen: Any, alternative: Any) -> Any:
-    return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), chosen, alternative)
+    return tf.nest.map_structure(
+        lambda a, b: tf.where(condition, a, b), chosen, alternative
+    )
 
 
 def _with_row(rows: tf.Tensor, number: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-    return tf.tensor_scatter_nd_update(rows, tf.reshape(number, [1, 1]), row[tf.newaxis])
+    return tf.tensor_scatter_nd_update(
+        rows, tf.reshape(number, [1, 1]), row[tf.newaxis]
+    )
 
 
 def _ones(number: tf.Tensor) -> tf.Tensor:

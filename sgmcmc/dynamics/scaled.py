@@ -163,20 +163,32 @@ class Scaled(Dynamics):
         return replace(self, inner=self.inner.bind(space), layout=space.layout)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ScaledState:
         """Return the state at the start of a chain, with S of the gradient there."""
         squares = self._squares(gradient)
-        inner = self.inner.init(position, gradient, self._scale(stepsize, squares), normals)
+        inner = self.inner.init(
+            position, gradient, self._scale(stepsize, squares), normals
+        )
         return ScaledState(inner, squares, tf.zeros_like(squares))
 
-    def refresh(self, state: ScaledState, stepsize: tf.Tensor, normals: tf.Tensor) -> ScaledState:
+    def refresh(
+        self, state: ScaledState, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ScaledState:
         """Return the state at the start of an iteration."""
         scaled = self._scale(stepsize, state.mean_square)
         return state._replace(inner=self.inner.refresh(state.inner, scaled, normals))
 
     def step(
-        self, state: ScaledState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: ScaledState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> ScaledState:
         """Return the state at the next position, with S updated by the gradient at this one."""
         moves, mean = state.moves + 1.0, state.mean_square
@@ -186,14 +198,18 @@ class Scaled(Dynamics):
             learned = tf.where(learns, learned, mean)
             moves = tf.where(learns, moves, state.moves)
         scaled = self._scale(stepsize, learned)
-        return ScaledState(self.inner.step(state.inner, gradient, scaled, normals), learned, moves)
+        return ScaledState(
+            self.inner.step(state.inner, gradient, scaled, normals), learned, moves
+        )
 
     def finish_step(
         self, state: ScaledState, gradient: tf.Tensor, stepsize: tf.Tensor
     ) -> ScaledState:
         """Return the state at the end of a step."""
         scaled = self._scale(stepsize, state.mean_square)
-        return state._replace(inner=self.inner.finish_step(state.inner, gradient, scaled))
+        return state._replace(
+            inner=self.inner.finish_step(state.inner, gradient, scaled)
+        )
 
     def visit(self, state: ScaledState, elsewhere: Elsewhere) -> ScaledState:
         """Return the state updated by estimates at other positions."""
@@ -217,9 +233,14 @@ class Scaled(Dynamics):
     def factors(self, facts: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Return 1 / √S for each coordinate, √S the mean over chains."""
         assert self.layout is not None, "not bound"
-        roots = {n: np.mean([chain[_LABEL + n] for chain in facts]) for n in self.layout.names}
+        roots = {
+            n: np.mean([chain[_LABEL + n] for chain in facts])
+            for n in self.layout.names
+        }
         sizes = self.layout.sizes
-        return np.concatenate([np.full(sizes[name], 1.0 / root) for name, root in roots.items()])
+        return np.concatenate(
+            [np.full(sizes[name], 1.0 / root) for name, root in roots.items()]
+        )
 
     def _squares(self, gradient: tf.Tensor) -> tf.Tensor:
         """Return ‖g_j‖² / d_j of each parameter."""

@@ -65,7 +65,9 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
         raise TypeError(f"`kappa` must be a number; it is {describe(kappa)}.")
     if not (kappa >= 0 and np.isfinite(kappa)):
         raise ValueError(f"`kappa` must be finite and not negative; it is {kappa!r}.")
-    return PolynomialDecay(positive_number("h", h), positive_number("tau", tau), float(kappa))
+    return PolynomialDecay(
+        positive_number("h", h), positive_number("tau", tau), float(kappa)
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Cyclical:
 
     def __call__(self, iteration: int) -> float:
         """Return the stepsize at an iteration."""
-        return float(0.5 * self.h * (np.cos(np.pi * self._cycle_fraction(iteration)) + 1.0))
+        return float(
+            0.5 * self.h * (np.cos(np.pi * self._cycle_fraction(iteration)) + 1.0)
+        )
 
     def counts(self, n_draws: int, burn_in: int = 0, thin: int = 1) -> np.ndarray:
         """Return which draws are of the sampling part of their cycle, a boolean for each.
@@ -133,12 +137,16 @@ def cyclical(h: float, cycle: int, exploration: float = 0.5) -> Cyclical:
         Zhang, Li, Zhang, Chen & Wilson, ICLR 2020, eq. 1 and algorithm 1.
     """
     if not is_number(exploration):
-        raise TypeError(f"`exploration` must be a number; it is {describe(exploration)}.")
+        raise TypeError(
+            f"`exploration` must be a number; it is {describe(exploration)}."
+        )
     if not 0 <= exploration < 1:
         raise ValueError(
             f"`exploration` must be at least 0 and less than 1; it is {exploration!r}."
         )
-    return Cyclical(positive_number("h", h), whole_number("cycle", cycle, 1), float(exploration))
+    return Cyclical(
+        positive_number("h", h), whole_number("cycle", cycle, 1), float(exploration)
+    )
 
 
 class Stepsizes:
@@ -173,7 +181,9 @@ class Stepsizes:
     ) -> None:
         self.argument = argument
         self.values = values
-        self.labels = tuple(f"{argument}[{name!r}]" for name in names) or (argument,) * len(values)
+        self.labels = tuple(f"{argument}[{name!r}]" for name in names) or (
+            argument,
+        ) * len(values)
         self.constant = not any(callable(value) for value in values)
         self._widths = [1] * len(values)
         if any(isinstance(value, np.ndarray) for value in values):
@@ -189,7 +199,9 @@ class Stepsizes:
         """
         table = np.empty((count, self.columns))
         end = 0
-        for label, value, width in zip(self.labels, self.values, self._widths, strict=True):
+        for label, value, width in zip(
+            self.labels, self.values, self._widths, strict=True
+        ):
             columns = table[:, end : end + width]
             end += width
             if not callable(value):
@@ -231,7 +243,9 @@ class Stepsizes:
 def schedule_of(facts: Mapping[str, Any]) -> PolynomialDecay | Cyclical:
     """Return the schedule of which ``Stepsizes.to_json`` gave these facts."""
     kinds = {kind.__name__: kind for kind in (PolynomialDecay, Cyclical)}
-    return kinds[facts["schedule"]](**{k: v for k, v in facts.items() if k != "schedule"})
+    return kinds[facts["schedule"]](
+        **{k: v for k, v in facts.items() if k != "schedule"}
+    )
 
 
 def _weights(label: str, value: Any, iterations: np.ndarray) -> np.ndarray:

@@ -43,7 +43,9 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         Marsaglia & Tsang, ACM Transactions on Mathematical Software 26, 2000.
     """
     if shape.shape[0] <= FEW:
-        return tf.random.stateless_gamma(shape.shape, seeds[0], shape, dtype=shape.dtype)
+        return tf.random.stateless_gamma(
+            shape.shape, seeds[0], shape, dtype=shape.dtype
+        )
     normals = tf.random.stateless_normal(shape.shape, seeds[1], dtype=shape.dtype)
     uniforms = tf.random.stateless_uniform(shape.shape, seeds[2], dtype=shape.dtype)
     proposed, accepted = _compiled(_propose_gamma)(shape, normals, uniforms)
@@ -51,7 +53,10 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         proposed,
         ~accepted,
         lambda rejected: tf.random.stateless_gamma(
-            [tf.shape(rejected)[0]], seeds[0], tf.gather(shape, rejected), dtype=shape.dtype
+            [tf.shape(rejected)[0]],
+            seeds[0],
+            tf.gather(shape, rejected),
+            dtype=shape.dtype,
         ),
     )
 
@@ -71,8 +76,12 @@ def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         Marsaglia & Tsang, ACM Transactions on Mathematical Software 26, 2000.
     """
     seeds = tf.random.split(seed, 2, alg="philox")
-    normals = tf.random.stateless_normal([_PROPOSALS], seeds[0], dtype=dtype, alg="philox")
-    uniforms = tf.random.stateless_uniform([_PROPOSALS], seeds[1], dtype=dtype, alg="philox")
+    normals = tf.random.stateless_normal(
+        [_PROPOSALS], seeds[0], dtype=dtype, alg="philox"
+    )
+    uniforms = tf.random.stateless_uniform(
+        [_PROPOSALS], seeds[1], dtype=dtype, alg="philox"
+    )
     proposed, accepted = _propose_gamma(tf.constant(shape, dtype), normals, uniforms)
     first = tf.argmax(tf.cast(accepted, tf.int32))
     return tf.where(tf.reduce_any(accepted), tf.gather(proposed, first), np.nan)
@@ -93,7 +102,9 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     uniforms = tf.random.stateless_uniform(rate.shape, seeds[1], dtype=dtype)
     large = rate > _LARGEST_RATE
     return _redraw(
-        _compiled(_invert_poisson)(tf.where(large, tf.zeros_like(rate), rate), uniforms),
+        _compiled(_invert_poisson)(
+            tf.where(large, tf.zeros_like(rate), rate), uniforms
+        ),
         large,
         lambda indices: tf.random.stateless_poisson(
             [tf.shape(indices)[0]], seeds[0], tf.gather(rate, indices), dtype=dtype
@@ -245,7 +256,9 @@ class SCIR(SimplexDynamics):
     fresh_scale: bool = False
     gamma: Mapping[str, Any] | None = None
     half_lines: HalfLines = field(
-        default_factory=lambda: HalfLines(Layout({}), {}), repr=False, metadata={"constant": False}
+        default_factory=lambda: HalfLines(Layout({}), {}),
+        repr=False,
+        metadata={"constant": False},
     )
 
     name = "scir"
@@ -257,11 +270,19 @@ class SCIR(SimplexDynamics):
         """Return these dynamics, knowing which coordinates are on simplices and half-lines."""
         flag("fresh_scale", self.fresh_scale)
         bound = super().bind(space)
-        half_lines = {n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)}
-        return replace(bound, half_lines=HalfLines(bound.simplices.remaining, half_lines))
+        half_lines = {
+            n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)
+        }
+        return replace(
+            bound, half_lines=HalfLines(bound.simplices.remaining, half_lines)
+        )
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> Any:
         """Return the state at the start of a chain; ``gradient`` holds ĉ, and ê."""
         simplices, lines = self.simplices, self.half_lines
@@ -272,13 +293,17 @@ class SCIR(SimplexDynamics):
         of_lines, free = lines.divide(remaining)
         slopes, _ = lines.divide(simplices.divide(gradient)[1])
         log_lambda, _ = lines.halves(of_lines)
-        exposures = tf.constant(lines.rate, u.dtype) + _positive(lines.halves(slopes)[1])
+        exposures = tf.constant(lines.rate, u.dtype) + _positive(
+            lines.halves(slopes)[1]
+        )
         tiny = tf.constant(tf.as_dtype(u.dtype).as_numpy_dtype(1e-30))
         of_lines = lines.join(log_lambda, tf.math.log(tf.maximum(exposures, tiny)))
         position = simplices.unite(u, lines.unite(of_lines, free))
         return GammaState(position, tf.zeros_like(position))
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor) -> Any:
+    def step(
+        self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
+    ) -> Any:
         """Return the state one step on; ``seeds`` has shape (7, 2)."""
         simplices, lines = self.simplices, self.half_lines
         u, remaining = simplices.divide(state.position)
@@ -290,21 +315,28 @@ class SCIR(SimplexDynamics):
             if not simplices.has_all:
                 remaining = _langevin(remaining, slopes, epsilon, seeds)
             return SimplexState(simplices.unite(u, remaining))
-        (on, free), (slopes, slopes_free) = lines.divide(remaining), lines.divide(slopes)
+        (on, free), (slopes, slopes_free) = (
+            lines.divide(remaining),
+            lines.divide(slopes),
+        )
         epsilon, epsilon_free = lines.divide(epsilon)
         steps, _ = lines.halves(lines.divide(simplices.divide(state.steps)[1])[0])
         log_lambda, log_unit = lines.halves(on)
         of_lines, log_rate = self._on_half_lines(
             log_lambda, log_unit, lines.halves(slopes), lines.halves(epsilon)[0]
         )
-        u, log_lambda = tf.split(transition(_both(process, of_lines), seeds), [u.shape[0], -1])
+        u, log_lambda = tf.split(
+            transition(_both(process, of_lines), seeds), [u.shape[0], -1]
+        )
         log_unit += (log_rate - log_unit) / (steps + 2.0)
         if not lines.has_all:
             free = _langevin(free, slopes_free, epsilon_free, seeds)
         remaining = lines.unite(lines.join(log_lambda, log_unit), free)
         return GammaState(simplices.unite(u, remaining), state.steps + 1.0)
 
-    def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> CIR:
+    def _on_simplices(
+        self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor
+    ) -> CIR:
         """Return the process of θ for points of the simplex."""
         counts = self.usable(counts)
         positive = _positive(counts) if self.differences else counts

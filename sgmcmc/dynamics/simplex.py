@@ -52,7 +52,9 @@ class SimplexDynamics(Dynamics):
     theta0: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
     store_unnormalized: bool = field(default=False, metadata={"constant": False})
     simplices: Simplices = field(
-        default_factory=lambda: Simplices(Layout({}), {}), repr=False, metadata={"constant": False}
+        default_factory=lambda: Simplices(Layout({}), {}),
+        repr=False,
+        metadata={"constant": False},
     )
     scaled: Mapping[str, bool] = field(
         default_factory=dict, repr=False, metadata={"constant": False}
@@ -67,7 +69,9 @@ class SimplexDynamics(Dynamics):
         points = {n: g for n, g in space.geometries.items() if isinstance(g, OnSimplex)}
         return replace(
             self,
-            simplices=Simplices(space.layout, {name: g.alpha for name, g in points.items()}),
+            simplices=Simplices(
+                space.layout, {name: g.alpha for name, g in points.items()}
+            ),
             scaled={name: g.theta0 is not None for name, g in points.items()},
         )
 
@@ -81,7 +85,11 @@ class SimplexDynamics(Dynamics):
         return counts if self.differences else usable_counts(counts)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> SimplexState:
         """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
         counts = tf.nn.relu(gradient) if self.differences else gradient
@@ -131,7 +139,11 @@ class SGRLD(SimplexDynamics):
         return super().bind(space)
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> SimplexState:
         """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
         if self.parameterization == "expanded_natural":
@@ -140,10 +152,16 @@ class SGRLD(SimplexDynamics):
         if self.parameterization != "reduced_natural":
             return state
         u, remaining = self.simplices.divide(state.position)
-        return SimplexState(self.simplices.unite(u - self.simplices.lasts(u), remaining))
+        return SimplexState(
+            self.simplices.unite(u - self.simplices.lasts(u), remaining)
+        )
 
     def step(
-        self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: SimplexState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> SimplexState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         simplices = self.simplices

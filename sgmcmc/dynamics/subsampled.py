@@ -64,7 +64,9 @@ def _drawn(table: AliasTable, uniforms: tf.Tensor) -> tf.Tensor:
 def _uniforms(seed: tf.Tensor, number: tf.Tensor, count: int) -> tf.Tensor:
     """Return uniform numbers in float64, those of a numbered event."""
     event_seed = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
-    return tf.random.stateless_uniform([count], event_seed, dtype=tf.float64, alg="philox")
+    return tf.random.stateless_uniform(
+        [count], event_seed, dtype=tf.float64, alg="philox"
+    )
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,11 @@ class Subsampled(ExactDynamics):
 
     curvature_bound: Callable[..., Any]
     bounds: RowBounds | None = field(
-        default=None, repr=False, compare=False, kw_only=True, metadata={"constant": False}
+        default=None,
+        repr=False,
+        compare=False,
+        kw_only=True,
+        metadata={"constant": False},
     )
 
     needs = ("curvature_bound",)
@@ -197,7 +203,10 @@ class ZigZag(Subsampled):
             return left, number + 1, state
 
         *_, state = tf.while_loop(
-            lambda left, *_: left > 0.0, one_event, (left, number, state), parallel_iterations=1
+            lambda left, *_: left > 0.0,
+            one_event,
+            (left, number, state),
+            parallel_iterations=1,
         )
         broken = state.excess > 1.0 + _SLACK
         nan = tf.fill(state.position.shape, tf.constant(np.nan, state.position.dtype))
@@ -209,7 +218,11 @@ class ZigZag(Subsampled):
         self, log_post: Any, left: tf.Tensor, state: ZigZagState, u: tf.Tensor
     ) -> tuple[tf.Tensor, ZigZagState]:
         """Return the time left and the state after the next proposal, or at the end of the time."""
-        bounds, dtype, at = self.known, state.position.dtype, tf.gather  # XLA's indices are fixed
+        bounds, dtype, at = (
+            self.known,
+            state.position.dtype,
+            tf.gather,
+        )  # XLA's indices are fixed
         position, velocity = state.position, state.velocity
         constant = tf.nn.relu(-velocity * _as_input(bounds.whole, dtype))
         table, prior = bounds.table, _as_input(bounds.prior, dtype)
@@ -337,20 +350,30 @@ class MHSS(Subsampled):
         return SubsampledState(position, zero, zero, zero, zero)
 
     def transition(
-        self, log_post: Any, state: SubsampledState, stepsize: tf.Tensor, seed: tf.Tensor
+        self,
+        log_post: Any,
+        state: SubsampledState,
+        stepsize: tf.Tensor,
+        seed: tf.Tensor,
     ) -> SubsampledState:
         """Return the state one move on."""
         bounds, current, dtype = self.known, state.position, state.position.dtype
         seeds = tf.random.split(seed, 3, alg="philox")
-        normals = tf.random.stateless_normal(current.shape, seeds[0], dtype=dtype, alg="philox")
+        normals = tf.random.stateless_normal(
+            current.shape, seeds[0], dtype=dtype, alg="philox"
+        )
         proposal = current + tf.cast(stepsize, dtype) * normals
         step = proposal - current
-        size = tf.cast(tf.norm(step) * tf.maximum(tf.norm(current), tf.norm(proposal)), tf.float64)
+        size = tf.cast(
+            tf.norm(step) * tf.maximum(tf.norm(current), tf.norm(proposal)), tf.float64
+        )
         (value, _), (before, _) = log_post.prior(proposal), log_post.prior(current)
         zero = tf.zeros_like(current)
         of_rows = _as_input(bounds.whole, dtype) - log_post.prior(zero)[1]
         ratio = tf.cast(value - before + tf.reduce_sum(of_rows * step), tf.float64)
-        log_ratio, rows, excess = self._rows(log_post, current, proposal, size, seeds[1])
+        log_ratio, rows, excess = self._rows(
+            log_post, current, proposal, size, seeds[1]
+        )
         log_uniform = tf.math.log(_uniforms(seeds[2], tf.constant(0), 1)[0])
         accept = log_uniform < ratio + log_ratio
         excess = tf.maximum(state.excess, excess)
@@ -398,13 +421,17 @@ class MHSS(Subsampled):
             linear = tf.linalg.matvec(
                 tf.gather(_as_input(bounds.gradients, dtype), row), proposal - position
             )
-            differences = log_post.terms(proposal, row) - log_post.terms(position, row) - linear
+            differences = (
+                log_post.terms(proposal, row) - log_post.terms(position, row) - linear
+            )
             differences = tf.cast(differences, tf.float64)
             bound = tf.gather(_as_input(squares, tf.float64), row) * size
             up, down = tf.nn.relu(differences), tf.nn.relu(-differences)
             floor = self.gamma * bound
             used = in_time & (u[2] * (1.0 + self.gamma) * bound < down + floor)
-            gains = tf.where(used, tf.math.log(up + floor) - tf.math.log(down + floor), 0.0)
+            gains = tf.where(
+                used, tf.math.log(up + floor) - tf.math.log(down + floor), 0.0
+            )
             excess = tf.where(in_time, tf.abs(differences) / bound, 0.0)
             return (
                 arrivals[-1],

@@ -89,7 +89,10 @@ def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
     streams, which are named by the block, do not depend on how a chain is run or stored.
     """
     vectors = dynamics.normals + 2
-    weight = dynamics.steps * stream.bytes_per_step + vectors * target.size * target.dtype.size
+    weight = (
+        dynamics.steps * stream.bytes_per_step
+        + vectors * target.size * target.dtype.size
+    )
     longest = LONGEST_EXACT if isinstance(dynamics, ExactDynamics) else LONGEST_BLOCK
     return int(np.clip(BLOCK_BYTES // max(1, weight), 1, longest))
 
@@ -120,18 +123,26 @@ def recorded(
     start, stop, first = tf.unstack(span)
     slots = recorder.slots(length)
     arrays = {
-        name: tf.TensorArray(dtype, slots, element_shape=(*chains, *shape), clear_after_read=False)
+        name: tf.TensorArray(
+            dtype, slots, element_shape=(*chains, *shape), clear_after_read=False
+        )
         for name, (shape, dtype) in recorder.specs().items()
     }
 
     # XLA compiles again for every value of an argument that the index of a slice can be traced
     # back to; the index of a gather may be anything.
     def one_iteration(
-        i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
+        i: tf.Tensor,
+        now: tf.Tensor,
+        slot: tf.Tensor,
+        carry: Carry,
+        arrays: Mapping[str, Any],
     ) -> tuple:
         carry, values = iterate(i, now, carry)
         # The slot of a draw still in the making is written again until it is complete.
-        arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
+        arrays = {
+            name: array.write(slot, values[name]) for name, array in arrays.items()
+        }
         slot += recorder.completed(now) - recorder.completed(now - 1)
         return i + 1, now + 1, slot, carry, arrays
 

@@ -58,7 +58,8 @@ class UpdateOrder:
         """Return whether every tensor of a state can be divided between the parameters."""
         sizes = (self._size, len(self))
         return all(
-            leaf.shape.rank == 1 and leaf.shape[0] in sizes for leaf in tf.nest.flatten(state)
+            leaf.shape.rank == 1 and leaf.shape[0] in sizes
+            for leaf in tf.nest.flatten(state)
         )
 
     def merged(self, number: int, before: Any, after: Any) -> Any:
@@ -68,7 +69,9 @@ class UpdateOrder:
             entries = self.slices[number]
             if old.shape[0] != self._size:
                 entries = slice(number, number + 1)
-            return tf.concat([old[: entries.start], new[entries], old[entries.stop :]], 0)
+            return tf.concat(
+                [old[: entries.start], new[entries], old[entries.stop :]], 0
+            )
 
         return tf.nest.map_structure(merge, before, after)
 
@@ -164,7 +167,11 @@ class Iteration:
     ) -> Carry:
         """Return the carry with the gradient that a chain starts with."""
         started = self._estimate(carry, position, minibatch, seeds, tf.constant(True))
-        return started if self._order is None else started._replace(estimator=carry.estimator)
+        return (
+            started
+            if self._order is None
+            else started._replace(estimator=carry.estimator)
+        )
 
     def run(
         self,
@@ -194,10 +201,18 @@ class Iteration:
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
             step_number = i * dynamics.steps + step
             first = refresh + step * dynamics.step_normals
-            noise = tf.slice(normals, [first, 0], [dynamics.step_normals, self._layout.size])
+            noise = tf.slice(
+                normals, [first, 0], [dynamics.step_normals, self._layout.size]
+            )
             step_function = self._step if self._order is None else self._pass
             return step + 1, step_function(
-                carry, fixed, inputs, stepsize, noise, step_number, tf.equal(step_number, last)
+                carry,
+                fixed,
+                inputs,
+                stepsize,
+                noise,
+                step_number,
+                tf.equal(step_number, last),
             )
 
         state = dynamics.refresh(carry.state, stepsize, normals[:refresh])
@@ -214,7 +229,12 @@ class Iteration:
         )[1]
 
     def move(
-        self, carry: Carry, columns: Tensors, stepsize: tf.Tensor, seed: Any, number: tf.Tensor
+        self,
+        carry: Carry,
+        columns: Tensors,
+        stepsize: tf.Tensor,
+        seed: Any,
+        number: tf.Tensor,
     ) -> Carry:
         """Return the carry after a transition of exact dynamics.
 
@@ -226,7 +246,10 @@ class Iteration:
             number: Number of the iteration in the chain, from 1.
         """
         assert isinstance(self.dynamics, ExactDynamics)
-        dynamics, whole = self.dynamics.of_iteration(number), WholePosterior(self.target, columns)
+        dynamics, whole = (
+            self.dynamics.of_iteration(number),
+            WholePosterior(self.target, columns),
+        )
         state = dynamics.transition(whole, carry.state, stepsize, seed)
         if not dynamics.tells_log_post:
             return carry._replace(state=state)
@@ -258,7 +281,9 @@ class Iteration:
         state = dynamics.finish_step(state, carry.gradient, stepsize)
         return carry._replace(state=state)
 
-    def _noise(self, carry: Carry, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
+    def _noise(
+        self, carry: Carry, position: tf.Tensor, minibatch: Minibatch
+    ) -> tf.Tensor:
         terms = self.gradient.terms(self.target, carry.estimator, position, minibatch)
         weights = minibatch.weights
         if not isinstance(weights, float):
@@ -290,7 +315,9 @@ class Iteration:
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
             state = order.merged(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
-            minibatch = self.stream.minibatch(fixed, inputs.minibatches, now + int(ends))
+            minibatch = self.stream.minibatch(
+                fixed, inputs.minibatches, now + int(ends)
+            )
             learned = carry.estimator
             carry = self._estimate(
                 carry._replace(estimator=learned if ends else before),
@@ -334,7 +361,11 @@ class Iteration:
         """
         latents, at_center = carry.latents, minibatch
         if self.latents is not None and isinstance(latents, LatentState):
-            center = self.gradient.center(carry.estimator) if self.gradient.centered else None
+            center = (
+                self.gradient.center(carry.estimator)
+                if self.gradient.centered
+                else None
+            )
             minibatch, at_center, latents = self.latents.complete(
                 self.target.space, latents, position, center, minibatch, seeds
             )

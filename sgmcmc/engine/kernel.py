@@ -15,7 +15,14 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length, folded, recorded
+from sgmcmc.engine.block import (
+    BlockInputs,
+    BlockResult,
+    Carry,
+    block_length,
+    folded,
+    recorded,
+)
 from sgmcmc.engine.iteration import Iteration
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
@@ -145,8 +152,12 @@ class Kernel:
         last = tf.unstack(span)[1] * self.dynamics.steps - 1
         recorder = self.recorder
 
-        def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
-            return folded(recorder, self.iteration.run(carry, fixed, inputs, i, last, now), now)
+        def iterate(
+            i: tf.Tensor, now: tf.Tensor, carry: Carry
+        ) -> tuple[Carry, Tensors]:
+            return folded(
+                recorder, self.iteration.run(carry, fixed, inputs, i, last, now), now
+            )
 
         carry, records = recorded(recorder, self.length, span, carry, iterate)
         return BlockResult(
@@ -154,7 +165,9 @@ class Kernel:
             records,
             self._log_post(carry, fixed, inputs, last),
             tf.reduce_all(tf.math.is_finite(carry.state.position)),
-            self.target.space.constrain(carry.state.position) if recorder.stepwise else {},
+            self.target.space.constrain(carry.state.position)
+            if recorder.stepwise
+            else {},
         )
 
     def _log_post(
@@ -173,5 +186,7 @@ class Kernel:
                 return carry.state.log_post
             columns = self.stream.minibatch(fixed, inputs.minibatches, step).columns
             return WholePosterior(self.target, columns)(carry.state.position)[0]
-        last = self.stream.minibatch(fixed, inputs.minibatches, step + self.iteration.lead)
+        last = self.stream.minibatch(
+            fixed, inputs.minibatches, step + self.iteration.lead
+        )
         return self.target.log_post(carry.state.position, last)

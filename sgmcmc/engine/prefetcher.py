@@ -75,7 +75,9 @@ class Ahead:
 def _work(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     while (task := tasks.get()) is not None:
         task()
-        del task  # it holds what it is a method of, and that may hold the last reference
+        del (
+            task
+        )  # it holds what it is a method of, and that may hold the last reference
 
 
 class Buffer:
@@ -87,7 +89,9 @@ class Buffer:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.array = aligned(shape, np.dtype(dtype))
-        same = is_shared(self.array) or self.array.size == 0  # an empty one never changes
+        same = (
+            is_shared(self.array) or self.array.size == 0
+        )  # an empty one never changes
         self._shared = tensor_of(self.array) if same else None
 
     def tensor(self) -> tf.Tensor:
@@ -176,7 +180,9 @@ class BlockSource(NamedTuple):
     def sequence_place(self, first: int) -> Place:
         """Return the place of a minibatch in the chain's sequence."""
         return Place(
-            (self.seed, self.chain, int(self.phase)), partial(self.rng, Purpose.EPOCH), first
+            (self.seed, self.chain, int(self.phase)),
+            partial(self.rng, Purpose.EPOCH),
+            first,
         )
 
 
@@ -189,7 +195,9 @@ class _Prepared(NamedTuple):
 class Prefetcher:
     """Inputs of the blocks of one chain; chains may share the ``pool`` of memory."""
 
-    def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: BlockSource) -> None:
+    def __init__(
+        self, kernel: Kernel, pool: Pool[Buffers], source: BlockSource
+    ) -> None:
         self._kernel = kernel
         self._pool = pool
         self._source = source
@@ -211,14 +219,18 @@ class Prefetcher:
     def start(self, position: np.ndarray, estimator: Any) -> ChainStart:
         """Return the inputs at the start of the chain, at a flat position."""
         kernel, source = self._kernel, self._source
-        normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
+        normals = np.empty(
+            (kernel.dynamics.start_normals, kernel.target.size), self._dtype
+        )
         standard_normals(source.rng(Purpose.START_NOISE), normals)
         seeds = np.empty((kernel.iteration.latent_seeds, 2), np.int32)
         self._seeds(Purpose.START_LATENTS, seeds)
         return ChainStart(
             tf.constant(position),
             estimator,
-            kernel.stream.first(source.rng(Purpose.START_MINIBATCH), source.sequence_place(0)),
+            kernel.stream.first(
+                source.rng(Purpose.START_MINIBATCH), source.sequence_place(0)
+            ),
             tf.constant(normals),
             tf.constant(source.stepsizes.at(1, 1)[0], self._dtype),
             tf.constant(seeds),
@@ -260,7 +272,9 @@ class Prefetcher:
         table = stepsizes.at(first, min(length, total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
-    def draw(self, number: int, rows: np.ndarray, noise: np.ndarray, seeds: np.ndarray) -> None:
+    def draw(
+        self, number: int, rows: np.ndarray, noise: np.ndarray, seeds: np.ndarray
+    ) -> None:
         """Write the numbers of the first iterations of a block to the buffers of a group of chains.
 
         ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``noise`` is
@@ -273,7 +287,10 @@ class Prefetcher:
         noise[...] = normals
         if rows.size:
             # Which rows those are depends on how many there are in all.
-            rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
+            rng, count = (
+                self._source.rng(Purpose.MINIBATCH, number),
+                self._kernel.length,
+            )
             drawn = self._kernel.stream.drawn(
                 rng, count * rows.shape[1], None, self._block_place(number)
             )
@@ -293,7 +310,8 @@ class Prefetcher:
         if not self._kernel.iteration.lead:
             return None
         before, after = (
-            self._source.rng(Purpose.START_MINIBATCH, block) for block in (number, number + 1)
+            self._source.rng(Purpose.START_MINIBATCH, block)
+            for block in (number, number + 1)
         )
         return before, after
 
@@ -302,8 +320,12 @@ class Prefetcher:
         buffers = self._pool.take()
         # What comes after the last iteration is never read.
         iterations = min(kernel.length, source.total - number * kernel.length)
-        standard_normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:iterations])
-        minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
+        standard_normals(
+            source.rng(Purpose.NOISE, number), buffers.noise.array[:iterations]
+        )
+        minibatch_arrays = {
+            name: buffer.array for name, buffer in buffers.minibatches.items()
+        }
         rng = source.rng(Purpose.MINIBATCH, number)
         steps = iterations * kernel.dynamics.steps + kernel.iteration.lead
         kernel.stream.prepare(

@@ -39,7 +39,9 @@ class Recorder:
     thin: int = 1
     stored: tuple[str, ...] = ()
     with_gradients: tuple[str, ...] = ()
-    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
+    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(
+        default_factory=dict
+    )
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
     unnormalized: tuple[str, ...] = ()
@@ -79,7 +81,9 @@ class Recorder:
         """Return the number of draws in a block's arrays: one more than it can complete."""
         return -(-block_length // self.thin) + 1
 
-    def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Tensors:
+    def values(
+        self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor
+    ) -> Tensors:
         """Return the values to store after an iteration, inside the compiled chain.
 
         Test functions are evaluated at kept draws only; at others their values are zeros, which
@@ -96,7 +100,9 @@ class Recorder:
             )
         if self.unnormalized:
             scaled = self.target.space.unnormalized(position)
-            values[UNNORMALIZED] = _select(scaled, self.target.space.layout, self.unnormalized)
+            values[UNNORMALIZED] = _select(
+                scaled, self.target.space.layout, self.unnormalized
+            )
         if self.test_functions:
             is_kept = self._keeps(iteration)
             values |= tf.cond(is_kept, lambda: self._test(position), self._blank)
@@ -105,7 +111,9 @@ class Recorder:
     def start(self, position: tf.Tensor) -> dict[str, Any]:
         """Return the states of the reductions before the first draw."""
         return {
-            name: reduction.start(self.target.space.constrain(position), self.target.dtype)
+            name: reduction.start(
+                self.target.space.constrain(position), self.target.dtype
+            )
             for name, reduction in self.reductions.items()
         }
 
@@ -120,7 +128,9 @@ class Recorder:
             params = self.target.space.constrain(position)
             return {
                 name: tf.nest.map_structure(
-                    lambda new, old: tf.ensure_shape(tf.convert_to_tensor(new), old.shape),
+                    lambda new, old: tf.ensure_shape(
+                        tf.convert_to_tensor(new), old.shape
+                    ),
                     reduction.update(states[name], dict(params)),
                     states[name],
                 )
@@ -144,7 +154,8 @@ class Recorder:
         params = self.target.space.constrain(position)
         return {
             TEST + name: tf.ensure_shape(
-                tf.convert_to_tensor(function(dict(params))), self.test_values[name].shape
+                tf.convert_to_tensor(function(dict(params))),
+                self.test_values[name].shape,
             )
             for name, function in self.test_functions.items()
         }
@@ -160,5 +171,9 @@ def _select(flat: tf.Tensor, layout: Layout, names: tuple[str, ...]) -> tf.Tenso
     if len(names) == len(layout.names):
         return flat
     selected = set(names)
-    slices = [flat[coordinates] for name, coordinates in layout.slices.items() if name in selected]
+    slices = [
+        flat[coordinates]
+        for name, coordinates in layout.slices.items()
+        if name in selected
+    ]
     return joined(slices, onto=flat[: layout.subset(selected).size])

@@ -95,7 +95,10 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     def update(state: State, params: Tensors) -> State:
         count = state["count"] + 1
         step = _double(function(params)) - state["mean"]
-        return {"count": count, "mean": state["mean"] + step / tf.cast(count, tf.float64)}
+        return {
+            "count": count,
+            "mean": state["mean"] + step / tf.cast(count, tf.float64),
+        }
 
     return Reduction(init, update, lambda state: state["mean"])
 
@@ -178,8 +181,14 @@ def running_batch_means(
     Source:
         Flegal & Jones, Annals of Statistics 38, 2010.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"`batch_size` must be an integer of at least 1; it is {batch_size}.")
+    if (
+        isinstance(batch_size, bool)
+        or not isinstance(batch_size, int)
+        or batch_size < 1
+    ):
+        raise ValueError(
+            f"`batch_size` must be an integer of at least 1; it is {batch_size}."
+        )
 
     def init(params: Tensors) -> State:
         zero = _zero(function(params))

@@ -27,7 +27,9 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
         advice: Advice, if it is not to use a smaller stepsize.
     """
 
-    def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
+    def __init__(
+        self, iterations: tuple[int, int], parameter: str, advice: str | None
+    ) -> None:
         super().__init__(f"{parameter!r} diverged in iterations {iterations}")
         self.iterations = iterations
         self.parameter = parameter
@@ -174,7 +176,11 @@ class Runner:
 
     def snapshot(self) -> Snapshot:
         """Return the state needed to continue from here."""
-        counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
+        counts = {
+            "iteration": self.iteration,
+            "draws": self.draws,
+            "blocks": self.blocks,
+        }
         flat = tf.nest.flatten(self.carry)
         leaves = {f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(flat)}
         return {
@@ -185,8 +191,12 @@ class Runner:
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Restore a snapshot."""
-        leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self.carry)))]
-        self.carry = tf.nest.pack_sequence_as(self.carry, [tf.constant(leaf) for leaf in leaves])
+        leaves = [
+            snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self.carry)))
+        ]
+        self.carry = tf.nest.pack_sequence_as(
+            self.carry, [tf.constant(leaf) for leaf in leaves]
+        )
         self.iteration, self.draws, self.blocks = (
             int(snapshot[name]) for name in ("iteration", "draws", "blocks")
         )
@@ -212,7 +222,9 @@ class Runner:
 
     def stops_at(self, iteration: int) -> bool:
         """Return whether a run of this length stops after this iteration."""
-        return iteration == self.total or any(iteration % length == 0 for length in self._lengths)
+        return iteration == self.total or any(
+            iteration % length == 0 for length in self._lengths
+        )
 
     def go_on(self, estimates: np.ndarray) -> bool:
         """Drop the last log posterior estimate if it was made only because the chain ended.
@@ -291,13 +303,20 @@ class Runner:
             self._whole, self.carry.estimator, self.position(), visit
         )
         carry = self.carry._replace(estimator=estimator)
-        return carry if gradient is None else carry._replace(gradient=tf.constant(gradient))
+        return (
+            carry
+            if gradient is None
+            else carry._replace(gradient=tf.constant(gradient))
+        )
 
     def _keep(self, result: BlockResult, end: int) -> None:
         recorder = self.recorder
         first = recorder.completed(self.iteration)
         completed = recorder.completed(end) - first
-        records = {name: np.asarray(array)[:completed] for name, array in result.records.items()}
+        records = {
+            name: np.asarray(array)[:completed]
+            for name, array in result.records.items()
+        }
         diverged = not bool(result.finite)
         finite = finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
@@ -309,9 +328,14 @@ class Runner:
             if advice is None and latents is not None:
                 advice = latents.advice
             raise divergence(
-                recorder, state.position, records.get(DRAWS), first, finite,
-                (self.iteration, end), advice,
-            )  # fmt: skip
+                recorder,
+                state.position,
+                records.get(DRAWS),
+                first,
+                finite,
+                (self.iteration, end),
+                advice,
+            )
         self.estimate = float(result.log_post)
         if LOG_POST in self.records:
             row = np.array([[end, self.estimate]])

@@ -49,11 +49,17 @@ class Progress:
         done: int = 0,
         announce: Callable[[float], None] | None = None,
     ) -> None:
-        self._left, self._start_time, self._announce = total - done, time.monotonic(), announce
+        self._left, self._start_time, self._announce = (
+            total - done,
+            time.monotonic(),
+            announce,
+        )
         self._settled: tuple[float, int] | None = None
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
-        self._bar = make_bar(total=total, initial=done, desc=label, unit="it", disable=silent)
+        self._bar = make_bar(
+            total=total, initial=done, desc=label, unit="it", disable=silent
+        )
 
     def describe(self, what: str) -> None:
         """Show the present task."""
@@ -69,7 +75,9 @@ class Progress:
         self._predict()
         self._bar.update(iterations)
         if not self._bar.disable and log_post is not None:
-            self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
+            self._bar.set_postfix_str(
+                f"log posterior estimate {log_post:.6g}", refresh=False
+            )
         if log_post is not None:
             need_time()
 
@@ -147,7 +155,10 @@ class Watchdog:
 
 
 def _show_stacks() -> None:
-    with contextlib.suppress(AttributeError, OSError, ValueError), tempfile.TemporaryFile() as file:
+    with (
+        contextlib.suppress(AttributeError, OSError, ValueError),
+        tempfile.TemporaryFile() as file,
+    ):
         faulthandler.dump_traceback(file)
         file.seek(0)
         sys.stderr.write(file.read().decode(errors="replace"))
@@ -182,7 +193,9 @@ def advance_all(
         runner.prepare_ahead(core_to_spare(len(unfinished)))
     try:
         with Progress(label, total, verbose, done, announce) as progress:
-            (advance or advance_to)([runner.total for runner in unfinished], unfinished, progress)
+            (advance or advance_to)(
+                [runner.total for runner in unfinished], unfinished, progress
+            )
     except KeyboardInterrupt:
         return False
     finally:
@@ -191,7 +204,9 @@ def advance_all(
     return True
 
 
-def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progress) -> None:
+def advance_to(
+    goals: Sequence[int], runners: Sequence[Runner], progress: Progress
+) -> None:
     """Run each runner until it has done ``goals`` iterations in all.
 
     At Ctrl-C, at the end of the time, and if a chain fails, the others first finish their present
@@ -248,7 +263,9 @@ class _ChainThreads:
         # While one thread hands its block over and waits to be woken, another computes.
         self._per_look = None if math.isinf(time_left()) else _IterationsPerLook()
         self._threads = [
-            threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
+            threading.Thread(
+                target=self._work, name=f"sgmcmc-chain-{number}", daemon=True
+            )
             for number in range(min(len(runners), 2 * available_cores()))
         ]
         self._watchdog = Watchdog()

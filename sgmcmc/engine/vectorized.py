@@ -40,9 +40,13 @@ class GroupKernel:
         self.length = alone.length
         self._recorder, self._target = alone.recorder, alone.target
         self._iteration = Iteration(
-            alone.target, alone.dynamics, alone.gradient, stream.single_chain, alone.recorder,
+            alone.target,
+            alone.dynamics,
+            alone.gradient,
+            stream.single_chain,
+            alone.recorder,
             unseen=alone.iteration.unseen,
-        )  # fmt: skip
+        )
         self._exact = isinstance(alone.dynamics, ExactDynamics)
         self._run: Compiled | None = None
 
@@ -64,15 +68,20 @@ class GroupKernel:
         factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
-        def transition(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
+        def transition(
+            i: tf.Tensor, now: tf.Tensor, carry: Carry
+        ) -> tuple[Carry, Tensors]:
             """Return state and records after a move of all chains, of one stepsize."""
             dynamics, layout = self.alone.dynamics, self._target.space.layout
             assert isinstance(dynamics, ExactDynamics)
             seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
             drawn = tf.nest.map_structure(
-                lambda *entries: tf.stack(entries), *(dynamics.drawn(s, layout.size) for s in seeds)
+                lambda *entries: tf.stack(entries),
+                *(dynamics.drawn(s, layout.size) for s in seeds),
             )
-            stepsize = layout.spread(tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0])
+            stepsize = layout.spread(
+                tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0]
+            )
             columns = self.stream.single_chain.minibatch(fixed, {}, i).columns
 
             def of_one(inputs_of_chain: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
@@ -82,23 +91,33 @@ class GroupKernel:
 
             return _for_each((carry, drawn), of_one)
 
-        def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
-            def of_one(inputs_of_chain: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
+        def iterate(
+            i: tf.Tensor, now: tf.Tensor, carry: Carry
+        ) -> tuple[Carry, Tensors]:
+            def of_one(
+                inputs_of_chain: tuple[Carry, BlockInputs],
+            ) -> tuple[Carry, Tensors]:
                 carry, inputs = inputs_of_chain
                 none = tf.constant(-1)
-                carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none, now)
+                carry = self._iteration.run(
+                    carry, fixed, inputs, tf.constant(0), none, now
+                )
                 return folded(recorder, carry, now)
 
             consumed = BlockInputs(
                 self.stream.of_iteration(fixed, rows, i),
                 tf.gather(inputs.noise, i)[:, tf.newaxis],
-                tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[:, tf.newaxis],
+                tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[
+                    :, tf.newaxis
+                ],
                 tf.zeros([self.chains, 0], tf.int32),
             )
             return _for_each((carry, consumed), of_one)
 
         run_one = transition if self._exact else iterate
-        carry, records = recorded(recorder, self.length, span, carry, run_one, (self.chains,))
+        carry, records = recorded(
+            recorder, self.length, span, carry, run_one, (self.chains,)
+        )
         return BlockResult(
             carry,
             records,
@@ -107,7 +126,9 @@ class GroupKernel:
             {},
         )
 
-    def _log_post(self, carry: Carry, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    def _log_post(
+        self, carry: Carry, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor
+    ) -> tf.Tensor:
         if self._exact:
             return carry.state.log_post
         last = tf.constant(self.alone.dynamics.steps - 1)
@@ -146,14 +167,21 @@ def begin_together(
     def of(start: ChainStart) -> dict[str, Any]:
         weights = start.minibatch.weights
         weights = () if isinstance(weights, float) else weights
-        return {**start._asdict(), "minibatch": start.minibatch._replace(weights=weights)}
+        return {
+            **start._asdict(),
+            "minibatch": start.minibatch._replace(weights=weights),
+        }
 
-    shared = {name: value for name, value in of(first).items() if name not in stacked_names}
+    shared = {
+        name: value for name, value in of(first).items() if name not in stacked_names
+    }
     graph, carries = None, []
     for begin in range(0, len(starts), chains):
         arguments = [of(start) for start in starts[begin : begin + chains]]
         padded = [*arguments, *[arguments[0]] * (chains - len(arguments))]
-        stacked = stack([{name: start[name] for name in stacked_names} for start in padded])
+        stacked = stack(
+            [{name: start[name] for name in stacked_names} for start in padded]
+        )
         graph = graph or trace(together, stacked, shared)
         carries += unstack(graph(stacked, shared), len(arguments))
     # As tensors: should the group not be compiled, each goes on by itself.
@@ -162,14 +190,17 @@ def begin_together(
 
 def stack(structures: Sequence[Any]) -> Any:
     """Return one structure of tensors whose first axis counts the given ones."""
-    return tf.nest.map_structure(lambda *leaves: tf.constant(np.stack(leaves)), *structures)
+    return tf.nest.map_structure(
+        lambda *leaves: tf.constant(np.stack(leaves)), *structures
+    )
 
 
 def unstack(structure: Any, count: int) -> list[Any]:
     """Return structures of arrays, one for each of the first entries of the first axis."""
     arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
     return [
-        tf.nest.pack_sequence_as(structure, [array[k] for array in arrays]) for k in range(count)
+        tf.nest.pack_sequence_as(structure, [array[k] for array in arrays])
+        for k in range(count)
     ]
 
 
@@ -192,9 +223,14 @@ def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
     dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
     made = GroupBuffers(
         Buffer(*kernel.stream.rows(length)),
-        Buffer((length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype),
+        Buffer(
+            (length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype
+        ),
         Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
-        Buffer((length, kernel.chains, alone.iteration.seeds_of_step, 2), np.dtype(np.int32)),
+        Buffer(
+            (length, kernel.chains, alone.iteration.seeds_of_step, 2),
+            np.dtype(np.int32),
+        ),
     )
     for buffer in made:  # places of chains that are through are read, too
         buffer.array[...] = 0
@@ -222,7 +258,12 @@ class Group:
         runners: Mapping[int, Runner],
         goals: Mapping[int, int],
     ) -> None:
-        self._kernel, self._pool, self._runners, self._goals = kernel, pool, runners, goals
+        self._kernel, self._pool, self._runners, self._goals = (
+            kernel,
+            pool,
+            runners,
+            goals,
+        )
         self._span = Buffer((3,), np.dtype(np.int32))
         self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None
@@ -233,7 +274,11 @@ class Group:
     @property
     def iteration(self) -> int:
         """The iterations that all of them have run; once all are through, their goal."""
-        behind = [r.iteration for k, r in self._runners.items() if r.iteration < self._goals[k]]
+        behind = [
+            r.iteration
+            for k, r in self._runners.items()
+            if r.iteration < self._goals[k]
+        ]
         return min(behind, default=max(self._goals.values()))
 
     def compile(self, compiler: Compiler) -> bool:
@@ -271,7 +316,8 @@ class Group:
     def _stacked(self) -> Carry:
         """Return the state after the last iteration, of all chains."""
         unchanged = self._carry is not None and all(
-            runner.carry is self._handed_out.get(k) for k, runner in self._runners.items()
+            runner.carry is self._handed_out.get(k)
+            for k, runner in self._runners.items()
         )
         if not unchanged:
             some = next(iter(self._runners.values()))
@@ -283,17 +329,24 @@ class Group:
     def _inputs(self, block: int) -> BlockInputs:
         length = self._kernel.length
         chains = tuple(
-            k for k, runner in self._runners.items() if runner.iteration // length == block
+            k
+            for k, runner in self._runners.items()
+            if runner.iteration // length == block
         )
         if self._buffers is None:
             self._buffers = self._pool.take()
         buffers = self._buffers
         if self._block != (block, chains):
-            iterations = min(length, max(self._goals[k] for k in chains) - block * length)
+            iterations = min(
+                length, max(self._goals[k] for k in chains) - block * length
+            )
             rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:iterations]
             for k in chains:
                 prefetcher = self._runners[k].prefetcher
-                noise, seeds = buffers.noise.array[:iterations, k], buffers.seeds.array[:, k]
+                noise, seeds = (
+                    buffers.noise.array[:iterations, k],
+                    buffers.seeds.array[:, k],
+                )
                 prefetcher.draw(block, rows[:, k], noise, seeds)
             first = self._runners[chains[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
@@ -307,7 +360,9 @@ class Group:
             self._pool.give_back(self._buffers)
         self._buffers = self._block = None
 
-    def _hand_out(self, result: BlockResult, chains: list[int], end: int, part: bool) -> None:
+    def _hand_out(
+        self, result: BlockResult, chains: list[int], end: int, part: bool
+    ) -> None:
         carries = unstack(result.carry, self._kernel.chains)
         records = {name: array.numpy() for name, array in result.records.items()}
         log_post, finite = result.log_post.numpy(), result.finite.numpy()
@@ -319,7 +374,9 @@ class Group:
             runner = self._runners[k]
             try:
                 runner.take(
-                    BlockResult(carries[k], chain_records, log_post[k], finite[k], {}), end, part
+                    BlockResult(carries[k], chain_records, log_post[k], finite[k], {}),
+                    end,
+                    part,
                 )
             except Diverged as event:
                 diverged = diverged or event

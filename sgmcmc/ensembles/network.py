@@ -21,7 +21,9 @@ TOGETHER = 5
 # core
 _WIDE = 20_000
 
-_COPIES = 10  # arrays of the size of all weights that training and sampling hold at a time
+_COPIES = (
+    10  # arrays of the size of all weights that training and sampling hold at a time
+)
 _PART = 0.8  # largest part of the machine's memory that an ensemble may need
 
 
@@ -51,7 +53,9 @@ class Network:
         """Return the sum of the log priors of all members, without its constant."""
         return -0.5 * tf.add_n(
             [
-                tf.reduce_sum(tf.square(weights[name] / tf.cast(sd, weights[name].dtype)))
+                tf.reduce_sum(
+                    tf.square(weights[name] / tf.cast(sd, weights[name].dtype))
+                )
                 for name, sd in self.prior_sds.items()
             ]
         )
@@ -73,7 +77,9 @@ class Network:
     ) -> tf.Tensor:
         """Return the sum over members of the log densities, times factors (K, n) if given."""
         terms = tf.cast(self.log_density(rows["y"], outputs), tf.float32)
-        return rows["weight"] * tf.reduce_sum(terms if factors is None else factors * terms, 0)
+        return rows["weight"] * tf.reduce_sum(
+            terms if factors is None else factors * terms, 0
+        )
 
     def densities(self, y: Any, outputs: Any) -> Array:
         """Return the log density of each target for outputs (draws, n, ...), float64."""

@@ -67,7 +67,12 @@ def judged(
         **calibration,
     }
     return Report(
-        {"method": "ensemble of networks", "Held out": facts, "Chain": chain, "warnings": warnings}
+        {
+            "method": "ensemble of networks",
+            "Held out": facts,
+            "Chain": chain,
+            "warnings": warnings,
+        }
     )
 
 

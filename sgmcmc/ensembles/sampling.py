@@ -23,19 +23,31 @@ from sgmcmc.results.samples import Samples
 
 @dataclass(frozen=True)
 class _Settings:
-    stability: float = 0.5  # stepsize times the largest curvature, for gradients over all rows
-    full_gradient_rows: int = 2000  # up to so many rows, every gradient uses all of them
+    stability: float = (
+        0.5  # stepsize times the largest curvature, for gradients over all rows
+    )
+    full_gradient_rows: int = (
+        2000  # up to so many rows, every gradient uses all of them
+    )
     # Steps, with gradients over all rows, after which a momentum has decayed
     momentum_decay: int = 200
-    held_out_divisor: int = 4  # iterations, divided by those of the chains that held-out rows judge
+    held_out_divisor: int = (
+        4  # iterations, divided by those of the chains that held-out rows judge
+    )
     burn_in_divisor: int = 10  # iterations, divided by the burn-in before them
-    step_of_trained: float = 0.5  # factor of the steps if the curvature is that of trained weights
+    step_of_trained: float = (
+        0.5  # factor of the steps if the curvature is that of trained weights
+    )
     restarts: int = 6  # largest number of restarts of chains that diverge
     restart_divisor: float = 3.0  # divisor of the stepsize at a restart
-    minibatch_pairs: int = 32  # pairs of minibatches whose gradients measure the information
+    minibatch_pairs: int = (
+        32  # pairs of minibatches whose gradients measure the information
+    )
     power_iterations: int = 16  # power iterations for the largest curvature
     power_rows: int = 2000  # rows that the power iterations use
-    difference: float = 1e-2  # distance, in scaled weights, of the gradients of a Hessian product
+    difference: float = (
+        1e-2  # distance, in scaled weights, of the gradients of a Hessian product
+    )
 
 
 _SETTINGS = _Settings()
@@ -121,17 +133,23 @@ class Members:
         everything = np.ones(self.data.size, np.float32)
         use = everything.copy()
         use[held_rows if len(held_rows) < len(use) else []] = 0.0
-        n_iters, short = max(n_iters, draws), max(draws, n_iters // _SETTINGS.held_out_divisor)
+        n_iters, short = (
+            max(n_iters, draws),
+            max(draws, n_iters // _SETTINGS.held_out_divisor),
+        )
         outputs = self._short(members.best, use, held_rows, short, draws)
         self.began = "weights as they were given"
         if members.retrain is not None:
             self.began, weights = "best epochs", self.weights
             try:
-                outputs_of_last = self._short(members.last, use, held_rows, short, draws)
+                outputs_of_last = self._short(
+                    members.last, use, held_rows, short, draws
+                )
             except DivergenceError:
                 outputs_of_last = np.full_like(outputs, np.nan)
             if not clearly_worse(
-                self._mixture(outputs_of_last, held_rows), self._mixture(outputs, held_rows)
+                self._mixture(outputs_of_last, held_rows),
+                self._mixture(outputs, held_rows),
             ):
                 outputs, weights = outputs_of_last, members.retrain()
                 self.began = "end of training, on all rows"
@@ -149,7 +167,12 @@ class Members:
         self.scales, self._step_factor = self._measured(use), _SETTINGS.step_of_trained
         test_functions = {"outputs": lambda weights: self.network.forward(weights, X)}
         samples = self.run(
-            use, n_iters, n_iters, draws, store_params=False, test_functions=test_functions
+            use,
+            n_iters,
+            n_iters,
+            draws,
+            store_params=False,
+            test_functions=test_functions,
         )
         return self.values(samples, "outputs")
 
@@ -159,7 +182,9 @@ class Members:
 
     def outputs(self, rows: Array) -> Array:
         """Return the outputs of the members as they are at some rows, (members, n, ...)."""
-        weights = {name: tf.constant(array, tf.float32) for name, array in self.weights.items()}
+        weights = {
+            name: tf.constant(array, tf.float32) for name, array in self.weights.items()
+        }
         return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
@@ -194,7 +219,9 @@ class Members:
         squared_angle = settings["stepsize"] * self.scales.curvature
         x = np.sqrt(squared_angle) * R
         left = 1 + np.sin(2 * x) / (2 * x) - 2 * (np.sin(x) / x) ** 2
-        return float(1 + squared_angle * R**2 / (R - 1) * left / (2 * settings["friction"]))
+        return float(
+            1 + squared_angle * R**2 / (R - 1) * left / (2 * settings["friction"])
+        )
 
     def values(self, samples: Samples, name: str) -> Array:
         """Return the values of a test function that has a value for each member of a kernel.
@@ -227,14 +254,19 @@ class Members:
         together = self.network.together(self.count, count_of(self.weights))
         groups = self.count // together
         starts = [
-            {name: array[k * together : (k + 1) * together] for name, array in self.weights.items()}
+            {
+                name: array[k * together : (k + 1) * together]
+                for name, array in self.weights.items()
+            }
             for k in range(groups)
         ]
         variances = {
             name: np.full(starts[0][name].shape, variance)
             for name, variance in self.scales.variances.items()
         }
-        data: Any = Data({**self.data.columns, "weight": ArrayColumn(use)}, self.data.size)
+        data: Any = Data(
+            {**self.data.columns, "weight": ArrayColumn(use)}, self.data.size
+        )
         stored = keywords.get("store_params", True)
         if not stored:
             keywords["reductions"] = {"last": _LAST}
@@ -244,16 +276,25 @@ class Members:
         for _ in range(_SETTINGS.restarts):
             try:
                 samples = sgmcmc.samplers.sample(
-                    self.network.log_lik, data, starts if groups > 1 else starts[0],
-                    self.network.log_prior, dynamics=Underdamped(friction=friction),
+                    self.network.log_lik,
+                    data,
+                    starts if groups > 1 else starts[0],
+                    self.network.log_prior,
+                    dynamics=Underdamped(friction=friction),
                     gradient="full" if all_rows else "minibatch",
                     minibatches="uniform" if all_rows else "symmetric",
-                    minibatch_size=None if all_rows else n, preconditioner=variances,
-                    stepsize=stepsize, n_chains=groups if groups > 1 else None,
-                    n_iters=thin * draws, burn_in=burn_in, thin=thin,
-                    seed=self.seed + self._calls, verbose=self.verbose,
-                    jit_compile=self.network.jit_compile, **keywords,
-                )  # fmt: skip
+                    minibatch_size=None if all_rows else n,
+                    preconditioner=variances,
+                    stepsize=stepsize,
+                    n_chains=groups if groups > 1 else None,
+                    n_iters=thin * draws,
+                    burn_in=burn_in,
+                    thin=thin,
+                    seed=self.seed + self._calls,
+                    verbose=self.verbose,
+                    jit_compile=self.network.jit_compile,
+                    **keywords,
+                )
             except DivergenceError as error:
                 diverged = error
                 stepsize /= _SETTINGS.restart_divisor
@@ -261,11 +302,14 @@ class Members:
                 continue
             if samples.reductions is None:
                 self.weights = {
-                    name: array[:, -1] for name, array in self.by_member(samples).items()
+                    name: array[:, -1]
+                    for name, array in self.by_member(samples).items()
                 }
             else:
                 self.weights = {
-                    name: np.asarray(array, np.float32).reshape(self.weights[name].shape)
+                    name: np.asarray(array, np.float32).reshape(
+                        self.weights[name].shape
+                    )
                     for name, array in samples.reductions["last"].items()
                 }
             return samples
@@ -284,7 +328,9 @@ class Members:
         assert self.scales is not None
         N = self.data.size
         n, all_rows = min(self.batch_size, N), whole(N, self.batch_size)
-        step = self._step_factor * np.sqrt(_SETTINGS.stability / max(1.0, self.scales.curvature))
+        step = self._step_factor * np.sqrt(
+            _SETTINGS.stability / max(1.0, self.scales.curvature)
+        )
         friction = self._step_factor / _SETTINGS.momentum_decay
         if not all_rows:
             shorter = min(1.0, self.reach * n / N)
@@ -295,14 +341,20 @@ class Members:
         """Return the scales of the weights at the members' positions, and the largest curvature."""
         rng = np.random.default_rng([self.seed, self._calls])
         used = np.flatnonzero(use)
-        at = {name: tf.constant(array, tf.float32) for name, array in self.weights.items()}
+        at = {
+            name: tf.constant(array, tf.float32) for name, array in self.weights.items()
+        }
         n = max(1, min(64, len(used) // 2))
         squares = {name: 0.0 for name in at}
         for _ in range(_SETTINGS.minibatch_pairs):
-            first, second = (self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2))
+            first, second = (
+                self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2)
+            )
             for name in at:
                 difference = (first[name] - second[name]).numpy()
-                squares[name] += float(np.mean(difference**2)) / 2 / _SETTINGS.minibatch_pairs
+                squares[name] += (
+                    float(np.mean(difference**2)) / 2 / _SETTINGS.minibatch_pairs
+                )
         variances = {}
         for name, square in squares.items():
             prior = float(np.mean(1.0 / np.square(self.network.prior_sds[name])))
@@ -345,13 +397,17 @@ class Members:
         norms, distance = np.ones(1), _SETTINGS.difference
         for _ in range(_SETTINGS.power_iterations):
             norms = np.sqrt(
-                sum(np.square(array).sum(tuple(range(1, array.ndim))) for array in v.values())
+                sum(
+                    np.square(array).sum(tuple(range(1, array.ndim)))
+                    for array in v.values()
+                )
             )
             unit = {name: distance * _over(array, norms) for name, array in v.items()}
             ahead, behind = (
                 self._slopes(
                     {
-                        name: array + tf.constant(sign * roots[name] * unit[name], tf.float32)
+                        name: array
+                        + tf.constant(sign * roots[name] * unit[name], tf.float32)
                         for name, array in at.items()
                     },
                     rows,
@@ -360,7 +416,9 @@ class Members:
                 for sign in (1.0, -1.0)
             )
             v = {
-                name: -roots[name] * (ahead[name] - behind[name]).numpy() / (2 * distance)
+                name: -roots[name]
+                * (ahead[name] - behind[name]).numpy()
+                / (2 * distance)
                 for name in at
             }
         largest = float(np.max(norms))

@@ -18,10 +18,22 @@ FAR = 5.0
 
 @dataclass(frozen=True)
 class _Settings:
-    rare: float = 1e-3  # probability of as many rows far away below which they are too many
-    clear_errors: float = 2.0  # standard errors by which another density is clearly better
-    smallest_gain: float = 0.01  # gain of a row in log density that is worth another density
-    degrees: tuple[float, ...] = (3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried
+    rare: float = (
+        1e-3  # probability of as many rows far away below which they are too many
+    )
+    clear_errors: float = (
+        2.0  # standard errors by which another density is clearly better
+    )
+    smallest_gain: float = (
+        0.01  # gain of a row in log density that is worth another density
+    )
+    degrees: tuple[float, ...] = (
+        3.0,
+        4.0,
+        6.0,
+        10.0,
+        20.0,
+    )  # degrees of freedom that are tried
     # Factors of the predicted SDs that are tried
     scales: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     draws: int = 50  # largest number of draws that are used
@@ -96,10 +108,18 @@ def student_gain(y: Array, means: Array, scales: Array) -> tuple[float, float, f
     normal = mixture(-0.5 * u**2 - logs - 0.5 * np.log(2 * np.pi))
     best = _SETTINGS.degrees[-1], -np.inf, 0.0
     for degrees in _SETTINGS.degrees:
-        height = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * np.log(degrees * np.pi)
+        height = (
+            gammaln((degrees + 1) / 2)
+            - gammaln(degrees / 2)
+            - 0.5 * np.log(degrees * np.pi)
+        )
         for scale in _SETTINGS.scales:
             terms = height - 0.5 * (degrees + 1) * np.log1p((u / scale) ** 2 / degrees)
             gains = mixture(terms - logs - np.log(scale)) - normal
             if gains.mean() > best[1]:
-                best = degrees, float(gains.mean()), float(gains.std() / np.sqrt(len(y)))
+                best = (
+                    degrees,
+                    float(gains.mean()),
+                    float(gains.std() / np.sqrt(len(y))),
+                )
     return best

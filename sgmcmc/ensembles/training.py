@@ -40,20 +40,28 @@ class Batches:
 
     def __init__(self, data: Data) -> None:
         self._dense = {n: c for n, c in data.columns.items() if not c.sparse}
-        self._sparse = {n: c for n, c in data.columns.items() if isinstance(c, SparseColumn)}
+        self._sparse = {
+            n: c for n, c in data.columns.items() if isinstance(c, SparseColumn)
+        }
 
     def graph_arguments(self, rows: Array) -> dict[str, tf.Tensor]:
         """Return the arguments of a graph for row numbers of any shape."""
         columns = {name: column.tensor_at(rows) for name, column in self._dense.items()}
         return {**columns, _ROWS: tf.constant(rows)} if self._sparse else columns
 
-    def inside(self, arguments: dict[str, tf.Tensor], batch: Any = None) -> dict[str, Any]:
+    def inside(
+        self, arguments: dict[str, tf.Tensor], batch: Any = None
+    ) -> dict[str, Any]:
         """Return the rows by column, in the graph; ``batch`` picks one of several minibatches."""
         if batch is not None:
-            arguments = {name: tf.gather(column, batch) for name, column in arguments.items()}
+            arguments = {
+                name: tf.gather(column, batch) for name, column in arguments.items()
+            }
         rows: dict[str, Any] = {name: arguments[name] for name in self._dense}
         for name, column in self._sparse.items():
-            rows[name] = gather_sparse(column.stored, arguments[_ROWS], column.row_shape[0])
+            rows[name] = gather_sparse(
+                column.stored, arguments[_ROWS], column.row_shape[0]
+            )
         return rows
 
 
@@ -134,7 +142,9 @@ class _Training:
     schedule: Schedule
     rng: np.random.Generator
 
-    def best_and_last(self, start: Weights, rows: tuple[Array, Array]) -> tuple[Weights, Weights]:
+    def best_and_last(
+        self, start: Weights, rows: tuple[Array, Array]
+    ) -> tuple[Weights, Weights]:
         """Return the weights at the best epochs and at the end, the same if no rows are held out.
 
         Args:
@@ -154,13 +164,17 @@ class _Training:
         )
         return best, last
 
-    def _together(self, start: Weights, rows: tuple[Array, Array]) -> tuple[Weights, Weights]:
+    def _together(
+        self, start: Weights, rows: tuple[Array, Array]
+    ) -> tuple[Weights, Weights]:
         """Return the same, of members in one kernel."""
         train_rows, held_rows = rows
         epochs, batches, n = self.schedule.length(len(train_rows))
         some = max(1, min(batches, _SETTINGS.block_bytes // (n * self.data.row_bytes)))
         trainer = _Trainer(self.network, self.data, len(train_rows))
-        held_out = trainer.batches.graph_arguments(held_rows) if len(held_rows) else None
+        held_out = (
+            trainer.batches.graph_arguments(held_rows) if len(held_rows) else None
+        )
         now = {name: tf.constant(array, tf.float32) for name, array in start.items()}
         none = {name: tf.zeros_like(array) for name, array in now.items()}
         state: Any = (now, none, none, tf.constant(0.0))
@@ -168,7 +182,9 @@ class _Training:
         for epoch in range(epochs):
             order = self.rng.permutation(train_rows)[: batches * n].reshape(batches, n)
             done = (epoch * batches + np.arange(batches)) / (epochs * batches)
-            rates = (0.5 * self.schedule.rate * (1 + np.cos(np.pi * done))).astype(np.float32)
+            rates = (0.5 * self.schedule.rate * (1 + np.cos(np.pi * done))).astype(
+                np.float32
+            )
             for first in range(0, batches, some):
                 # The last block begins with minibatches that have been, which are left out.
                 at = min(first, batches - some)
@@ -180,7 +196,8 @@ class _Training:
             better = densities > highest
             highest = np.where(better, densities, highest)
             best = {
-                name: _where(better, state[0][name].numpy(), array) for name, array in best.items()
+                name: _where(better, state[0][name].numpy(), array)
+                for name, array in best.items()
             }
         last = {name: array.numpy() for name, array in state[0].items()}
         return (last if held_out is None else best), last
@@ -220,17 +237,25 @@ class _Trainer:
 
     def _density(self, weights: Weights, arguments: Any) -> tf.Tensor:
         rows = self.batches.inside(arguments)
-        terms = self._network.log_density(rows["y"], self._network.forward(weights, rows["X"]))
+        terms = self._network.log_density(
+            rows["y"], self._network.forward(weights, rows["X"])
+        )
         return tf.reduce_mean(tf.cast(terms, tf.float32), -1)
 
-    def _steps(self, state: Any, arguments: Any, rates: tf.Tensor, first: tf.Tensor) -> Any:
+    def _steps(
+        self, state: Any, arguments: Any, rates: tf.Tensor, first: tf.Tensor
+    ) -> Any:
         """Return the state after a step for each minibatch; rows are (steps, n, ...)."""
 
         def one(i: tf.Tensor, state: Any) -> Any:
-            return i + 1, self._step(state, self.batches.inside(arguments, i), tf.gather(rates, i))
+            return i + 1, self._step(
+                state, self.batches.inside(arguments, i), tf.gather(rates, i)
+            )
 
         count = rates.shape[0]
-        return tf.while_loop(lambda i, _: i < count, one, (first, state), parallel_iterations=1)[1]
+        return tf.while_loop(
+            lambda i, _: i < count, one, (first, state), parallel_iterations=1
+        )[1]
 
     def _step(self, state: Any, rows: Any, rate: tf.Tensor) -> Any:
         weights, first, second, step = state
@@ -242,7 +267,9 @@ class _Trainer:
         a, b = _SETTINGS.decays
         step += 1.0
         first = {name: a * first[name] + (1 - a) * g for name, g in gradients.items()}
-        second = {name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()}
+        second = {
+            name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()
+        }
         m, v = 1.0 - a**step, 1.0 - b**step
         weights = {
             name: array - rate * (first[name] / m) / (tf.sqrt(second[name] / v) + 1e-7)

@@ -5,7 +5,9 @@ They need scikit-learn: ``pip install "sgmcmc[scikit-learn]"``.
 
 try:
     import sklearn  # noqa: F401
-except ImportError as error:  # the one optional dependency that classes here are made of
+except (
+    ImportError
+) as error:  # the one optional dependency that classes here are made of
     raise ImportError(
         'sgmcmc.estimators needs scikit-learn: pip install "sgmcmc[scikit-learn]"'
     ) from error
@@ -15,7 +17,10 @@ from sgmcmc.estimators.linear import (
     BayesianLogisticRegression,
     BayesianPoissonRegression,
 )
-from sgmcmc.estimators.networks import BayesianNetworkClassifier, BayesianNetworkRegressor
+from sgmcmc.estimators.networks import (
+    BayesianNetworkClassifier,
+    BayesianNetworkRegressor,
+)
 
 __all__ = [
     "BayesianLinearRegression",

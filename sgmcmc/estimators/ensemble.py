@@ -16,7 +16,14 @@ from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.joined import joined
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.ensembles.network import Array, Network, Weights, check_memory, chunked, count_of
+from sgmcmc.ensembles.network import (
+    Array,
+    Network,
+    Weights,
+    check_memory,
+    chunked,
+    count_of,
+)
 from sgmcmc.ensembles.report import judged
 from sgmcmc.ensembles.sampling import Members, whole
 from sgmcmc.ensembles.training import Schedule, Trained, train
@@ -97,7 +104,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _read_constants(self) -> None:
         hidden = self.hidden if isinstance(self.hidden, Sequence) else None
         if hidden is None or not hidden:
-            raise ValueError(f"`hidden` must be a sequence of widths; it is {self.hidden!r}.")
+            raise ValueError(
+                f"`hidden` must be a sequence of widths; it is {self.hidden!r}."
+            )
         for width in hidden:
             checks.whole_number("hidden", width, 1)
         checks.choice("activation", self.activation, _ACTIVATIONS)
@@ -107,7 +116,10 @@ class NetworkEnsemble(BaseEstimator, ABC):
             if getattr(self, name) is not None:
                 checks.whole_number(name, getattr(self, name), smallest)
         checks.positive_number("prior_scale", self.prior_scale)
-        if not (checks.is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
+        if not (
+            checks.is_number(self.validation_fraction)
+            and 0 < self.validation_fraction < 1
+        ):
             raise ValueError(
                 "`validation_fraction` must be between 0 and 1; it is "
                 f"{self.validation_fraction!r}."
@@ -115,7 +127,11 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
     def _validated(self, X: Any, *y: Any, reset: bool, **keywords: Any) -> Any:
         """Return X, and y if given, as scikit-learn checks them; float32 stays as it is."""
-        kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset}
+        kinds = {
+            "accept_sparse": "csr",
+            "dtype": [np.float64, np.float32],
+            "reset": reset,
+        }
         if not y:
             return validate_data(self, X, **kinds)
         return validate_data(self, X, *y, ensure_min_samples=2, **kinds, **keywords)
@@ -132,7 +148,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._held_rows = self._held_out(np.arange(len(y)), rng)
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
         rows = self._used(), self._held_rows
-        self._sample(network, seed, train(network, weights, self._data, rows, schedule, rng))
+        self._sample(
+            network, seed, train(network, weights, self._data, rows, schedule, rng)
+        )
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
         chains = Members(
@@ -141,11 +159,15 @@ class NetworkEnsemble(BaseEstimator, ABC):
         trained = chains.outputs(self._held_rows)
         if n_iters := self._length():
             draws = int(self.draws)
-            sampled, self.samples_ = chains.fit(members, self._held_rows, n_iters, draws)
+            sampled, self.samples_ = chains.fit(
+                members, self._held_rows, n_iters, draws
+            )
             weights = chains.by_member(self.samples_)
         else:
             draws = 1
-            weights = {name: array[:, np.newaxis] for name, array in members.best.items()}
+            weights = {
+                name: array[:, np.newaxis] for name, array in members.best.items()
+            }
             sampled = trained[:, np.newaxis]
             self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
         self._last_weights, self._draws = chains.weights, _flat(weights)
@@ -168,16 +190,24 @@ class NetworkEnsemble(BaseEstimator, ABC):
         added = self._held_out(old.size + np.arange(new.size), rng)
         self._data = joined(old, new)
         self._held_rows = np.concatenate([self._held_rows, added])
-        self._sample(self._network(), seed, Trained(self._last_weights, self._last_weights))
+        self._sample(
+            self._network(), seed, Trained(self._last_weights, self._last_weights)
+        )
 
     def _length(self) -> int:
         if self.n_iters is not None:
             return int(self.n_iters)
-        return _ITERATIONS if whole(self._data.size, int(self.batch_size)) else _SHORTER_STEPS
+        return (
+            _ITERATIONS
+            if whole(self._data.size, int(self.batch_size))
+            else _SHORTER_STEPS
+        )
 
     def _held_out(self, rows: Array, rng: np.random.Generator) -> Array:
         """Return the part of the rows that is held out; all of a single one."""
-        return rng.permutation(rows)[: max(1, round(self.validation_fraction * len(rows)))]
+        return rng.permutation(rows)[
+            : max(1, round(self.validation_fraction * len(rows)))
+        ]
 
     def _used(self) -> Array:
         """Return the rows that training uses: those not held out, if there are any."""
@@ -187,15 +217,19 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31 - 1))
-        state = self.random_state
-        return int(np.random.SeedSequence().entropy % 2**31) if state is None else int(state)  # type: ignore[operator]
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**31))
+        return int(self.random_state)
 
     def _center_features(self, X: Any) -> None:
         """Compute mean and SD of the features; sparse features keep their zeros."""
         if scipy.sparse.issparse(X):
             mean = np.asarray(X.mean(0)).ravel()
             square = np.asarray(X.multiply(X).mean(0)).ravel()
-            self._middle, spread = np.zeros(X.shape[1]), np.sqrt(np.maximum(square - mean**2, 0.0))
+            self._middle, spread = (
+                np.zeros(X.shape[1]),
+                np.sqrt(np.maximum(square - mean**2, 0.0)),
+            )
         else:
             self._middle = X.mean(0, dtype=np.float64)
             spread = X.std(0, dtype=np.float64)
@@ -204,7 +238,11 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._in_graph = scipy.sparse.issparse(X) or X.dtype == np.float32
 
     def _read(self, X: Any, y: Array) -> Data:
-        columns = {"X": self._standardized(X), "y": y, "weight": np.ones(len(y), np.float32)}
+        columns = {
+            "X": self._standardized(X),
+            "y": y,
+            "weight": np.ones(len(y), np.float32),
+        }
         return read_dataset(columns, tf.float32, ["y"] if y.dtype.kind == "i" else [])
 
     def _standardized(self, X: Any) -> Any:
@@ -222,14 +260,19 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Return the dense network, with its prior."""
         sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
-            sds |= {f"W{layer}": float(self.prior_scale / np.sqrt(inputs)), f"b{layer}": 1.0}
+            sds |= {
+                f"W{layer}": float(self.prior_scale / np.sqrt(inputs)),
+                f"b{layer}": 1.0,
+            }
         return Network(self._forward, self._log_density, sds)
 
     def _start(self, rng: np.random.Generator, members: int) -> Weights:
         """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""
         weights: Weights = {}
         widths = self._widths
-        for layer, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        for layer, (inputs, outputs) in enumerate(
+            zip(widths[:-1], widths[1:], strict=True)
+        ):
             sd = np.sqrt((2.0 if layer < len(widths) - 2 else 0.1) / inputs)
             drawn = rng.normal(0.0, sd, (members, outputs, inputs))
             weights[f"W{layer}"] = drawn.astype(np.float32)
@@ -238,7 +281,10 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
     def _forward(self, weights: Weights, X: Any) -> tf.Tensor:
         """Return outputs, (K, n, outputs). Inside, rows are last: XLA's products are faster so."""
-        activation, h = _ACTIVATIONS[self.activation], self._first_layer(weights["W0"], X)
+        activation, h = (
+            _ACTIVATIONS[self.activation],
+            self._first_layer(weights["W0"], X),
+        )
         for layer in range(len(self._widths) - 1):
             if layer:
                 h = tf.matmul(weights[f"W{layer}"], activation(h))
@@ -262,7 +308,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Return the outputs of each draw, (draws, rows, outputs), float64."""
         if isinstance(X, tf.SparseTensor):
             X = tf.sparse.to_dense(X)
-        tensors = {name: tf.constant(array, tf.float32) for name, array in weights.items()}
+        tensors = {
+            name: tf.constant(array, tf.float32) for name, array in weights.items()
+        }
         some = chunked(len(X), NUMBERS, len(weights["W0"]) * max(self._widths))
         graphs: dict[int, Any] = {}
         outputs = []
@@ -278,8 +326,12 @@ class NetworkEnsemble(BaseEstimator, ABC):
         network = self._network()
         if not scipy.sparse.issparse(X):
             return self._outputs_of(network, self._draws, X)
-        some = chunked(X.shape[0], NUMBERS, len(self._draws["W0"]) * max(self._widths) + X.shape[1])
-        outputs = [self._outputs_of(network, self._draws, X[block].toarray()) for block in some]
+        some = chunked(
+            X.shape[0], NUMBERS, len(self._draws["W0"]) * max(self._widths) + X.shape[1]
+        )
+        outputs = [
+            self._outputs_of(network, self._draws, X[block].toarray()) for block in some
+        ]
         return np.concatenate(outputs, 1)
 
     def _checked(self, X: Any) -> Any:
@@ -289,4 +341,6 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
 def _flat(weights: Weights) -> Weights:
     """Return draws (members, draws, ...) as one array of all draws, a member's in a row."""
-    return {name: array.reshape(-1, *array.shape[2:]) for name, array in weights.items()}
+    return {
+        name: array.reshape(-1, *array.shape[2:]) for name, array in weights.items()
+    }

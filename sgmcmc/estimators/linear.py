@@ -64,7 +64,9 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         rstanarm models*).
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianLinearRegression:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> BayesianLinearRegression:
         """Draw from the posterior.
 
         Args:
@@ -73,14 +75,24 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             sample_weight: Number of times that each row counts, (N,).
         """
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
-        self._offset = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
-        unit = float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
+        self._offset = (
+            float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
+        )
+        unit = (
+            float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
+        )
         _need_residuals(X, y, weights, self.fit_intercept)
         self._sample(
-            X, y - self._offset, weights, (), "gaussian", unit=unit, other_params={"sigma": unit},
+            X,
+            y - self._offset,
+            weights,
+            (),
+            "gaussian",
+            unit=unit,
+            other_params={"sigma": unit},
             log_prior_of_others=lambda params: -params["sigma"] / unit,
             bijectors={"sigma": libraries.tensorflow_probability().bijectors.Exp()},
-        )  # fmt: skip
+        )
         self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
         return self
 
@@ -93,10 +105,14 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         """
         check_is_fitted(self)
         noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
-        return self._averaged(X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std)
+        return self._averaged(
+            X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std
+        )
 
 
-def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: bool) -> None:
+def _need_residuals(
+    X: Array, y: Array, weights: Array | None, with_intercept: bool
+) -> None:
     """Raise an error if rows beyond the coefficients are fitted exactly.
 
     Then the likelihood grows as a power of 1/σ, and the integral over σ is infinite.
@@ -166,7 +182,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
 
     classes_: Array
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianLogisticRegression:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> BayesianLogisticRegression:
         """Draw from the posterior.
 
         Args:
@@ -183,13 +201,18 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         outputs, family = ((), "bernoulli") if K == 2 else ((K - 1,), "categorical")
         self._sample(X, codes, weights, outputs, family)
         if K == 2:
-            self.coef_, self.intercept_ = self.coef_[np.newaxis], np.atleast_1d(self.intercept_)
+            self.coef_, self.intercept_ = (
+                self.coef_[np.newaxis],
+                np.atleast_1d(self.intercept_),
+            )
         else:
             self.coef_ = np.vstack([np.zeros(X.shape[1]), self.coef_.T])
             self.intercept_ = np.append(0.0, self.intercept_)
         return self
 
-    def predict_proba(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict_proba(
+        self, X: Any, return_std: bool = False
+    ) -> Array | tuple[Array, Array]:
         """Return the posterior mean of the probabilities of the classes, (n, K).
 
         Args:
@@ -201,7 +224,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             if eta.ndim == 2:
                 p = np.stack([expit(-eta), expit(eta)], -1)
             else:
-                p = softmax(np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], -1), -1)
+                p = softmax(
+                    np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], -1), -1
+                )
             return p.mean(0), p.var(0)
 
         return self._averaged(X, of_probabilities, return_std)
@@ -254,7 +279,9 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         are those of :class:`BayesianLogisticRegression`.
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianPoissonRegression:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> BayesianPoissonRegression:
         """Draw from the posterior.
 
         Args:
@@ -266,7 +293,9 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
         middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
-        self._sample(X, y, weights, (), "poisson", middle=middle if self.fit_intercept else 0.0)
+        self._sample(
+            X, y, weights, (), "poisson", middle=middle if self.fit_intercept else 0.0
+        )
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:

@@ -19,7 +19,9 @@ from sgmcmc.ensembles.tails import FAR, judge_tails
 from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
 
 _LIKE = 4.0  # degrees of freedom of Student responses
-_LEAST_SD = 1e-3  # least SD of a response, in SDs of all responses: the density has a bound
+_LEAST_SD = (
+    1e-3  # least SD of a response, in SDs of all responses: the density has a bound
+)
 _HALVINGS = 40  # bisections for a quantile of a mixture
 
 
@@ -100,10 +102,18 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         verbose: bool = False,
     ) -> None:
         super().__init__(
-            hidden, activation=activation, members=members, n_iters=n_iters, draws=draws,
-            prior_scale=prior_scale, epochs=epochs, validation_fraction=validation_fraction,
-            batch_size=batch_size, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
+            hidden,
+            activation=activation,
+            members=members,
+            n_iters=n_iters,
+            draws=draws,
+            prior_scale=prior_scale,
+            epochs=epochs,
+            validation_fraction=validation_fraction,
+            batch_size=batch_size,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.likelihood = likelihood
         self.heteroscedastic = heteroscedastic
 
@@ -118,8 +128,13 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         checks.choice("likelihood", self.likelihood, ["normal", "student"])
         X, y = self._validated(X, y, reset=True, y_numeric=True)
         if not np.ptp(y) > 0:
-            raise ValueError("`y` is the same number in every row: there is nothing to learn.")
-        self._center, self._unit = float(y.mean(dtype=np.float64)), float(y.std(dtype=np.float64))
+            raise ValueError(
+                "`y` is the same number in every row: there is nothing to learn."
+            )
+        self._center, self._unit = (
+            float(y.mean(dtype=np.float64)),
+            float(y.std(dtype=np.float64)),
+        )
         self._fit(X, self._standard(y))
         return self
 
@@ -140,7 +155,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
     def _standard(self, y: Array) -> Array:
         """Return responses in the units of the network."""
-        return ((np.asarray(y, np.float64) - self._center) / self._unit).astype(np.float32)
+        return ((np.asarray(y, np.float64) - self._center) / self._unit).astype(
+            np.float32
+        )
 
     def _outputs(self) -> int:
         return 2
@@ -157,8 +174,14 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         u = (y - outputs[..., 0]) / sd
         if self.likelihood == "normal":
             return -0.5 * u**2 - tf.math.log(sd) - 0.5 * float(np.log(2 * np.pi))
-        height = gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
-        return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - tf.math.log(sd)
+        height = (
+            gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
+        )
+        return (
+            float(height)
+            - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE)
+            - tf.math.log(sd)
+        )
 
     def _network(self) -> Network:
         # With equal weights the slope of μ is (y − μ)/σ², and noise stays noise.
@@ -185,7 +208,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         if quantiles is not None:
             q = np.atleast_1d(np.asarray(quantiles, float))
             if not ((q > 0) & (q < 1)).all():
-                raise ValueError(f"`quantiles` must be between 0 and 1; they are {quantiles!r}.")
+                raise ValueError(
+                    f"`quantiles` must be between 0 and 1; they are {quantiles!r}."
+                )
             return self._center + self._unit * self._quantiles(self._each(X), q).T
         means, _, variances = self._moments(self._each(X))
         mean = self._center + self._unit * means.mean(0)
@@ -211,7 +236,10 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
                 for _ in range(_HALVINGS):
                     middle = 0.5 * (low + high)
                     below = self._cdf((middle - center) / scale).mean(0) < probability
-                    low, high = np.where(below, middle, low), np.where(below, high, middle)
+                    low, high = (
+                        np.where(below, middle, low),
+                        np.where(below, high, middle),
+                    )
                 values[number, rows] = 0.5 * (low + high)
         return values
 
@@ -228,7 +256,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             random_state: Seed.
         """
         return self._responses(
-            self._checked(X), checks.whole_number("n_samples", n_samples, 1), random_state
+            self._checked(X),
+            checks.whole_number("n_samples", n_samples, 1),
+            random_state,
         ).T
 
     def _responses(self, X: Array, count: int, seed: int) -> Array:
@@ -252,7 +282,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             y: Responses, (n,).
         """
         X = self._checked(X)
-        log_density = mixture(self._network().densities(self._standard(y), self._each(X)))
+        log_density = mixture(
+            self._network().densities(self._standard(y), self._each(X))
+        )
         return float(log_density.mean() - np.log(self._unit))
 
     def _tails(self, outputs: Array, y: Array) -> tuple[dict[str, Any], list[str]]:
@@ -274,7 +306,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             "coverage of 90 % intervals": float((np.abs(ranks - 0.5) <= 0.45).mean()),
             "calibration error, mean over intervals": uniformity_error(ranks),
             "disagreement of members, part of the predicted SD": float(
-                np.sqrt(members.var(0).mean() / (variances.mean(0) + means.var(0)).mean())
+                np.sqrt(
+                    members.var(0).mean() / (variances.mean(0) + means.var(0)).mean()
+                )
             ),
         }
 
@@ -346,7 +380,9 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         self._fit_classes(X, y, np.unique(y))
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> BayesianNetworkClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None
+    ) -> BayesianNetworkClassifier:
         """Add rows to those of earlier calls, and continue the chains.
 
         The posterior is that of all rows so far, which the estimator keeps.
@@ -362,7 +398,9 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
             check_classification_targets(y)
             self._fit_classes(X, y, np.unique(y if classes is None else classes))
             return self
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        if classes is not None and not np.array_equal(
+            np.unique(classes), self.classes_
+        ):
             raise ValueError(
                 f"`classes` is {classes!r}, but the first call had {self.classes_.tolist()!r}."
             )
@@ -373,14 +411,18 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
     def _fit_classes(self, X: Any, y: Array, classes: Array) -> None:
         self.classes_ = classes
         if len(classes) < 2:
-            raise ValueError(f"`y` has one class, {classes[0]!r}: there is nothing to learn.")
+            raise ValueError(
+                f"`y` has one class, {classes[0]!r}: there is nothing to learn."
+            )
         self._fit(X, self._codes(y))
 
     def _codes(self, y: Any) -> Array:
         codes = np.searchsorted(self.classes_, np.asarray(y))
         codes = np.minimum(codes, len(self.classes_) - 1)
         if not (self.classes_[codes] == np.asarray(y)).all():
-            raise ValueError("`y` has a class that was not there when the model was fitted.")
+            raise ValueError(
+                "`y` has a class that was not there when the model was fitted."
+            )
         return codes.astype(np.int32)
 
     def _outputs(self) -> int:
@@ -388,7 +430,9 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
 
     def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         log_p = tf.nn.log_softmax(outputs, -1)
-        return tf.reduce_sum(log_p * tf.one_hot(y, len(self.classes_), dtype=log_p.dtype), -1)
+        return tf.reduce_sum(
+            log_p * tf.one_hot(y, len(self.classes_), dtype=log_p.dtype), -1
+        )
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, (n, classes): the mean over all draws."""

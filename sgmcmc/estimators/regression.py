@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 import sgmcmc.samplers
 from sgmcmc.regression.families import FAMILIES, Responses
@@ -34,10 +38,15 @@ class Features:
     scale: Array
 
     @classmethod
-    def of(cls, X: Array, with_intercept: bool, weights: Array | None = None) -> Features:
+    def of(
+        cls, X: Array, with_intercept: bool, weights: Array | None = None
+    ) -> Features:
         """Compute them from the data, a weight being a number of repeated rows."""
         w = np.ones(len(X)) if weights is None else weights.astype(np.float64)
-        mean = sum(w[block] @ X[block].astype(np.float64) for block in _row_blocks(X)) / w.sum()
+        mean = (
+            sum(w[block] @ X[block].astype(np.float64) for block in _row_blocks(X))
+            / w.sum()
+        )
         squares = sum(w[block] @ (X[block] - mean) ** 2 for block in _row_blocks(X))
         scale = np.sqrt(squares / w.sum())
         center = mean if with_intercept else np.zeros(X.shape[1])
@@ -91,12 +100,16 @@ class BayesianRegression(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, ...]:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, **checks: Any
+    ) -> tuple[Any, ...]:
         """Return X, y and the weights, checked; an invalid prior scale is refused."""
         either = [np.float64, np.float32]
         X, y = validate_data(self, X, y, dtype=either, ensure_min_samples=2, **checks)
         if not self.prior_scale > 0:
-            raise ValueError(f"`prior_scale` must be positive; it is {self.prior_scale!r}.")
+            raise ValueError(
+                f"`prior_scale` must be positive; it is {self.prior_scale!r}."
+            )
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -141,7 +154,9 @@ class BayesianRegression(BaseEstimator):
         if self.fit_intercept:
             params["intercept_at_mean"] = np.full(outputs, middle)
 
-        def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        def log_lik(
+            params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+        ) -> tf.Tensor:
             slopes = params["coef"] * scale
             by_row = tf.matmul if outputs else tf.linalg.matvec
             eta = by_row(dataset["X"], slopes) + params.get("intercept_at_mean", 0.0)
@@ -151,15 +166,28 @@ class BayesianRegression(BaseEstimator):
         def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
             value = -0.5 * tf.reduce_sum((params["coef"] * scale / wide) ** 2)
             if "intercept_at_mean" in params:
-                value -= 0.5 * tf.reduce_sum(((params["intercept_at_mean"] - middle) / wide) ** 2)
-            return value if log_prior_of_others is None else value + log_prior_of_others(params)
+                value -= 0.5 * tf.reduce_sum(
+                    ((params["intercept_at_mean"] - middle) / wide) ** 2
+                )
+            return (
+                value
+                if log_prior_of_others is None
+                else value + log_prior_of_others(params)
+            )
 
         self.samples_ = sgmcmc.samplers.sample(
-            log_lik, dataset, {**params, **(other_params or {})}, log_prior,
-            tolerance=self.tolerance, ess=self.ess, n_chains=self.n_chains,
-            max_seconds=self.max_seconds, seed=self._seed(), verbose=self.verbose,
+            log_lik,
+            dataset,
+            {**params, **(other_params or {})},
+            log_prior,
+            tolerance=self.tolerance,
+            ess=self.ess,
+            n_chains=self.n_chains,
+            max_seconds=self.max_seconds,
+            seed=self._seed(),
+            verbose=self.verbose,
             bijectors=bijectors or {},
-        )  # fmt: skip
+        )
         self._center = features.center
         coef, intercept = self._draws()
         self.coef_, self.intercept_ = coef.mean(0), intercept.mean(0)
@@ -200,7 +228,9 @@ class BayesianRegression(BaseEstimator):
         coef, intercept = coef[some], intercept[some]
         block_size = max(1, _NUMBERS // max(1, coef[:, 0].size))
         for start in range(0, len(X), block_size):
-            eta = np.einsum("np,ip...->in...", X[start : start + block_size], coef, optimize=True)
+            eta = np.einsum(
+                "np,ip...->in...", X[start : start + block_size], coef, optimize=True
+            )
             yield eta + intercept[:, np.newaxis]
 
 

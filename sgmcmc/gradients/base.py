@@ -192,7 +192,11 @@ class MinibatchGradient(Gradient):
         return target.gradient(position, minibatch), state
 
     def terms(
-        self, target: Target, state: MinibatchState, position: tf.Tensor, minibatch: Minibatch
+        self,
+        target: Target,
+        state: MinibatchState,
+        position: tf.Tensor,
+        minibatch: Minibatch,
     ) -> tf.Tensor:
         """Return ∇log p(x_i | θ), (n, d)."""
         return target.term_gradients(position, minibatch.columns)

@@ -40,7 +40,9 @@ class Centered(Gradient):
 
     def init(self, whole: WholeData, position: np.ndarray) -> CenteredState:
         """Return the state centered at the chain's start."""
-        return CenteredState(tf.constant(position), tf.constant(whole.gradient(position)))
+        return CenteredState(
+            tf.constant(position), tf.constant(whole.gradient(position))
+        )
 
     def center(self, state: CenteredState) -> tf.Tensor:
         """Return θ̂."""
@@ -60,11 +62,17 @@ class Centered(Gradient):
         return state.full_gradient + (at_position - center), state
 
     def terms(
-        self, target: Target, state: CenteredState, position: tf.Tensor, minibatch: Minibatch
+        self,
+        target: Target,
+        state: CenteredState,
+        position: tf.Tensor,
+        minibatch: Minibatch,
     ) -> tf.Tensor:
         """Return ∇log p(x_i | θ) − ∇log p(x_i | θ̂), (n, d)."""
         at_position = target.term_gradients(position, minibatch.columns)
-        return at_position - target.term_gradients(self.center(state), minibatch.columns)
+        return at_position - target.term_gradients(
+            self.center(state), minibatch.columns
+        )
 
 
 @checks.renamed("centre_at")
@@ -92,7 +100,9 @@ class ControlVariate(Centered):
 
     opt_stepsize: Any = None
     n_iters_opt: int = 10_000
-    center_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
+    center_at: Mapping[str, Any] | None = field(
+        default=None, metadata={"constant": False}
+    )
 
     name = "control_variate"
     needs = ("opt_stepsize",)
@@ -106,7 +116,9 @@ class ControlVariate(Centered):
                     "from `center_at`; both were given."
                 )
             return None
-        return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
+        return Search(
+            self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0)
+        )
 
     def init(self, whole: WholeData, position: np.ndarray) -> CenteredState:
         """Return the state centered at θ̂, the chain's start unless another center is given."""

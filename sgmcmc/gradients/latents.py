@@ -87,7 +87,10 @@ class Latents:
         drawn, latent_values = self.draw(
             space.constrain(position), columns, rows, state.here, seeds[0]
         )
-        completed, state = minibatch._replace(columns=drawn), state._replace(here=latent_values)
+        completed, state = (
+            minibatch._replace(columns=drawn),
+            state._replace(here=latent_values),
+        )
         if center is None:
             return completed, completed, state
         drawn_at_center, latent_values = self.draw(
@@ -116,7 +119,9 @@ class Latents:
             latent_values: Values kept of all observations.
             seed: Pair of int32 that is used nowhere else.
         """
-        gathered = {name: tf.gather(values, rows) for name, values in latent_values.items()}
+        gathered = {
+            name: tf.gather(values, rows) for name, values in latent_values.items()
+        }
         inputs = {**minibatch, **gathered}
         completed = {**inputs, **self.gibbs(dict(params), dict(inputs), seed)}
         after = {
@@ -126,7 +131,9 @@ class Latents:
             for name, values in latent_values.items()
         }
         tensors = {
-            name: value if isinstance(value, tf.SparseTensor) else tf.convert_to_tensor(value)
+            name: value
+            if isinstance(value, tf.SparseTensor)
+            else tf.convert_to_tensor(value)
             for name, value in completed.items()
         }
         return tensors, after

@@ -16,7 +16,9 @@ from sgmcmc.gradients.tables import AtCoordinates, AtRows, TableContents
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.model.target import Target
 
-_COPIES = 3  # copies of a table in memory while a block runs: input, output, and checkpoint
+_COPIES = (
+    3  # copies of a table in memory while a block runs: input, output, and checkpoint
+)
 _PASSES = 10  # passes over the data after which the table's total is summed again, against rounding
 
 
@@ -67,7 +69,9 @@ class SAGA(Gradient):
     """
 
     lookups: Mapping[str, str] | None = None
-    held: TableContents | None = field(default=None, repr=False, metadata={"constant": False})
+    held: TableContents | None = field(
+        default=None, repr=False, metadata={"constant": False}
+    )
 
     name = "saga"
     needs_rows = True
@@ -118,7 +122,9 @@ class SAGA(Gradient):
         # A row that is in twice, next to itself, changes the table once.
         first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
         once = tf.cast(first, change.dtype)
-        row_weights = tf.fill(once.shape, weights) if isinstance(weights, float) else weights
+        row_weights = (
+            tf.fill(once.shape, weights) if isinstance(weights, float) else weights
+        )
         both = tf.stack([tf.cast(row_weights, change.dtype), once])
         sums = self.held.sums(both, change, minibatch.columns)
         estimate, total = tf.unstack(state.total + sums)

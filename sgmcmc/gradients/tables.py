@@ -17,7 +17,9 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
 
-_ROUNDING = 1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
+_ROUNDING = (
+    1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
+)
 _ROWS = 500  # terms compared
 
 
@@ -35,13 +37,17 @@ class TableContents(Protocol):
     def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
         """Return the held parts of all terms at a position, (N, k)."""
 
-    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return the held parts of the terms of a minibatch, (n, k)."""
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, added up in float64."""
 
-    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return weighted sums over a minibatch, (m, k) or (m, d), for weights (m, n)."""
 
     def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
@@ -67,16 +73,24 @@ class AtCoordinates:
         """Return the held parts of all terms at a position, (N, k)."""
         return whole.term_gradients(position, self.coordinates)
 
-    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return the held parts of the terms of a minibatch, (n, k)."""
         new = target.term_gradients(position, columns)
-        return new if self.width == target.size else tf.gather(new, self.coordinates, axis=1)
+        return (
+            new
+            if self.width == target.size
+            else tf.gather(new, self.coordinates, axis=1)
+        )
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, added up in float64."""
         return table.sum(0, dtype=np.float64).astype(table.dtype)
 
-    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return weighted sums over a minibatch, (m, k)."""
         return tf.matmul(weights, values)
 
@@ -85,7 +99,9 @@ class AtCoordinates:
         if self.width == target.size:
             return sum_of_terms
         zeros = tf.zeros([target.size], sum_of_terms.dtype)
-        return tf.tensor_scatter_nd_update(zeros, self.coordinates[:, np.newaxis], sum_of_terms)
+        return tf.tensor_scatter_nd_update(
+            zeros, self.coordinates[:, np.newaxis], sum_of_terms
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,9 @@ class AtRows:
                 f"is {describe(lookups)}."
             )
         known_keys("lookups", lookups, space.layout.names, "the parameters are")
-        known_keys("lookups", lookups.values(), data.columns, "the columns of `dataset` are")
+        known_keys(
+            "lookups", lookups.values(), data.columns, "the columns of `dataset` are"
+        )
         for name in space.layout.names:
             if name not in lookups:
                 raise ValueError(f"`lookups` lacks the parameter {name!r}.")
@@ -126,8 +144,17 @@ class AtRows:
         numbers = {}
         for name, column in lookups.items():
             stored, size = data.columns[column], space.layout.shapes[name][0]
-            values = stored.slice(0, data.size) if isinstance(stored, DenseColumn) else np.zeros(0)
-            if values.ndim != 1 or not len(values) or values.min() < 0 or values.max() >= size:
+            values = (
+                stored.slice(0, data.size)
+                if isinstance(stored, DenseColumn)
+                else np.zeros(0)
+            )
+            if (
+                values.ndim != 1
+                or not len(values)
+                or values.min() < 0
+                or values.max() >= size
+            ):
                 raise ValueError(
                     f"`lookups`: the column {column!r} must be a vector of integers from 0 to "
                     f"{size - 1}, rows of {name!r}."
@@ -155,21 +182,34 @@ class AtRows:
         They are compared on some rows, a little away from the start, so that nothing is zero that
         need not be.
         """
-        target, columns = whole.target, whole.data.rows(np.arange(min(_ROWS, whole.size)))
-        away = np.random.default_rng(0).standard_normal(len(position)).astype(position.dtype)
+        target, columns = (
+            whole.target,
+            whole.data.rows(np.arange(min(_ROWS, whole.size))),
+        )
+        away = (
+            np.random.default_rng(0)
+            .standard_normal(len(position))
+            .astype(position.dtype)
+        )
         point = tf.constant(position + 0.1 * away)
         values = self.gradients(target, point, columns)
-        added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[0]
+        added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[
+            0
+        ]
         expected = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
         actual = self.flat(target, added).numpy()
-        if not np.linalg.norm(actual - expected) <= _ROUNDING * np.linalg.norm(expected):
+        if not np.linalg.norm(actual - expected) <= _ROUNDING * np.linalg.norm(
+            expected
+        ):
             raise ValueError(
                 "`lookups`: a term of `log_lik` must depend on each parameter through the row "
                 "alone that its column numbers. The gradients of these rows do not add up to the "
                 "gradient of their terms."
             )
 
-    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return the held parts of the terms of a minibatch, (n, k)."""
         return target.lookup_gradients(position, columns, self.lookups)
 
@@ -178,11 +218,16 @@ class AtRows:
         N, sums = len(table), []
         for name, values in self._split(table).items():
             rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
-            added = scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N)) @ values
+            added = (
+                scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N))
+                @ values
+            )
             sums.append(np.reshape(added, -1))
         return np.concatenate(sums).astype(table.dtype)
 
-    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
         """Return weighted sums over a minibatch, flat, (m, d).
 
         Parameters with as many rows that are looked up by the same column are added up together:
@@ -191,24 +236,34 @@ class AtRows:
         by_parameter = self._split(values)
         names_by_column: dict[tuple[str, int], list[str]] = {}
         for name, column in self.lookups.items():
-            names_by_column.setdefault((column, self.layout.shapes[name][0]), []).append(name)
+            names_by_column.setdefault(
+                (column, self.layout.shapes[name][0]), []
+            ).append(name)
         sums: Tensors = {}
         for (column, size), names in names_by_column.items():
             rows = tf.concat([by_parameter[name] for name in names], 1)
-            many = tf.concat([tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1)
+            many = tf.concat(
+                [tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1
+            )
             number = tf.cast(columns[column], tf.int32)
             added = tf.math.unsorted_segment_sum(many, number, size)
             widths = [self._widths[name] for name in names] * weights.shape[0]
             for i, block in enumerate(tf.split(added, widths, 1)):
                 label = names[i % len(names)]
                 flat = tf.reshape(block, [1, -1])
-                sums[label] = tf.concat([sums[label], flat], 0) if label in sums else flat
+                sums[label] = (
+                    tf.concat([sums[label], flat], 0) if label in sums else flat
+                )
         return tf.concat([sums[name] for name in self.layout.names], 1)
 
     def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
         """Return a sum as a gradient in the coordinates of the chain, (d,)."""
         preconditioner = target.space.preconditioner
-        return sum_of_terms if preconditioner is None else preconditioner.slope(sum_of_terms)
+        return (
+            sum_of_terms
+            if preconditioner is None
+            else preconditioner.slope(sum_of_terms)
+        )
 
     @property
     def _widths(self) -> dict[str, int]:

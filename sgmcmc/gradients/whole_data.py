@@ -69,7 +69,9 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return replace(self, chain=number, _known=[])  # the last gradient is one for all
+        return replace(
+            self, chain=number, _known=[]
+        )  # the last gradient is one for all
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
@@ -92,12 +94,16 @@ class WholeData:
         dtype = self.target.dtype.as_numpy_dtype
         if self.latents is None:
             gradient = self._one_pass(position, {}, None)[0].astype(dtype)
-            self._last[:] = [(np.array(position), gradient)]  # chains begin at the same center
+            self._last[:] = [
+                (np.array(position), gradient)
+            ]  # chains begin at the same center
             return gradient
         latent_values, gradients = self.latents.start(), []
         for number in range(PASSES):
             block = visit * PASSES + number
-            rng = generator(self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block)
+            rng = generator(
+                self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block
+            )
             gradient, latent_values = self._one_pass(position, latent_values, rng)
             gradients.append(gradient)
             if number == 1 and np.array_equal(gradients[0], gradients[1]):
@@ -106,18 +112,25 @@ class WholeData:
         return np.mean(gradients[warm_up:], 0).astype(dtype)
 
     def _one_pass(
-        self, position: np.ndarray, latent_values: Tensors, rng: np.random.Generator | None
+        self,
+        position: np.ndarray,
+        latent_values: Tensors,
+        rng: np.random.Generator | None,
     ) -> tuple[np.ndarray, Tensors]:
         """Return the gradient over all pieces, and the kept latent variables."""
         keys = self._piece_keys(rng)
         if not latent_values:
-            sums = self._pass.sums("gradient", position, first="posterior", per_chunk=keys)
+            sums = self._pass.sums(
+                "gradient", position, first="posterior", per_chunk=keys
+            )
             return sums[0], {}
         total = np.zeros(position.shape)  # these go from piece to piece
         for shard, shard_keys in zip(
             shards(self.data, row_terms=self.target.row_terms), keys, strict=True
         ):
-            for (start, columns), key in zip(pieces(self.data, shard), shard_keys, strict=True):
+            for (start, columns), key in zip(
+                pieces(self.data, shard), shard_keys, strict=True
+            ):
                 name = "kept gradient" if start else "kept posterior"
                 gradient, latent_values = self._pass.run(
                     name, position, latent_values, key, columns
@@ -126,7 +139,10 @@ class WholeData:
         return total, latent_values
 
     def term_gradients(
-        self, position: np.ndarray, places: np.ndarray, lookups: Mapping[str, str] | None = None
+        self,
+        position: np.ndarray,
+        places: np.ndarray,
+        lookups: Mapping[str, str] | None = None,
     ) -> np.ndarray:
         """Return the gradient of each observation's own term at some coordinates, (N, k).
 
@@ -145,7 +161,9 @@ class WholeData:
         key = (lookups is None, places.tobytes())
         if key not in self._passes:
             terms = partial(self._chainless()._terms, lookups, places)
-            self._passes[key] = Pass(self.data, {"terms": terms}, row_terms=self.target.row_terms)
+            self._passes[key] = Pass(
+                self.data, {"terms": terms}, row_terms=self.target.row_terms
+            )
         (table,) = self._passes[key].joined(
             "terms",
             position,
@@ -168,12 +186,16 @@ class WholeData:
             params, columns = space.constrain(position), first
             if self.latents is not None:
                 seed, latent_values = tf.constant([0, 1]), self.latents.start()
-                columns, _ = self.latents.draw(params, first, tf.range(1), latent_values, seed)
+                columns, _ = self.latents.draw(
+                    params, first, tf.range(1), latent_values, seed
+                )
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(list(params.values()))
                 value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
             gradients = tape.gradient(value, list(params.values()))
-            used.extend(n for n, g in zip(params, gradients, strict=True) if g is not None)
+            used.extend(
+                n for n, g in zip(params, gradients, strict=True) if g is not None
+            )
             return position
 
         trace(find, tf.zeros([target.size], target.dtype))
@@ -187,9 +209,14 @@ class WholeData:
             functions = {
                 f"{kind}{name}": partial(function, with_prior)
                 for name, with_prior in (("gradient", False), ("posterior", True))
-                for kind, function in (("", whole._gradient), ("kept ", whole._kept_gradient))
+                for kind, function in (
+                    ("", whole._gradient),
+                    ("kept ", whole._kept_gradient),
+                )
             }
-            self._passes["gradient"] = Pass(self.data, functions, row_terms=self.target.row_terms)
+            self._passes["gradient"] = Pass(
+                self.data, functions, row_terms=self.target.row_terms
+            )
         return self._passes["gradient"]
 
     def _chainless(self) -> WholeData:
@@ -214,7 +241,9 @@ class WholeData:
         The prior and the Jacobian count once, with the first piece.
         """
         columns, latent_values = self._completed(point, columns, key, latent_values)
-        return self.target.gradient(point, Minibatch(columns), with_prior), latent_values
+        return self.target.gradient(
+            point, Minibatch(columns), with_prior
+        ), latent_values
 
     def _terms(
         self,
@@ -230,7 +259,9 @@ class WholeData:
             return [self.target.lookup_gradients(point, columns, lookups)]
         terms = self.target.term_gradients(point, columns)
         return [
-            terms if len(coordinates) == self.target.size else tf.gather(terms, coordinates, axis=1)
+            terms
+            if len(coordinates) == self.target.size
+            else tf.gather(terms, coordinates, axis=1)
         ]
 
     def _completed(

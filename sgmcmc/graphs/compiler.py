@@ -149,7 +149,9 @@ class Compiler:
             self._fall_back(error)
             return None
 
-    def try_to_compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
+    def try_to_compile(
+        self, function: Callable[..., Any], *arguments: Any
+    ) -> Compiled | None:
         """Return the function compiled by XLA, or ``None``, without a message, if that fails.
 
         It is for callers with an equivalent function: errors of both show there.
@@ -158,7 +160,9 @@ class Compiler:
             return None
         try:
             return _by_xla(function, *arguments)
-        except Exception as error:  # TensorFlow and what a user wrote raise of all kinds
+        except (
+            Exception
+        ) as error:  # TensorFlow and what a user wrote raise of all kinds
             pass_on(error)
             return None
 
@@ -214,7 +218,10 @@ def _packer(structure: Any) -> Pack:
 def _culprit(error: Exception) -> str:
     """Return the op that an XLA error complains of, in words for a person."""
     text = str(error)
-    for pattern in (r"unsupported operations[^:]*:\s*(\w+)", r"\{\{node [^}]*?(\w+)\}\}"):
+    for pattern in (
+        r"unsupported operations[^:]*:\s*(\w+)",
+        r"\{\{node [^}]*?(\w+)\}\}",
+    ):
         match = re.search(pattern, text)
         if match:
             return f"the op {match.group(1)}"

@@ -39,7 +39,11 @@ def import_with_data_last(
         rows = tf.transpose(rows) if op.get_attr("transpose_b") else rows
         replaced[op.outputs[0].name] = tf.transpose(_product(data, rows))
     return imported(
-        graph, arguments, replaced, [output.name for output in graph.outputs], "data_last"
+        graph,
+        arguments,
+        replaced,
+        [output.name for output in graph.outputs],
+        "data_last",
     )
 
 
@@ -59,7 +63,9 @@ def _product(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 def are_large(columns: Mapping[str, tf.Tensor]) -> bool:
     """Return whether data are large enough for such products to be looked for."""
-    return any((column.shape.num_elements() or 0) >= _LARGE for column in columns.values())
+    return any(
+        (column.shape.num_elements() or 0) >= _LARGE for column in columns.values()
+    )
 
 
 def has_products_of_data(graph: Any, points: int) -> bool:
@@ -76,7 +82,11 @@ def _of_data(graph: Any, points: int) -> list[Any]:
         depends = [tensor.name in dependent for tensor in op.inputs]
         if any(depends):
             dependent.update(tensor.name for tensor in op.outputs)
-        if op.type == "MatMul" and op.get_attr("transpose_a") and depends == [False, True]:
+        if (
+            op.type == "MatMul"
+            and op.get_attr("transpose_a")
+            and depends == [False, True]
+        ):
             if (op.inputs[0].shape.num_elements() or 0) >= _LARGE:
                 products.append(op)
     return products

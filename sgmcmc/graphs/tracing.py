@@ -25,10 +25,14 @@ from sgmcmc.libraries import need_no_fork, without_chatter
 # Ends of the names of operations that XLA compiles in some cases, or never.
 _NOT_ALWAYS_COMPILED = ("While", "If", "Case", "PyFunc", "PyFuncStateless")
 
-_SOME_ROWS = 4  # number of rows in place of an unknown one, to see whether XLA compiles a graph
+_SOME_ROWS = (
+    4  # number of rows in place of an unknown one, to see whether XLA compiles a graph
+)
 
 
-def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Any:
+def trace(
+    function: Callable[..., Any], *arguments: Any, jit_compile: bool = False
+) -> Any:
     """Return the graph of ``function`` for arguments of these shapes and dtypes.
 
     The graph is asked for outright, not left to the first call of a ``tf.function``, which
@@ -48,7 +52,9 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     return graph
 
 
-def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
+def _traced(
+    function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool
+) -> Any:
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
     with without_chatter():
@@ -69,16 +75,25 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
 
 def _may_fail(graph: Any) -> bool:
     """Return whether a graph has loops, branches or Python code, not all of which XLA compiles."""
-    return any(node.op.endswith(_NOT_ALWAYS_COMPILED) for node in nodes_of(graph.as_graph_def()))
+    return any(
+        node.op.endswith(_NOT_ALWAYS_COMPILED)
+        for node in nodes_of(graph.as_graph_def())
+    )
 
 
-def _compiles(graph: Any, arguments: tuple[Any, ...], captured: Sequence[tf.Tensor]) -> bool:
+def _compiles(
+    graph: Any, arguments: tuple[Any, ...], captured: Sequence[tf.Tensor]
+) -> bool:
     """Return whether XLA can translate a function; unknown numbers of rows are replaced."""
-    if any(map(tf.is_symbolic_tensor, captured)):  # parts of a graph around are not known there
+    if any(
+        map(tf.is_symbolic_tensor, captured)
+    ):  # parts of a graph around are not known there
         return False
 
     def sized(tensor: Any) -> tf.TensorSpec:
-        return tf.TensorSpec([size or _SOME_ROWS for size in tensor.shape], tensor.dtype)
+        return tf.TensorSpec(
+            [size or _SOME_ROWS for size in tensor.shape], tensor.dtype
+        )
 
     try:
         with tf.init_scope():
@@ -142,7 +157,12 @@ _MOST_BYTES = 2**22  # largest size of a graph that is kept, with all its consta
 _MODELS = 8  # number of models of which further graphs are kept
 
 # Attributes that differ from trace to trace, and matter only to who differentiates once more.
-_ACCIDENTAL = ("_gradient_op_type", "_uid", "forward_function_name", "backward_function_name")
+_ACCIDENTAL = (
+    "_gradient_op_type",
+    "_uid",
+    "forward_function_name",
+    "backward_function_name",
+)
 
 _graphs: OrderedDict[bytes, Any] = OrderedDict()
 _models: OrderedDict[bytes, tuple[Any, dict[Any, Any]]] = OrderedDict()
@@ -159,7 +179,9 @@ def graphs_of(model: Any) -> dict[Any, Any]:
     if content is None:
         return {}
     with _lock:
-        entry = _models.pop(content, (model, {}))  # the model's graph holds what has the ids
+        entry = _models.pop(
+            content, (model, {})
+        )  # the model's graph holds what has the ids
         _models[content] = entry
         if len(_models) > _MODELS:
             _models.popitem(last=False)
@@ -199,9 +221,14 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
     captured = list(graph.captured_inputs)
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
         return None
-    if any(map(tf.is_symbolic_tensor, captured)):  # traced within another graph, and belongs to it
+    if any(
+        map(tf.is_symbolic_tensor, captured)
+    ):  # traced within another graph, and belongs to it
         return None
-    if sum(tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured) > _MOST_BYTES:
+    if (
+        sum(tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured)
+        > _MOST_BYTES
+    ):
         return None
     try:
         definition = graph.graph.as_graph_def()
@@ -210,14 +237,20 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
     if definition.ByteSize() > _MOST_BYTES or _draws(definition):
         return None
     digest = hashlib.sha256(b"XLA" if jit_compile else b"graph")
-    count = len(graph.inputs) - len(captured)  # captured ones come last, named by a number
-    labels = {leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])}
+    count = len(graph.inputs) - len(
+        captured
+    )  # captured ones come last, named by a number
+    labels = {
+        leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])
+    }
     for node in definition.node:
         if node.name in labels:
             node.name = labels[node.name]
             node.attr.pop("_user_specified_name", None)
         node.input[:] = [_renamed_input(name, labels) for name in node.input]
-    names = [_renamed_input(leaf.name, labels) for leaf in (*graph.inputs, *graph.outputs)]
+    names = [
+        _renamed_input(leaf.name, labels) for leaf in (*graph.inputs, *graph.outputs)
+    ]
     structure = (graph.structured_input_signature, graph.structured_outputs)
     # The cache holds the graph, and that these: as long as it does, nothing else has their id.
     alive = [id(kind) for kind in _kinds(structure)]
@@ -245,7 +278,9 @@ def _draws(definition: tf.compat.v1.GraphDef) -> bool:
 
 def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
     """Return a graph whose functions are named by their order, without accidental attributes."""
-    library = {function.signature.name: function for function in definition.library.function}
+    library = {
+        function.signature.name: function for function in definition.library.function
+    }
     labels: dict[str, str] = {}
     ordered: list[Any] = []
 
@@ -276,7 +311,8 @@ def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
             function.attr.pop(key, None)
     _rename_arguments(ordered)
     messages = [
-        message.SerializeToString(deterministic=True) for message in (*definition.node, *ordered)
+        message.SerializeToString(deterministic=True)
+        for message in (*definition.node, *ordered)
     ]
     return b"|".join(messages)
 
@@ -309,7 +345,9 @@ def _renamed_input(tensor: str, labels: dict[str, str]) -> str:
 
 
 def _calls(value: Any) -> bool:
-    return value.HasField("func") or (value.HasField("list") and len(value.list.func) > 0)
+    return value.HasField("func") or (
+        value.HasField("list") and len(value.list.func) > 0
+    )
 
 
 def imported(
@@ -350,11 +388,14 @@ def imported(
         pending -= needed
     subgraph = tf.compat.v1.GraphDef(
         node=[node for name, node in nodes.items() if name in needed],
-        library=definition.library, versions=definition.versions,
-    )  # fmt: skip
+        library=definition.library,
+        versions=definition.versions,
+    )
     used = {name.partition(":")[0] for node in subgraph.node for name in node.input}
     mapped = {
-        name: tensor for name, tensor in replacements.items() if name.partition(":")[0] in used
+        name: tensor
+        for name, tensor in replacements.items()
+        if name.partition(":")[0] in used
     }
     computed = [name for name in names if name not in replacements]
     new = iter(tf.graph_util.import_graph_def(subgraph, mapped, computed, name=scope))
@@ -377,4 +418,6 @@ def sum_of_pieces(size: int, length: int, summand: Callable[[Any, int], Any]) ->
         return i + 1, tf.nest.map_structure(tf.add, total, more)
 
     first = tf.constant(0 if remainder else 1)
-    return tf.while_loop(lambda i, _: i < count, add, (first, total), parallel_iterations=1)[1]
+    return tf.while_loop(
+        lambda i, _: i < count, add, (first, total), parallel_iterations=1
+    )[1]

@@ -27,13 +27,19 @@ _FLOAT_INDEX = re.compile(
     re.DOTALL,
 )
 _NO_NEWS = "Graph execution error"
-_WHERE = re.compile(r"Graph execution error|Detected at node|\s+File |<stack|\s*\[\[|\s+\S.*$")
+_WHERE = re.compile(
+    r"Graph execution error|Detected at node|\s+File |<stack|\s*\[\[|\s+\S.*$"
+)
 _OUT_OF_RANGE = re.compile(r"indices\[.*\] = \S+ is not in \[0, \d+\)")
 _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 
 
 def call(
-    argument: str, dtype: tf.DType, function: Callable[..., Any], described: str, **inputs: Any
+    argument: str,
+    dtype: tf.DType,
+    function: Callable[..., Any],
+    described: str,
+    **inputs: Any,
 ) -> Any:
     """Return the value of a user's function for ``inputs``, or explain its error.
 
@@ -57,17 +63,23 @@ def call(
 def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
     """Return the result of a user's function as a tensor of numbers."""
     if returned is None:
-        raise TypeError(f"`{argument}` returned None; it must return {what}. Is `return` missing?")
+        raise TypeError(
+            f"`{argument}` returned None; it must return {what}. Is `return` missing?"
+        )
     try:
         tensor = tf.convert_to_tensor(returned)
     except (TypeError, ValueError):
         tensor = None
     if tensor is None or tensor.dtype == tf.string:
-        raise TypeError(f"`{argument}` must return {what}; it returned {describe(returned)}.")
+        raise TypeError(
+            f"`{argument}` must return {what}; it returned {describe(returned)}."
+        )
     return tensor
 
 
-def explain(argument: str, described: str, error: Exception, dtype: tf.DType) -> Exception:
+def explain(
+    argument: str, described: str, error: Exception, dtype: tf.DType
+) -> Exception:
     """Return an error that explains an exception in a user's function."""
     text = first_lines(error)
     if _DTYPE_CLASH.search(str(error)):
@@ -102,12 +114,16 @@ def first_lines(error: Exception) -> str:
     """Return the beginning of an error; TensorFlow's can fill a screen."""
     message = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if message.startswith(_NO_NEWS):  # what went wrong comes after where it did
-        lines = [line for line in message.splitlines() if line and not _WHERE.match(line)]
+        lines = [
+            line for line in message.splitlines() if line and not _WHERE.match(line)
+        ]
         message = " ".join(lines) or message
     text = f"{type(error).__name__}: {message}".split("\n\n")[0]
     text = text if len(text) <= 400 else f"{text[:400]} ..."
     if _OUT_OF_RANGE.search(text):
-        text += ". An index, such as that of tf.gather, is out of range: they start at 0."
+        text += (
+            ". An index, such as that of tf.gather, is out of range: they start at 0."
+        )
     return text
 
 
@@ -125,7 +141,9 @@ def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
         advice: End of the message.
     """
     terms = np.asarray(alone, np.float64)
-    if abs(terms.sum() - float(together)) > _ROUNDING * max(float(np.abs(terms).sum()), 1e-30):
+    if abs(terms.sum() - float(together)) > _ROUNDING * max(
+        float(np.abs(terms).sum()), 1e-30
+    ):
         raise ValueError(
             f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
             f"{float(together):g}, and the sum of its values on each of them alone is "

@@ -53,8 +53,12 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     if not makes_loops():
         try:
             return tf.vectorized_map(function, elements)
-        except Exception as error:  # TensorFlow and what a user wrote raise of all kinds
-            results = _in_a_loop(function, elements)  # which raises what is wrong with the function
+        except (
+            Exception
+        ) as error:  # TensorFlow and what a user wrote raise of all kinds
+            results = _in_a_loop(
+                function, elements
+            )  # which raises what is wrong with the function
             pass_on(error)
             warn_of_loops()
             return results
@@ -70,7 +74,8 @@ def _in_a_loop(function: Callable[[Any], Any], elements: Any) -> Any:
     one = tf.function(function, autograph=False)
     graph = one.get_concrete_function(tf.nest.map_structure(spec, elements))
     results = tf.nest.map_structure(
-        lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), graph.structured_outputs
+        lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype),
+        graph.structured_outputs,
     )
     return tf.map_fn(function, elements, fn_output_signature=results)
 
@@ -116,7 +121,8 @@ def _has_loops(value: tf.Tensor) -> bool:
     if not tf.is_symbolic_tensor(value):
         return False
     return any(
-        node.op in ("While", "StatelessWhile") for node in nodes_of(value.graph.as_graph_def())
+        node.op in ("While", "StatelessWhile")
+        for node in nodes_of(value.graph.as_graph_def())
     )
 
 

@@ -74,15 +74,21 @@ class Anchor:
         data = self._pass.data
         if START not in data.columns:
             dtype = next(
-                np.asarray(a).dtype for a in params.values() if np.asarray(a).dtype.kind == "f"
+                np.asarray(a).dtype
+                for a in params.values()
+                if np.asarray(a).dtype.kind == "f"
             )
             start = np.empty((data.size, slots, q), dtype)
             start[...] = marginal.groups.start
             data = _with(data, {START: start})
         numbers_per_pack = data.row_bytes // 4 + 4 * slots * (q + 1) ** 2
         packs_at_once = max(1, _SETTINGS.max_numbers // numbers_per_pack)
-        modes, roots = self._pass.on(data).joined("normal", dict(params), max_terms=packs_at_once)
-        self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
+        modes, roots = self._pass.on(data).joined(
+            "normal", dict(params), max_terms=packs_at_once
+        )
+        self._pass = self._pass.on(
+            _with(data, {START: np.where(np.isfinite(modes), modes, 0.0)})
+        )
         return _with(free(data), {MODE: modes, ROOT: roots})
 
     def _normal(self, params: Tensors, columns: Tensors) -> list[tf.Tensor]:
@@ -90,10 +96,15 @@ class Anchor:
         q = self._marginal.groups.size
         slots = self._marginal.most
         root = tf.stack([tf.stack(row, -1) for row in normal.root], 1)
-        return [tf.reshape(normal.mode, [-1, slots, q]), tf.reshape(root, [-1, slots, q, q])]
+        return [
+            tf.reshape(normal.mode, [-1, slots, q]),
+            tf.reshape(root, [-1, slots, q, q]),
+        ]
 
 
-def following(anchor: Anchor, center: Point, displaced: Sequence[tuple[Point, Point]]) -> Data:
+def following(
+    anchor: Anchor, center: Point, displaced: Sequence[tuple[Point, Point]]
+) -> Data:
     """Return packs whose nodes follow the parameters from a center.
 
     Modes and information are linear functions of θ − θ̂: those that fit what is found to both sides
@@ -111,19 +122,27 @@ def following(anchor: Anchor, center: Point, displaced: Sequence[tuple[Point, Po
         changes.append((forward - backward) / 2)
         steps.append((_flat_params(pair[0]) - _flat_params(pair[1])) / 2)
     fixed = anchor.at(center)
-    derivatives = np.tensordot(np.stack(changes, -1), np.linalg.pinv(np.stack(steps)).T, 1)
+    derivatives = np.tensordot(
+        np.stack(changes, -1), np.linalg.pinv(np.stack(steps)).T, 1
+    )
     derivatives = np.where(np.isfinite(derivatives), derivatives, 0.0)
     dtype = fixed.columns[MODE].dtype
-    return _with(fixed, {CENTER: _tiled_params(center, fixed), DRIFT: derivatives.astype(dtype)})
+    return _with(
+        fixed, {CENTER: _tiled_params(center, fixed), DRIFT: derivatives.astype(dtype)}
+    )
 
 
 def _flat_normals(data: Data) -> np.ndarray:
-    modes, roots = (np.asarray(data.columns[name].tensor(0, data.size)) for name in (MODE, ROOT))
+    modes, roots = (
+        np.asarray(data.columns[name].tensor(0, data.size)) for name in (MODE, ROOT)
+    )
     return flat_numbers(modes.astype(np.float64), roots.astype(np.float64))
 
 
 def _flat_params(point: Point) -> np.ndarray:
-    return np.concatenate([np.asarray(point[n], np.float64).reshape(-1) for n in sorted(point)])
+    return np.concatenate(
+        [np.asarray(point[n], np.float64).reshape(-1) for n in sorted(point)]
+    )
 
 
 def _tiled_params(point: Point, data: Data) -> np.ndarray:
@@ -139,7 +158,9 @@ def free(data: Data) -> Data:
 
 
 def _with(data: Data, arrays: Mapping[str, np.ndarray]) -> Data:
-    return _with_columns(data, {**data.columns, **{n: ArrayColumn(a) for n, a in arrays.items()}})
+    return _with_columns(
+        data, {**data.columns, **{n: ArrayColumn(a) for n, a in arrays.items()}}
+    )
 
 
 def _with_columns(data: Data, columns: Mapping[str, Column]) -> Data:
@@ -165,7 +186,11 @@ class CorrectedLogPrior:
     def __call__(self, params: Tensors) -> tf.Tensor:
         """Return the log-prior and the correction."""
         dtype = next(iter(params.values())).dtype
-        total = tf.zeros([], dtype) if self.log_prior is None else self.log_prior(dict(params))
+        total = (
+            tf.zeros([], dtype)
+            if self.log_prior is None
+            else self.log_prior(dict(params))
+        )
         for name, value in self.slope.items():
             step = params[name] - tf.constant(self.center[name], dtype)
             total += tf.reduce_sum(tf.constant(value, dtype) * step)
@@ -193,14 +218,21 @@ class _Quadratures:
 
     def slope(self, params: Point, columns: Tensors, nodes: int) -> Point:
         gradients = self._evaluate(self._slope, params, columns, nodes)
-        return {name: gradient.numpy().astype(np.float64) for name, gradient in gradients.items()}
+        return {
+            name: gradient.numpy().astype(np.float64)
+            for name, gradient in gradients.items()
+        }
 
-    def _evaluate(self, function: Any, params: Point, columns: Tensors, nodes: int) -> Any:
+    def _evaluate(
+        self, function: Any, params: Point, columns: Tensors, nodes: int
+    ) -> Any:
         point = {name: tf.constant(value, self.dtype) for name, value in params.items()}
         rule = self.marginal.rule(self.dtype, nodes)
         key = function.__name__, len(next(iter(columns.values()))), tuple(columns)
         if key not in self._graphs:
-            any_rule = Rule(*(tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in rule))
+            any_rule = Rule(
+                *(tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in rule)
+            )
             self._graphs[key] = trace(function, point, columns, any_rule)
         return self._graphs[key](point, columns, rule)
 
@@ -214,7 +246,9 @@ class _Quadratures:
             value = self._value(params, columns, rule)
         gradients = tape.gradient(value, params, unconnected_gradients="zero")
         # That of effects that are looked up is of their rows.
-        return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
+        return {
+            name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()
+        }
 
 
 class _GradientError:
@@ -275,11 +309,15 @@ class Gauge:
         self._center = center
         self._scale = data.size / size
         count = len(next(iter(params.values())))
-        points = [{name: array[k] for name, array in params.items()} for k in range(count)]
+        points = [
+            {name: array[k] for name, array in params.items()} for k in range(count)
+        ]
         anchor = Anchor(marginal, self._data)
         searched = [anchor.at(point).whole for point in points]
         # In closed form it does not matter where nodes are; one node of a rule must be at the mode.
-        fixed = self._data.whole if MODE in columns and not marginal.groups.normal else None
+        fixed = (
+            self._data.whole if MODE in columns and not marginal.groups.normal else None
+        )
         self._evaluations = [
             (point, packs if fixed is None else fixed)
             for point, packs in zip(points, searched, strict=True)
@@ -299,15 +337,21 @@ class Gauge:
         """
         error = self._values(self._evaluations, nodes) - self._exact
         if self._center is not None:
-            slope = _GradientError(self._quadratures, self._data, nodes).at(self._center)
+            slope = _GradientError(self._quadratures, self._data, nodes).at(
+                self._center
+            )
             error += [
                 sum(np.sum(c * (point[n] - self._center[n])) for n, c in slope.items())
                 for point, _ in self._evaluations
             ]
         return float(np.std(error)) * self._scale
 
-    def _values(self, evaluations: Iterable[tuple[Point, Tensors]], nodes: int) -> np.ndarray:
-        return np.array([self._quadratures.value(*evaluation, nodes) for evaluation in evaluations])
+    def _values(
+        self, evaluations: Iterable[tuple[Point, Tensors]], nodes: int
+    ) -> np.ndarray:
+        return np.array(
+            [self._quadratures.value(*evaluation, nodes) for evaluation in evaluations]
+        )
 
 
 def precise_dtype(marginal: Marginal, data: Data, point: Point) -> tf.DType:
@@ -323,7 +367,9 @@ def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures
     except Exception as error:
         pass_on(error)
         kinds = [np.asarray(array).dtype for array in point.values()]
-        return _Quadratures(marginal, tf.as_dtype(next(kind for kind in kinds if kind.kind == "f")))
+        return _Quadratures(
+            marginal, tf.as_dtype(next(kind for kind in kinds if kind.kind == "f"))
+        )
     return double
 
 
@@ -353,9 +399,15 @@ class Held:
     def hold(self, marginal: Marginal, data: Data) -> Data:
         """Return packs with fixed nodes."""
         anchor = Anchor(marginal, data)
-        return following(anchor, self.center, self.sides) if self.sides else anchor.at(self.center)
+        return (
+            following(anchor, self.center, self.sides)
+            if self.sides
+            else anchor.at(self.center)
+        )
 
-    def correct(self, data: Data, log_prior: LogPrior | None) -> tuple[Data, LogPrior | None]:
+    def correct(
+        self, data: Data, log_prior: LogPrior | None
+    ) -> tuple[Data, LogPrior | None]:
         """Return packs and log-prior that correct the error of the gradient.
 
         Numbers in packs are none of the graphs', so that these serve other calls. Beyond some

@@ -68,7 +68,10 @@ class EffectCoordinates:
 
     @classmethod
     def of_arrays(
-        cls, factors: Sequence[Groups], arrays: Mapping[str, np.ndarray], globals_: Sequence[str]
+        cls,
+        factors: Sequence[Groups],
+        arrays: Mapping[str, np.ndarray],
+        globals_: Sequence[str],
     ) -> EffectCoordinates:
         """Return the coordinates of arrays that ``arrays`` gave."""
         information = [
@@ -94,7 +97,9 @@ class EffectCoordinates:
             if factor.groups.size == 1:
                 deviation = v / root
             else:
-                solved = tf.linalg.triangular_solve(root, v[..., tf.newaxis], adjoint=True)
+                solved = tf.linalg.triangular_solve(
+                    root, v[..., tf.newaxis], adjoint=True
+                )
                 deviation = solved[..., 0]
             params_out.update(factor.groups.named(mean + deviation))
         return params_out
@@ -134,16 +139,22 @@ class EffectCoordinates:
         if factor.groups.size == 1:
             return total_shift / total_precision[:, 0], tf.sqrt(total_precision[:, 0])
         root = tf.linalg.cholesky(total_precision)
-        return tf.linalg.cholesky_solve(root, total_shift[..., tf.newaxis])[..., 0], root
+        return tf.linalg.cholesky_solve(root, total_shift[..., tf.newaxis])[
+            ..., 0
+        ], root
 
 
 def flat_effects(groups: Groups, params: Tensors) -> tf.Tensor:
     """Return the effects of a factor, (J, q)."""
     effects = [params[name] for name in groups.shapes]
-    return tf.concat([tf.reshape(effect, [effect.shape[0], -1]) for effect in effects], 1)
+    return tf.concat(
+        [tf.reshape(effect, [effect.shape[0], -1]) for effect in effects], 1
+    )
 
 
-def density_at(groups: Groups, params: Tensors, effect: float) -> tuple[tf.Tensor, tf.Tensor]:
+def density_at(
+    groups: Groups, params: Tensors, effect: float
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return Λ m, (1, q), and Λ, (1, q, q), of the density of effects, seen at some effect.
 
     Of many effects Λ is the difference of gradients one unit apart: of a normal density that is
@@ -172,7 +183,9 @@ def density_at(groups: Groups, params: Tensors, effect: float) -> tuple[tf.Tenso
             value = tf.reduce_sum(groups.log_prior(groups.named(point), dict(params)))
         slope = inner.gradient(value, point, unconnected_gradients="zero")
         slopes = [slope[0, k] for k in range(q)]
-    derivatives = [outer.gradient(entry, point, unconnected_gradients="zero") for entry in slopes]
+    derivatives = [
+        outer.gradient(entry, point, unconnected_gradients="zero") for entry in slopes
+    ]
     precision = -tf.stack([derivative[0] for derivative in derivatives])[tf.newaxis]
     return slope + tf.reduce_sum(precision * point, -1), precision
 
@@ -186,7 +199,9 @@ def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
     """
     tensors = {name: tf.constant(value) for name, value in params.items()}
     try:
-        (_, first), (_, second) = (density_at(groups, tensors, effect) for effect in (_OFFSET, 0.7))
+        (_, first), (_, second) = (
+            density_at(groups, tensors, effect) for effect in (_OFFSET, 0.7)
+        )
     except Exception as error:  # of any kind: a function that has no second derivative
         pass_on(error)
         return False

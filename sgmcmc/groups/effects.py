@@ -26,7 +26,9 @@ from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
 
 _MAX_NUMBERS = 2**23  # numbers that the draws of a piece of packs may take
-_MIN_ACCEPTANCE = 0.1  # acceptance of the moves that draw effects below which a warning says so
+_MIN_ACCEPTANCE = (
+    0.1  # acceptance of the moves that draw effects below which a warning says so
+)
 # Nodes in each direction at the least, by the number of directions, if single rows are left out:
 # the density of a group without one of them is wider.
 _MIN_NODES_OF_ROWS = {1: 21, 2: 11, 3: 7}
@@ -74,7 +76,9 @@ def draw_effects(
         listed = ", ".join(map(repr, model.labels))
         raise ValueError(f"`by` must be a factor of `groups`, {listed}; it is {by!r}.")
     factor = model.factor(by)
-    members = model.factors[by] if factor.members is None else Levels(tuple(factor.members))
+    members = (
+        model.factors[by] if factor.members is None else Levels(tuple(factor.members))
+    )
     selected = np.arange(len(members)) if groups is None else find(by, members, groups)
     labels = model.shown(by)[selected]
     numbers = model.factors[by].codes(members.values[k] for k in selected)
@@ -84,7 +88,9 @@ def draw_effects(
             _draws_of_groups(model, marginal, draws, data, by, numbers, seed), labels
         )
     chosen = [members.values[k] for k in selected]
-    return EffectDraws(effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels)
+    return EffectDraws(
+        effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels
+    )
 
 
 def _draws_of_groups(
@@ -99,23 +105,31 @@ def _draws_of_groups(
     """Return draws of the effects of groups that have rows, or are coordinates, by name."""
     for factor in model.coordinates:
         if factor.by == by:
-            return {name: np.asarray(draws[name])[:, :, numbers] for name in factor.shapes}
+            return {
+                name: np.asarray(draws[name])[:, :, numbers] for name in factor.shapes
+            }
     assert isinstance(marginal, Marginal) and model.packs is not None
     rank = np.full(len(model.labels[by]), -1)
     rank[model.large] = np.arange(len(model.large))
     is_large = rank[numbers] >= 0
     effects: dict[str, np.ndarray] = {}
     if not is_large.all():
-        effects = _draws_of_integrated(model, marginal, draws, data, numbers[~is_large], by, seed)
+        effects = _draws_of_integrated(
+            model, marginal, draws, data, numbers[~is_large], by, seed
+        )
     if is_large.any():
         # Effects of large groups are parameters of the chain.
         effects_of_large = {
             name: np.asarray(draws[of_large(name)])[:, :, rank[numbers[is_large]]]
             for name in marginal.groups.shapes
         }
-        order = np.argsort(np.concatenate([np.flatnonzero(~is_large), np.flatnonzero(is_large)]))
+        order = np.argsort(
+            np.concatenate([np.flatnonzero(~is_large), np.flatnonzero(is_large)])
+        )
         effects = {
-            name: np.concatenate([effects[name], value], 2)[:, :, order] if effects else value
+            name: np.concatenate([effects[name], value], 2)[:, :, order]
+            if effects
+            else value
             for name, value in effects_of_large.items()
         }
     return effects
@@ -139,7 +153,9 @@ def _draws_of_integrated(
     keys = np.zeros((model.packs.filled.size, model.packs.most, 2), np.uint64)
     positions = packs.astype(np.int64) * model.packs.most + slots
     levels = model.factors[by].values
-    keys.reshape(-1, 2)[positions] = keys_of(by, [levels[number] for number in numbers], seed)
+    keys.reshape(-1, 2)[positions] = keys_of(
+        by, [levels[number] for number in numbers], seed
+    )
     samples = _draw_packs(marginal, draws, data_of_packs, keys[needed])
     chosen = samples[:, :, pack_index.reshape(-1), slots]
     low = chosen[..., -1].mean((0, 1))
@@ -178,9 +194,13 @@ def draw_new(
     """Return draws of the effects of groups without rows: of their distribution given θ."""
     count = len(levels)
     packs = Packs(
-        np.arange(count), np.zeros((count, 1), int), np.zeros((count, 1), np.int32),
-        np.ones(count, np.int32), np.arange(count), np.zeros(count, int),
-    )  # fmt: skip
+        np.arange(count),
+        np.zeros((count, 1), int),
+        np.zeros((count, 1), np.int32),
+        np.ones(count, np.int32),
+        np.arange(count),
+        np.zeros(count, int),
+    )
     marginal = Marginal(_nothing, factor, packs)
     columns: dict[str, Column] = {
         SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
@@ -189,8 +209,12 @@ def draw_new(
     names = {name for coordinate in model.coordinates for name in coordinate.shapes}
     global_draws = {name: value for name, value in draws.items() if name not in names}
     keys = keys_of(factor.by, levels, seed)[:, np.newaxis]
-    samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)[:, :, :, 0, :-1]
-    return {name: np.asarray(v) for name, v in factor.named(tf.constant(samples)).items()}
+    samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)[
+        :, :, :, 0, :-1
+    ]
+    return {
+        name: np.asarray(v) for name, v in factor.named(tf.constant(samples)).items()
+    }
 
 
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -223,15 +247,23 @@ def effects_of_labels(
     has_rows = numbers >= 0
     old: dict[str, np.ndarray] = {}
     if has_rows.any():
-        old = _draws_of_groups(model, marginal, draws, data, by, numbers[has_rows], seed)
+        old = _draws_of_groups(
+            model, marginal, draws, data, by, numbers[has_rows], seed
+        )
         if has_rows.all():
             return old
-    new_levels = [level for level, is_known in zip(levels, has_rows, strict=True) if not is_known]
+    new_levels = [
+        level for level, is_known in zip(levels, has_rows, strict=True) if not is_known
+    ]
     new = draw_new(model, model.factor(by), draws, new_levels, seed)
     if not old:
         return new
-    order = np.argsort(np.concatenate([np.flatnonzero(has_rows), np.flatnonzero(~has_rows)]))
-    return {name: np.concatenate([old[name], new[name]], 2)[:, :, order] for name in new}
+    order = np.argsort(
+        np.concatenate([np.flatnonzero(has_rows), np.flatnonzero(~has_rows)])
+    )
+    return {
+        name: np.concatenate([old[name], new[name]], 2)[:, :, order] for name in new
+    }
 
 
 def for_rows(
@@ -242,7 +274,9 @@ def for_rows(
     data: Data,
     dataset: Mapping[str, Any],
     seed: int = 0,
-) -> tuple[Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]]:
+) -> tuple[
+    Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]
+]:
     """Return function, draws and dataset for predictions of rows, effects of known groups included.
 
     Effects of groups that the chain has not seen are drawn from their distribution given θ: those
@@ -266,7 +300,10 @@ def for_rows(
     all_draws = dict(draws)
     rows = dict(columns)
     indexed = []
-    factors = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
+    factors = [
+        *model.coordinates,
+        *([] if model.integrated is None else [model.integrated]),
+    ]
     for factor in factors:
         by = factor.by
         if by not in rows:
@@ -309,7 +346,9 @@ def _numeric_labels(
     if (numbers >= 0).all():
         return labels[numbers][labeled_rows.codes]
     return (
-        labeled_rows.labels[labeled_rows.codes] if labeled_rows.labels.dtype.kind in "iu" else None
+        labeled_rows.labels[labeled_rows.codes]
+        if labeled_rows.labels.dtype.kind in "iu"
+        else None
     )
 
 
@@ -325,7 +364,9 @@ def _draw_packs(
     q, slots = marginal.groups.size, marginal.most
     dtype = next(array.dtype for array in draws.values() if array.dtype.kind == "f")
     samples = np.empty((chains, count, data.size, slots, q + 1), dtype)
-    numbers_per_pack = (PROPOSALS + 1) * slots * (q + 2) + (PROPOSALS + 1) * data.row_bytes // 4
+    numbers_per_pack = (PROPOSALS + 1) * slots * (q + 2) + (
+        PROPOSALS + 1
+    ) * data.row_bytes // 4
     length = max(1, min(data.size, _MAX_NUMBERS // (numbers_per_pack * count)))
     draws_at_once = max(1, min(count, _MAX_NUMBERS // (numbers_per_pack * length)))
     graph: Any = None
@@ -370,7 +411,9 @@ def _random_numbers(
 
 def _draw_at_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
     def of_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
-        return vectorized_map(lambda draw: marginal.draw(draw[0], packs, draw[1]), (params, random))
+        return vectorized_map(
+            lambda draw: marginal.draw(draw[0], packs, draw[1]), (params, random)
+        )
 
     return of_all
 
@@ -397,9 +440,13 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     group = np.zeros(model.packs.filled.shape + (model.packs.most,), np.int64)
     count = len(model.packs.labels)
     group[model.packs.pack[:count], model.packs.slot[:count]] = np.arange(count)
-    group_of_row = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[is_filled][order]
+    group_of_row = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[
+        is_filled
+    ][order]
     if LARGE in data.columns:
-        large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))[is_filled][order]
+        large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))[is_filled][
+            order
+        ]
         large_group = model.large[np.maximum(large_code, 0)]
         group_of_row = np.where(large_code >= 0, large_group, group_of_row)
     rows[model.integrated.by] = model.packs.labels[group_of_row]
@@ -437,7 +484,9 @@ def units(model: Structure, marginal: Marginal, by: str | None) -> Units:
         is_filled = packs.slots >= 0
         order = np.argsort(packs.rows[is_filled], kind="stable")
         pack, place = (axis[order] for axis in np.nonzero(is_filled))
-        finer = marginal.with_nodes(max(marginal.nodes, _MIN_NODES_OF_ROWS[marginal.groups.size]))
+        finer = marginal.with_nodes(
+            max(marginal.nodes, _MIN_NODES_OF_ROWS[marginal.groups.size])
+        )
         return Units(finer.of_rows, pack, place)
     if by != model.integrated.by:
         raise ValueError(
@@ -451,8 +500,12 @@ def units(model: Structure, marginal: Marginal, by: str | None) -> Units:
             "be left out. Leave out rows."
         )
     count = len(packs.labels)
-    return Units(partial(_terms_of_groups, marginal), packs.pack[:count], packs.slot[:count])
+    return Units(
+        partial(_terms_of_groups, marginal), packs.pack[:count], packs.slot[:count]
+    )
 
 
-def _terms_of_groups(marginal: Marginal, params: Tensors, dataset: Tensors) -> tf.Tensor:
+def _terms_of_groups(
+    marginal: Marginal, params: Tensors, dataset: Tensors
+) -> tf.Tensor:
     return tf.reshape(marginal.of_slots(params, dataset), [-1, marginal.most])

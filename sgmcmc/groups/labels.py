@@ -47,7 +47,9 @@ def labeled(by: str, values: Any) -> Labeled:
                 f"{array.dtype}."
             )
         categories = factorized(values, label)
-        if array.dtype.kind == "f" and any(not v.is_integer() for v in categories.levels.values):
+        if array.dtype.kind == "f" and any(
+            not v.is_integer() for v in categories.levels.values
+        ):
             raise ValueError(
                 f"`groups`: `{label}` must hold integers, strings or categories; it holds "
                 "fractions."
@@ -77,8 +79,12 @@ def among_members(by: str, labeled_rows: Labeled, members: Sequence[Any]) -> Lab
     numbers = levels.codes(labeled_rows.levels.values)
     if (numbers < 0).any():
         label = labeled_rows.labels[int((numbers < 0).argmax())].item()
-        raise ValueError(f"`groups`: {label!r} of `dataset[{by!r}]` is not among `members`.")
-    return Labeled(shown(list(members)), levels, numbers[labeled_rows.codes].astype(np.int64))
+        raise ValueError(
+            f"`groups`: {label!r} of `dataset[{by!r}]` is not among `members`."
+        )
+    return Labeled(
+        shown(list(members)), levels, numbers[labeled_rows.codes].astype(np.int64)
+    )
 
 
 def shown(values: list[Any]) -> np.ndarray:
@@ -113,9 +119,15 @@ def extended(levels: Levels, values: Iterable[Any]) -> Levels:
     If all are integers, text that is an integer is one.
     """
     every = list(values)
-    new = [value for value, code in zip(every, levels.codes(every), strict=True) if code < 0]
+    new = [
+        value
+        for value, code in zip(every, levels.codes(every), strict=True)
+        if code < 0
+    ]
     if all(isinstance(value, int) for value in levels.values):
-        new = [int(v) if isinstance(v, str) and v.lstrip("-").isdigit() else v for v in new]
+        new = [
+            int(v) if isinstance(v, str) and v.lstrip("-").isdigit() else v for v in new
+        ]
     return Levels((*levels.values, *new), levels.ordered)
 
 
@@ -137,7 +149,9 @@ def find(by: str, levels: Levels, selected: Any) -> np.ndarray:
         selection = list(selected)
     combined = levels.values and isinstance(levels.values[0], tuple)
     if not combined and any(np.ndim(_as_array(label)) for label in selection):
-        raise ValueError(f"`groups` must be labels of {by!r}; it is {describe(selected)}.")
+        raise ValueError(
+            f"`groups` must be labels of {by!r}; it is {describe(selected)}."
+        )
     numbers = levels.codes(selection)
     if (numbers < 0).any():
         label = selection[int((numbers < 0).argmax())]

@@ -34,7 +34,7 @@ from sgmcmc.groups.packs import (
     number_of_packs,
     row_by_row,
     slots_of_rows,
-)  # fmt: skip
+)
 from sgmcmc.groups.predictors import GroupedPredictors, find_predictors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.model.target import Target
@@ -45,7 +45,9 @@ Tensors = dict[str, tf.Tensor]
 # scattered sums.
 _MAX_COMPARED = 8
 _MAX_REPEATED = 16  # largest number of numbers in a row that is repeated for every node
-PROPOSALS = 8  # moves of the sampler that draws effects: its error is about (1 − acceptance)^8
+PROPOSALS = (
+    8  # moves of the sampler that draws effects: its error is about (1 − acceptance)^8
+)
 
 
 class Rule(NamedTuple):
@@ -151,9 +153,13 @@ class Marginal:
         values = self.of_packs(params, dataset, None)
         if SLOPE not in dataset:
             return values
-        return values + tf.reduce_sum(dataset[SLOPE] * _offset_from_center(params, dataset), -1)
+        return values + tf.reduce_sum(
+            dataset[SLOPE] * _offset_from_center(params, dataset), -1
+        )
 
-    def of_packs(self, params: Tensors, dataset: Tensors, rule: Rule | None) -> tf.Tensor:
+    def of_packs(
+        self, params: Tensors, dataset: Tensors, rule: Rule | None
+    ) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,), by another quadrature unless it is None."""
         values = tf.reshape(self.of_slots(params, dataset, rule), [-1, self.most])
         if self.most == 1:
@@ -161,7 +167,9 @@ class Marginal:
         is_filled = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
         return tf.reduce_sum(tf.where(is_filled, values, tf.zeros_like(values)), 1)
 
-    def of_slots(self, params: Tensors, dataset: Tensors, rule: Rule | None = None) -> tf.Tensor:
+    def of_slots(
+        self, params: Tensors, dataset: Tensors, rule: Rule | None = None
+    ) -> tf.Tensor:
         """Return log p(y_g | θ) of every slot of some packs, (m,).
 
         Nodes that were searched for stay where they are in derivatives: the rule is exact to its
@@ -194,7 +202,9 @@ class Marginal:
         proposals = normal.mode + normal.spread(x)
         weights = self.heights(params, dataset, proposals)
         weights += 0.5 * (4.0 + q) * tf.math.log1p(tf.reduce_sum(x**2, -1) / 4.0)
-        weights = tf.where(tf.math.is_finite(weights), weights, dtype.min * tf.ones_like(weights))
+        weights = tf.where(
+            tf.math.is_finite(weights), weights, dtype.min * tf.ones_like(weights)
+        )
         effects, weight = proposals[0], weights[0]
         acceptance = tf.zeros_like(weight)
         for k in range(1, PROPOSALS + 1):
@@ -204,7 +214,9 @@ class Marginal:
             acceptance += tf.cast(accepted, dtype) / PROPOSALS
         return tf.concat([effects, acceptance[:, tf.newaxis]], 1)
 
-    def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:
+    def heights(
+        self, params: Tensors, dataset: Tensors, effects: tf.Tensor
+    ) -> tf.Tensor:
         """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q).
 
         Narrow rows are repeated, which XLA compiles well. Of wide ones, what does not depend on the
@@ -218,7 +230,9 @@ class Marginal:
             for name, column in dataset.items()
             if name == SLOT or name not in COLUMNS
         }
-        return tf.reshape(self.joint(params, repeated)(tf.reshape(effects, [k * m, q])), [k, m])
+        return tf.reshape(
+            self.joint(params, repeated)(tf.reshape(effects, [k * m, q])), [k, m]
+        )
 
     def of_rows(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return log p(y_i | the other rows of its group, θ) of the rows of packs, (packs, width).
@@ -241,11 +255,15 @@ class Marginal:
             (nodes, terms),
         )
         weighted = heights + rule.log_w[:, tf.newaxis]
-        of_others = tf.reduce_logsumexp(tf.gather(weighted, row_slots, axis=1) - terms, 0)
+        of_others = tf.reduce_logsumexp(
+            tf.gather(weighted, row_slots, axis=1) - terms, 0
+        )
         difference = tf.gather(tf.reduce_logsumexp(weighted, 0), row_slots) - of_others
         return tf.reshape(difference, dataset[SLOT].shape)
 
-    def joint(self, params: Tensors, dataset: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+    def joint(
+        self, params: Tensors, dataset: Tensors
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the function of effects, (m, q), that is log p(y_g, z_g | θ), (m,)."""
         terms_of, row_slots = self._terms(params, dataset)
         slot, slots_per_pack = dataset[SLOT], self.most
@@ -269,7 +287,9 @@ class Marginal:
 
     def _log_density(self, params: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the function of effects, (m, q), that is log p(z_g | θ), (m,)."""
-        return lambda effects: self.groups.log_prior(self.groups.named(effects), dict(params))
+        return lambda effects: self.groups.log_prior(
+            self.groups.named(effects), dict(params)
+        )
 
     def _terms(
         self, params: Tensors, dataset: Tensors
@@ -286,13 +306,19 @@ class Marginal:
             if slots_per_pack == 1:
                 row_effects = tf.repeat(effects, width, axis=0)
             elif slots_per_pack <= _MAX_COMPARED:
-                of_slots = tf.reshape(effects, [-1, 1, slots_per_pack, self.groups.size])
+                of_slots = tf.reshape(
+                    effects, [-1, 1, slots_per_pack, self.groups.size]
+                )
                 match = _matches(slot, slots_per_pack)[..., tf.newaxis]
                 chosen = tf.where(match, of_slots, tf.zeros_like(of_slots))
-                row_effects = tf.reshape(tf.reduce_sum(chosen, 2), [-1, self.groups.size])
+                row_effects = tf.reshape(
+                    tf.reduce_sum(chosen, 2), [-1, self.groups.size]
+                )
             else:
                 row_effects = tf.gather(effects, row_slots)
-            terms = self.log_lik({**params, **self.groups.named(row_effects)}, dict(rows))
+            terms = self.log_lik(
+                {**params, **self.groups.named(row_effects)}, dict(rows)
+            )
             return tf.where(real, terms, tf.zeros_like(terms))
 
         return terms_of, row_slots
@@ -325,12 +351,16 @@ class Marginal:
         if MODE in dataset:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
             fixed_normal = move_if_narrow(
-                self._log_density(fixed), self._start(fixed, dataset), self._fixed_normal(dataset)
+                self._log_density(fixed),
+                self._start(fixed, dataset),
+                self._fixed_normal(dataset),
             )
             return refit_quadratic(partial(self.heights, params, dataset), fixed_normal)
         return fit_quadratic(self.joint(params, dataset), self._start(params, dataset))
 
-    def find_factors(self, target: Target, columns: Tensors) -> GroupedPredictors | None:
+    def find_factors(
+        self, target: Target, columns: Tensors
+    ) -> GroupedPredictors | None:
         """Return linear predictors of the likelihood, if it is one of few of them.
 
         Args:
@@ -372,8 +402,12 @@ def _are_narrow(packs: Mapping[str, Any]) -> bool:
     if any(isinstance(column, tf.SparseTensor) for column in columns):
         return False
     shapes = [column.shape for column in columns]
-    are_known = all(shape.rank is not None and None not in shape[1:] for shape in shapes)
-    return are_known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _MAX_REPEATED
+    are_known = all(
+        shape.rank is not None and None not in shape[1:] for shape in shapes
+    )
+    return (
+        are_known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _MAX_REPEATED
+    )
 
 
 def _offset_from_center(params: Tensors, dataset: Tensors) -> tf.Tensor:

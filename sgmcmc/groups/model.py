@@ -91,9 +91,13 @@ class LargeGroupsLogLik:
         row_params, rows = dict(params), dict(dataset)
         code = rows.pop(LARGE)
         for name in self.groups.shapes:
-            effects_of_large = tf.gather(row_params.pop(of_large(name)), tf.maximum(code, 0))
+            effects_of_large = tf.gather(
+                row_params.pop(of_large(name)), tf.maximum(code, 0)
+            )
             effects_of_others = row_params[name]
-            is_large = tf.reshape(code >= 0, [-1, *[1] * (len(effects_of_others.shape) - 1)])
+            is_large = tf.reshape(
+                code >= 0, [-1, *[1] * (len(effects_of_others.shape) - 1)]
+            )
             row_params[name] = tf.where(is_large, effects_of_large, effects_of_others)
         return self.log_lik(row_params, rows)
 
@@ -117,7 +121,9 @@ class EffectsLogPrior:
         names = {name for groups in self.coordinates for name in groups.shapes}
         if self.large is not None:
             names |= {of_large(name) for name in self.large.shapes}
-        global_params = {name: value for name, value in params.items() if name not in names}
+        global_params = {
+            name: value for name, value in params.items() if name not in names
+        }
         total = tf.zeros([], next(iter(params.values())).dtype)
         if self.log_prior is not None:
             total += self.log_prior(dict(global_params))
@@ -165,7 +171,10 @@ class Structure:
 
     def factor(self, by: str) -> Groups:
         """Return the groups of a factor."""
-        factors = [*self.coordinates, *([] if self.integrated is None else [self.integrated])]
+        factors = [
+            *self.coordinates,
+            *([] if self.integrated is None else [self.integrated]),
+        ]
         return next(factor for factor in factors if factor.by == by)
 
     def shown(self, by: str) -> np.ndarray:
@@ -178,12 +187,17 @@ class Structure:
         labels: dict[str, Any] = {}
         for by, levels in self.factors.items():
             few = len(levels) <= _STORED
-            labels[by] = levels.to_json() if few else digest(self.labels[by].astype("S"))
+            labels[by] = (
+                levels.to_json() if few else digest(self.labels[by].astype("S"))
+            )
         return labels
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts about each factor for ``settings``."""
-        factors = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]
+        factors = [
+            *([] if self.integrated is None else [self.integrated]),
+            *self.coordinates,
+        ]
         return {
             factor.by: {
                 "levels": len(self.labels[factor.by]),
@@ -222,7 +236,9 @@ class GroupedModel:
     @property
     def integers(self) -> tuple[str, ...]:
         """The entries of the dataset that are integers."""
-        return tuple(name for name, array in self.dataset.items() if array.dtype.kind in "iu")
+        return tuple(
+            name for name, array in self.dataset.items() if array.dtype.kind in "iu"
+        )
 
 
 def read_groups(
@@ -265,7 +281,9 @@ def read_groups(
     dataset = columns_given
     labeled_by: dict[str, Labeled] = {}
     for factor in factors:
-        checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")
+        checks.known_keys(
+            "groups", [factor.by], dataset, "the entries of `dataset` are"
+        )
         labeled_by[factor.by] = labeled(factor.by, dataset[factor.by])
         need_groups(factor.by, labeled_by[factor.by].labels)
     labels = {by: labeled_rows.labels for by, labeled_rows in labeled_by.items()}
@@ -281,7 +299,11 @@ def read_groups(
                 f"{len(row_codes)}, the others {rows.size}."
             )
     integrable = [factor for factor in factors if factor.integrated]
-    integrated = max(integrable, key=lambda factor: len(labels[factor.by])) if integrable else None
+    integrated = (
+        max(integrable, key=lambda factor: len(labels[factor.by]))
+        if integrable
+        else None
+    )
     if whole and integrated is not None and _are_crossed(integrated, factors, codes):
         integrated = None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
@@ -293,7 +315,9 @@ def read_groups(
     columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
         if factor.members is not None:
-            labeled_by[factor.by] = among_members(factor.by, labeled_by[factor.by], factor.members)
+            labeled_by[factor.by] = among_members(
+                factor.by, labeled_by[factor.by], factor.members
+            )
             labels[factor.by] = labeled_by[factor.by].labels
             codes[factor.by] = labeled_by[factor.by].codes
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
@@ -323,7 +347,9 @@ def read_groups(
         assert integrated is not None
         for start in with_effects:
             for name, value in integrated.named(tf.constant(integrated.start)).items():
-                start[of_large(name)] = np.broadcast_to(value, (len(large), *value.shape)).copy()
+                start[of_large(name)] = np.broadcast_to(
+                    value, (len(large), *value.shape)
+                ).copy()
     large_groups_of = integrated if len(large) else None
     log_prior_of_all = log_prior
     if coordinates or large_groups_of:
@@ -335,7 +361,14 @@ def read_groups(
         with_effects if isinstance(params, list | tuple) else with_effects[0],
         log_prior_of_all,
         Structure(
-            integrated, packs, coordinates, labels, by_value, rows.levels, large, found_normal
+            integrated,
+            packs,
+            coordinates,
+            labels,
+            by_value,
+            rows.levels,
+            large,
+            found_normal,
         ),
     )
 
@@ -380,7 +413,9 @@ def _need_free_names(factor: Groups, params: Mapping[str, Any]) -> None:
 def _read(groups: Any) -> list[Groups]:
     factors = list(groups) if isinstance(groups, list | tuple) else [groups]
     if not factors:
-        raise ValueError("`groups` is an empty list: it must hold one sgmcmc.Groups or more.")
+        raise ValueError(
+            "`groups` is an empty list: it must hold one sgmcmc.Groups or more."
+        )
     names: set[str] = set()
     for factor in factors:
         if not isinstance(factor, Groups):
@@ -396,7 +431,9 @@ def _read(groups: Any) -> list[Groups]:
 
 def _need_own_names(params: Any, factors: Sequence[Groups]) -> None:
     if not isinstance(params, Mapping):
-        raise TypeError(f"`params` must be a dict of starting values; it is {describe(params)}.")
+        raise TypeError(
+            f"`params` must be a dict of starting values; it is {describe(params)}."
+        )
     for factor in factors:
         for name in factor.shapes:
             if name in params:
@@ -407,7 +444,10 @@ def _need_own_names(params: Any, factors: Sequence[Groups]) -> None:
 
 
 def _rows(
-    dataset: Mapping[str, Any], factors: Sequence[Groups], dtype: tf.DType, integers: Sequence[str]
+    dataset: Mapping[str, Any],
+    factors: Sequence[Groups],
+    dtype: tf.DType,
+    integers: Sequence[str],
 ) -> Data:
     """Return the dataset without labels that are no numbers."""
     columns = dict(dataset)
@@ -430,11 +470,15 @@ def _rows(
 
 
 def _with_effects(
-    params: Mapping[str, Any], coordinates: Sequence[Groups], labels: Mapping[str, np.ndarray]
+    params: Mapping[str, Any],
+    coordinates: Sequence[Groups],
+    labels: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     all_params = dict(params)
     for factor in coordinates:
         levels = len(labels[factor.by])
         for name, start in factor.named(tf.constant(factor.start)).items():
-            all_params[name] = np.broadcast_to(start.numpy(), (levels, *start.shape)).copy()
+            all_params[name] = np.broadcast_to(
+                start.numpy(), (levels, *start.shape)
+            ).copy()
     return all_params

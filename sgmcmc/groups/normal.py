@@ -29,7 +29,9 @@ class _Settings:
     # Added to effects whose third derivatives are needed: at zero, that of ``z ** 2`` is NaN in
     # TensorFlow.
     offset: float = 1e-12
-    distance: float = 4.0  # from the mode, in SDs, of effects that give a quadratic function
+    distance: float = (
+        4.0  # from the mode, in SDs, of effects that give a quadratic function
+    )
 
 
 _SETTINGS = _Settings()
@@ -54,7 +56,9 @@ class Normal(NamedTuple):
         q = len(self.root)
         solved: list[tf.Tensor] = [None] * q
         for i in reversed(range(q)):
-            below = sum((self.root[k][i] * solved[k] for k in range(i + 1, q)), start=0.0)
+            below = sum(
+                (self.root[k][i] * solved[k] for k in range(i + 1, q)), start=0.0
+            )
             solved[i] = (standard[..., i] - below) / self.root[i][i]
         return tf.stack(solved, -1)
 
@@ -72,12 +76,16 @@ class Normal(NamedTuple):
         """
         q = len(self.root)
         diagonal = [self.root[j][j] * tf.exp(change[:, q + j]) for j in range(q)]
-        root: list[list[tf.Tensor]] = [[tf.zeros_like(diagonal[0])] * q for _ in range(q)]
+        root: list[list[tf.Tensor]] = [
+            [tf.zeros_like(diagonal[0])] * q for _ in range(q)
+        ]
         below = 2 * q
         for i in range(q):
             root[i][i] = diagonal[i]
             for j in range(i):
-                root[i][j] = (self.root[i][j] / self.root[j][j] + change[:, below]) * diagonal[j]
+                root[i][j] = (
+                    self.root[i][j] / self.root[j][j] + change[:, below]
+                ) * diagonal[j]
                 below += 1
         return Normal(self.mode + change[:, :q], root)
 
@@ -115,12 +123,16 @@ def find_normal(height: Height, start: tf.Tensor) -> Normal:
         mode, best, direction, length, root, _ = state
         proposal = mode + length[:, tf.newaxis] * direction
         value, slope, curved = curvature(height, proposal)
-        is_better = tf.math.is_finite(value) & (value >= best - 1e-6 * (1.0 + tf.abs(best)))
+        is_better = tf.math.is_finite(value) & (
+            value >= best - 1e-6 * (1.0 + tf.abs(best))
+        )
         newton, gain = newton_step(slope, curved)
         mode = tf.where(is_better[:, tf.newaxis], proposal, mode)
         direction = tf.where(is_better[:, tf.newaxis], newton, direction)
         length = tf.where(is_better, tf.ones_like(length), 0.25 * length)
-        is_unfinished = tf.where(is_better, gain > _SETTINGS.converged_gain, length > 1e-4)
+        is_unfinished = tf.where(
+            is_better, gain > _SETTINGS.converged_gain, length > 1e-4
+        )
         root = [
             [tf.where(is_better, new, old) for new, old in zip(a, b, strict=True)]
             for a, b in zip(curved, root, strict=True)
@@ -195,7 +207,9 @@ def closed_form(heights: Height, normal: Normal) -> tf.Tensor:
     height_at_mode, gradient, root = _expand_around(heights, normal)
     gain = newton_step(gradient, root)[1]
     log_roots = normal.log_root + Normal(normal.mode, root).log_root
-    return height_at_mode + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
+    return (
+        height_at_mode + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
+    )
 
 
 def refit_quadratic(heights: Height, normal: Normal) -> Normal:
@@ -212,10 +226,15 @@ def refit_quadratic(heights: Height, normal: Normal) -> Normal:
     q = len(root)
     zero = tf.zeros_like(mode[:, 0])
     product = [
-        [sum((normal.root[i][k] * root[k][j] for k in range(j, i + 1)), zero) for j in range(q)]
+        [
+            sum((normal.root[i][k] * root[k][j] for k in range(j, i + 1)), zero)
+            for j in range(q)
+        ]
         for i in range(q)
     ]
-    return Normal(tf.stop_gradient(mode), [[tf.stop_gradient(x) for x in row] for row in product])
+    return Normal(
+        tf.stop_gradient(mode), [[tf.stop_gradient(x) for x in row] for row in product]
+    )
 
 
 def _expand_around(
@@ -229,26 +248,36 @@ def _expand_around(
     q = len(normal.root)
     axes = _SETTINGS.distance * np.eye(len(normal.root))
     pairs = [(i, j) for i in range(q) for j in range(i)]
-    points = np.stack([0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]])
+    points = np.stack(
+        [0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]]
+    )
     dtype = normal.mode.dtype
     offsets = normal.spread(tf.constant(points[:, np.newaxis], dtype))
     values = heights(normal.mode + offsets)
-    smallest = _SETTINGS.min_digits * np.finfo(dtype.as_numpy_dtype).eps * tf.abs(normal.mode)
+    smallest = (
+        _SETTINGS.min_digits * np.finfo(dtype.as_numpy_dtype).eps * tf.abs(normal.mode)
+    )
     is_rounding = tf.reduce_any(tf.reduce_max(tf.abs(offsets), 0) < smallest, -1)
     height_at_mode = values[0]
     above = values[1 : q + 1]
     below = values[q + 1 : 2 * q + 1]
     gradient = tf.transpose(above - below) / (2.0 * _SETTINGS.distance)
     information = [
-        [(2.0 * height_at_mode - above[i] - below[i]) / _SETTINGS.distance**2] * q for i in range(q)
+        [(2.0 * height_at_mode - above[i] - below[i]) / _SETTINGS.distance**2] * q
+        for i in range(q)
     ]
-    for (i, j), value_at_both in zip(pairs, tf.unstack(values[2 * q + 1 :]), strict=True):
+    for (i, j), value_at_both in zip(
+        pairs, tf.unstack(values[2 * q + 1 :]), strict=True
+    ):
         difference = above[i] + above[j] - height_at_mode - value_at_both
         information[i][j] = information[j][i] = difference / _SETTINGS.distance**2
     zero = tf.zeros_like(height_at_mode)
     one = tf.ones_like(height_at_mode)
     information = [
-        [tf.where(is_rounding, one if i == j else zero, information[i][j]) for j in range(q)]
+        [
+            tf.where(is_rounding, one if i == j else zero, information[i][j])
+            for j in range(q)
+        ]
         for i in range(q)
     ]
     gradient = tf.where(is_rounding[:, tf.newaxis], tf.zeros_like(gradient), gradient)
@@ -269,18 +298,27 @@ def move_if_narrow(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
     q = len(fixed.root)
     dtype = start.dtype
     fixed_information = [
-        [sum(fixed.root[i][k] * fixed.root[j][k] for k in range(min(i, j) + 1)) for j in range(q)]
+        [
+            sum(fixed.root[i][k] * fixed.root[j][k] for k in range(min(i, j) + 1))
+            for j in range(q)
+        ]
         for i in range(q)
     ]
     _, slope, curvatures = _information_at(density, start)
-    matrix = [[fixed_information[i][j] + curvatures[i][j] for j in range(q)] for i in range(q)]
+    matrix = [
+        [fixed_information[i][j] + curvatures[i][j] for j in range(q)] for i in range(q)
+    ]
     root = _root(matrix, _FLOOR_OF_QUADRATIC[dtype])
     # A curvature beyond the range of the dtype leaves no step of the right length.
-    finite = tf.reduce_all(tf.math.is_finite(tf.stack(curvatures)), [0, 1])[:, tf.newaxis]
+    finite = tf.reduce_all(tf.math.is_finite(tf.stack(curvatures)), [0, 1])[
+        :, tf.newaxis
+    ]
 
     def step_to_density(mode: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         offset = tf.unstack(mode - fixed.mode, axis=1)
-        gradients = [sum(fixed_information[i][j] * offset[j] for j in range(q)) for i in range(q)]
+        gradients = [
+            sum(fixed_information[i][j] * offset[j] for j in range(q)) for i in range(q)
+        ]
         step = newton_step(slope - tf.stack(gradients, 1), root)[0]
         return mode + tf.where(finite, step, tf.zeros_like(step))
 
@@ -290,14 +328,19 @@ def move_if_narrow(density: Height, start: tf.Tensor, fixed: Normal) -> Normal:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(mode)
         total = tf.reduce_sum(density(mode))
-    mode = step_to_density(mode, tape.gradient(total, mode, unconnected_gradients="zero"))
+    mode = step_to_density(
+        mode, tape.gradient(total, mode, unconnected_gradients="zero")
+    )
     ratios = [curvatures[j][j] / fixed_information[j][j] for j in range(q)]
     ratio = tf.reduce_max(tf.stack(ratios), 0)
     narrow = ratio > np.finfo(dtype.as_numpy_dtype).eps ** _SETTINGS.narrow_power
     return Normal(
         tf.stop_gradient(tf.where(narrow[:, tf.newaxis], mode, fixed.mode)),
         [
-            [tf.stop_gradient(tf.where(narrow, a, b)) for a, b in zip(new, old, strict=True)]
+            [
+                tf.stop_gradient(tf.where(narrow, a, b))
+                for a, b in zip(new, old, strict=True)
+            ]
             for new, old in zip(root, fixed.root, strict=True)
         ],
     )
@@ -323,7 +366,9 @@ def _information_at(
             total = tf.reduce_sum(value)
         slope = inner.gradient(total, effects, unconnected_gradients="zero")
         slopes = [tf.reduce_sum(slope[:, j]) for j in range(q)]
-    derivatives = [outer.gradient(entry, effects, unconnected_gradients="zero") for entry in slopes]
+    derivatives = [
+        outer.gradient(entry, effects, unconnected_gradients="zero") for entry in slopes
+    ]
     return value, slope, [[-derivatives[i][:, j] for j in range(q)] for i in range(q)]
 
 
@@ -343,7 +388,9 @@ def _root(matrix: list[list[tf.Tensor]], min_pivot: float) -> list[list[tf.Tenso
     root: list[list[tf.Tensor]] = [[None] * q for _ in range(q)]
     for j in range(q):
         pivot = matrix[j][j] - sum((root[j][k] ** 2 for k in range(j)), start=0.0)
-        root[j][j] = tf.sqrt(tf.minimum(tf.maximum(tf.abs(pivot), floor), largest_pivot))
+        root[j][j] = tf.sqrt(
+            tf.minimum(tf.maximum(tf.abs(pivot), floor), largest_pivot)
+        )
         for i in range(j + 1, q):
             eliminated = sum((root[i][k] * root[j][k] for k in range(j)), start=0.0)
             root[i][j] = (0.5 * (matrix[i][j] + matrix[j][i]) - eliminated) / root[j][j]
@@ -351,7 +398,9 @@ def _root(matrix: list[list[tf.Tensor]], min_pivot: float) -> list[list[tf.Tenso
     return root
 
 
-def newton_step(slope: tf.Tensor, root: list[list[tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
+def newton_step(
+    slope: tf.Tensor, root: list[list[tf.Tensor]]
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return Newton steps (L Lᵀ)⁻¹ g, and their decrements, gᵀ(L Lᵀ)⁻¹ g."""
     q = len(root)
     solved: list[tf.Tensor] = []

@@ -27,12 +27,16 @@ MODE, ROOT = "groups/mode", "groups/root"
 # If nodes follow the parameters: the parameters to which mode and root belong, (P,), and the
 # derivatives of mode and root with respect to them, (slots, numbers, P).
 CENTER, DRIFT = "groups/center", "groups/drift"
-SLOPE = "groups/slope"  # if nodes follow the parameters: correction of the gradient, (P,)
+SLOPE = (
+    "groups/slope"  # if nodes follow the parameters: correction of the gradient, (P,)
+)
 START = "groups/start"  # where the search for the modes of groups begins, (slots, q)
 # Columns that are not the user's.
 COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)
 
-_EQUAL_SIZES = 1.3  # largest group over the mean, up to which each group is a separate pack
+_EQUAL_SIZES = (
+    1.3  # largest group over the mean, up to which each group is a separate pack
+)
 _LARGE = 500  # rows: the least of a large group
 _TIMES_MEDIAN = 50  # times the median of all groups: the least of a large group
 _MOST_LARGE = 50  # large groups at the most: the effects of each are parameters
@@ -155,7 +159,9 @@ def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
     return Packs(labels, rows, slots, filled, at_pack, at_slot)
 
 
-def _place_groups(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _place_groups(
+    sizes: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return pack, slot and first row of each group: the largest first, then small ones that fit.
 
     A pack has no more than twice as many groups as it would have if all were of mean size.
@@ -216,11 +222,19 @@ def packed(column: DenseColumn, rows: np.ndarray) -> np.ndarray:
             filled += counts
         for section in range(n_sections):
             section_rows = flat[section * length : (section + 1) * length]
-            section_values = np.empty((filled[section], *column.row_shape), column.dtype)
+            section_values = np.empty(
+                (filled[section], *column.row_shape), column.dtype
+            )
             file.seek(section * length * column.row_bytes)
             file.readinto(section_values.data)
             # They lie in the order of their numbers; padding repeats some.
             file.seek(section * length * column.row_bytes)
-            file.write(section_values[np.searchsorted(np.unique(section_rows), section_rows)].data)
+            file.write(
+                section_values[
+                    np.searchsorted(np.unique(section_rows), section_rows)
+                ].data
+            )
         file.flush()
-        return np.memmap(file, column.dtype, "r", shape=(*rows.shape, *column.row_shape))
+        return np.memmap(
+            file, column.dtype, "r", shape=(*rows.shape, *column.row_shape)
+        )

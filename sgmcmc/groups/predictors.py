@@ -116,14 +116,18 @@ class GroupedPredictors(Predictors):
         """Return derivatives of the likelihood of some packs."""
         params = self.target.space.constrain(u)
         normal = self.likelihood.nearest(params, cast(columns, u.dtype))
-        rule = self.likelihood.rule(u.dtype, _NODES if self.likelihood.groups.normal else None)
+        rule = self.likelihood.rule(
+            u.dtype, _NODES if self.likelihood.groups.normal else None
+        )
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
 
         def derivatives_at(effects: tf.Tensor) -> _Derivatives:
             likelihood_derivatives = self.of_likelihood.derivatives(
                 u, self._rows(columns, effects), by_row=True
             )
-            density_derivatives = self.of_density.derivatives(u, {_EFFECTS: effects}, by_row=True)
+            density_derivatives = self.of_density.derivatives(
+                u, {_EFFECTS: effects}, by_row=True
+            )
             return _Derivatives(
                 likelihood_derivatives.terms,
                 _stack(likelihood_derivatives.slopes, u.dtype),
@@ -149,7 +153,11 @@ class GroupedPredictors(Predictors):
         return {**row_by_row(columns), _EFFECTS: tf.gather(effects, slots)}
 
     def _combined(
-        self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, derivatives: _Derivatives
+        self,
+        data: list[Columns],
+        columns: Tensors,
+        log_w: tf.Tensor,
+        derivatives: _Derivatives,
     ) -> PredictorDerivatives:
         """Return E[∇²h] and Var[∇h] together.
 
@@ -177,22 +185,30 @@ class GroupedPredictors(Predictors):
             sums = tf.math.unsorted_segment_sum(flat, row_slots, slots)
             return tf.reshape(tf.transpose(sums), tf.concat([shape, [slots]], 0))
 
-        heights = by_slot(derivatives.terms) + derivatives.log_density + log_w[:, tf.newaxis]
+        heights = (
+            by_slot(derivatives.terms) + derivatives.log_density + log_w[:, tf.newaxis]
+        )
         weights = filled * tf.nn.softmax(heights, 0)
         row_weights = real * tf.gather(weights, row_slots, axis=1)
         slope = _mean(row_weights, derivatives.slopes)
-        centered_slopes = tf.sqrt(row_weights)[:, tf.newaxis] * (derivatives.slopes - slope)
+        centered_slopes = tf.sqrt(row_weights)[:, tf.newaxis] * (
+            derivatives.slopes - slope
+        )
         r = derivatives.phi_slopes.shape[1]
         density_size = derivatives.density_slopes.shape[1]
         numbers = by_slot(tf.broadcast_to(derivatives.phi_slopes, [k, r, n]))
-        of_density = tf.broadcast_to(derivatives.density_slopes, [k, density_size, slots])
+        of_density = tf.broadcast_to(
+            derivatives.density_slopes, [k, density_size, slots]
+        )
         numbers = tf.concat([numbers, of_density], 1)
         number = _mean(weights, numbers)
         centered_numbers = tf.sqrt(weights)[:, tf.newaxis] * (numbers - number)
         square = tf.einsum("krm,ksm->rs", centered_numbers, centered_numbers)
         of_terms = _mean(row_weights, derivatives.phi_curvatures)
         of_groups = _mean(weights, derivatives.density_curvatures)
-        square += tf.pad(tf.reduce_sum(of_terms, -1), [[0, density_size], [0, density_size]])
+        square += tf.pad(
+            tf.reduce_sum(of_terms, -1), [[0, density_size], [0, density_size]]
+        )
         square += tf.pad(tf.reduce_sum(of_groups, -1), [[r, 0], [r, 0]])
         row_numbers = tf.gather(centered_numbers, row_slots, axis=2)
         crossed = tf.einsum("krn,kcn->rcn", row_numbers, centered_slopes)
@@ -215,7 +231,9 @@ class GroupedPredictors(Predictors):
             tf.unstack(slope),
             tf.unstack(tf.reduce_sum(number, 1)) if r + density_size else [],
             [[pair_weights(a, b) for b in range(c)] for a in range(c)],
-            [tf.unstack(row) for row in tf.unstack(crossed)] if r + density_size else [],
+            [tf.unstack(row) for row in tf.unstack(crossed)]
+            if r + density_size
+            else [],
             [tf.unstack(row) for row in tf.unstack(square)] if r + density_size else [],
         )
 
@@ -231,7 +249,9 @@ def find_predictors(
         columns: Some packs.
     """
     groups = likelihood.groups
-    if likelihood.nodes == 1 and not groups.normal:  # Laplace's approximation is another function
+    if (
+        likelihood.nodes == 1 and not groups.normal
+    ):  # Laplace's approximation is another function
         return None
     if target.size < _LEAST or has_sparse(columns):
         return None
@@ -252,7 +272,9 @@ def find_predictors(
     of_likelihood = find_factors(
         _target_of(target, log_lik), {**rows, _EFFECTS: effects}, drawn=_EFFECTS
     )
-    of_density = find_factors(_target_of(target, density), {_EFFECTS: effects}, min_predictors=0)
+    of_density = find_factors(
+        _target_of(target, density), {_EFFECTS: effects}, min_predictors=0
+    )
     if of_likelihood is None or of_density is None:
         return None
     return GroupedPredictors(likelihood, target, of_likelihood, of_density)
@@ -268,7 +290,11 @@ def _stack(rows: list[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
 
 
 def _square(rows: list[list[Any]], dtype: tf.DType) -> tf.Tensor:
-    return tf.stack([tf.stack(row) for row in rows]) if rows else tf.zeros([0, 0, 1], dtype)
+    return (
+        tf.stack([tf.stack(row) for row in rows])
+        if rows
+        else tf.zeros([0, 0, 1], dtype)
+    )
 
 
 def _mean(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

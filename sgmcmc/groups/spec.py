@@ -101,12 +101,16 @@ class Groups:
 
     def __post_init__(self) -> None:
         if not isinstance(self.by, str):
-            raise TypeError(f"`by` must name an entry of `dataset`; it is {describe(self.by)}.")
+            raise TypeError(
+                f"`by` must name an entry of `dataset`; it is {describe(self.by)}."
+            )
         effects = checks.by_name(
             "effects", self.effects, "of starting values of one group's effects"
         )
         if not effects:
-            raise ValueError("`effects` is empty: it must name at least one effect of a group.")
+            raise ValueError(
+                "`effects` is empty: it must name at least one effect of a group."
+            )
         starts = {}
         for name, value in effects.items():
             try:
@@ -133,7 +137,9 @@ class Groups:
         elif checks.whole_number("nodes", nodes, 1) > 101:
             raise ValueError(f"`nodes` must be at most 101; it is {nodes}.")
         object.__setattr__(self, "nodes", int(nodes))
-        object.__setattr__(self, "shapes", {name: v.shape for name, v in starts.items()})
+        object.__setattr__(
+            self, "shapes", {name: v.shape for name, v in starts.items()}
+        )
         flat = np.concatenate([value.reshape(-1) for value in starts.values()])
         object.__setattr__(self, "start", flat)
 
@@ -213,9 +219,12 @@ class GroupTrial:
             dtype: Dtype of the chain.
         """
         rows_used = np.argsort(codes[factors[0].by], kind="stable")[: _SETTINGS.rows]
-        columns = {name: column.tensor_at(rows_used) for name, column in rows.columns.items()}
+        columns = {
+            name: column.tensor_at(rows_used) for name, column in rows.columns.items()
+        }
         global_params = {
-            name: tf.constant(np.asarray(value), dtype) for name, value in params.items()
+            name: tf.constant(np.asarray(value), dtype)
+            for name, value in params.items()
         }
         effects: Tensors = {}
         for factor in factors:
@@ -243,7 +252,10 @@ class GroupTrial:
     def first(self, count: int) -> tf.Tensor:
         """Return the terms of the first rows, without the others."""
         rows_used = self.rows_used[:count]
-        columns = {name: column.tensor_at(rows_used) for name, column in self.data.columns.items()}
+        columns = {
+            name: column.tensor_at(rows_used)
+            for name, column in self.data.columns.items()
+        }
         effects = {name: value[:count] for name, value in self.effects.items()}
         return self.log_lik({**self.global_params, **effects}, columns)
 
@@ -273,9 +285,13 @@ class GroupTrial:
                 for k in range(4)
             ]
             for function in (density, terms):
-                values = np.stack([function(point).numpy() for point in points]).astype(np.float64)
+                values = np.stack([function(point).numpy() for point in points]).astype(
+                    np.float64
+                )
                 third = values.T @ [-1.0, 3.0, -3.0, 1.0]
-                if not (np.abs(third) <= _SETTINGS.third_difference * np.abs(values).max()).all():
+                if not (
+                    np.abs(third) <= _SETTINGS.third_difference * np.abs(values).max()
+                ).all():
                     return names
         return []
 
@@ -303,7 +319,9 @@ def try_functions(trial: GroupTrial, factors: Sequence[Groups]) -> None:
     whole = terms(effects)
     half_count = (n + 1) // 2
     terms_of_half = trial.first(half_count)
-    if not np.allclose(terms_of_half, whole[:half_count], *_SETTINGS.close, equal_nan=True):
+    if not np.allclose(
+        terms_of_half, whole[:half_count], *_SETTINGS.close, equal_nan=True
+    ):
         raise ValueError(
             "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
             "a row may depend on nothing of another row: a mean or sum over rows belongs into "
@@ -337,7 +355,9 @@ def is_quadratic(trial: GroupTrial, factor: Groups) -> bool:
     """
     perturbed = replace(
         trial,
-        global_params={name: 1.1 * value + 0.05 for name, value in trial.global_params.items()},
+        global_params={
+            name: 1.1 * value + 0.05 for name, value in trial.global_params.items()
+        },
     )
     try:
         with np.errstate(all="ignore"):
@@ -384,7 +404,9 @@ def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> 
             )
 
 
-def _mixed(function: Callable[[Tensors], tf.Tensor], effects: Tensors, name: str) -> int | None:
+def _mixed(
+    function: Callable[[Tensors], tf.Tensor], effects: Tensors, name: str
+) -> int | None:
     """Return the first other entry that changes with the effect of the first; ``None`` if none."""
     values = effects[name]
     n = values.shape[0]

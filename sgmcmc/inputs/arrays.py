@@ -16,17 +16,28 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.gradients.latents import Gibbs, Latents
 from sgmcmc.inputs.options import Options
 
-__all__ = ["as_numbers", "broadcast", "read_columns", "read_dataset", "read_params", "read_start"]
+__all__ = [
+    "as_numbers",
+    "broadcast",
+    "read_columns",
+    "read_dataset",
+    "read_params",
+    "read_start",
+]
 
 
 def read_columns(dataset: Any, options: Options) -> Data:
     """Return the dataset of the chains, with the user's executors for passes over it."""
     data = read_dataset(dataset, options.dtype, options.integers, options.storage)
-    known_keys("integers", options.integers, data.columns, "the columns of `dataset` are")
+    known_keys(
+        "integers", options.integers, data.columns, "the columns of `dataset` are"
+    )
     return data.on(options.executor)
 
 
-def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict[str, np.ndarray]]:
+def read_params(
+    params: Any, n_chains: int | None, dtype: tf.DType
+) -> list[dict[str, np.ndarray]]:
     """Return the starting values, a dict for each start."""
     if isinstance(params, Mapping):
         return [read_start("params", params, dtype)]
@@ -36,7 +47,9 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
             f"chain; it is {describe(params)}."
         )
     if not params:
-        raise ValueError("`params` is an empty list: it must hold a dict for each chain.")
+        raise ValueError(
+            "`params` is an empty list: it must hold a dict for each chain."
+        )
     if n_chains is None or len(params) != n_chains:
         raise ValueError(
             f"`params` is a list of {len(params)} starts, so `n_chains` must be {len(params)}; "
@@ -44,8 +57,12 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
         )
     for number, start in enumerate(params):
         if not isinstance(start, Mapping):
-            raise TypeError(f"`params[{number}]` must be a dict; it is {describe(start)}.")
-    starts = [read_start(f"params[{i}]", start, dtype) for i, start in enumerate(params)]
+            raise TypeError(
+                f"`params[{number}]` must be a dict; it is {describe(start)}."
+            )
+    starts = [
+        read_start(f"params[{i}]", start, dtype) for i, start in enumerate(params)
+    ]
     shapes = [{name: value.shape for name, value in start.items()} for start in starts]
     for number, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -70,7 +87,9 @@ def broadcast(label: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
         ) from None
 
 
-def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[str, np.ndarray]:
+def read_start(
+    label: str, params: Mapping[Any, Any], dtype: tf.DType
+) -> dict[str, np.ndarray]:
     """Return one dict of starting values."""
     if not params:
         raise ValueError(f"`{label}` is empty: it must name at least one parameter.")
@@ -80,7 +99,9 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
             raise TypeError(f"`{label}`: its keys must be strings; {name!r} is not.")
         array = as_numbers(f"{label}[{name!r}]", value)
         if array.size == 0:
-            raise ValueError(f"`{label}[{name!r}]` has shape {array.shape}: nothing to sample.")
+            raise ValueError(
+                f"`{label}[{name!r}]` has shape {array.shape}: nothing to sample."
+            )
         if array.dtype.kind == "f":
             refuse_overflow(f"{label}[{name!r}]", array, dtype)
         # A copy, so that the chain cannot change the user's array, or the reverse.
@@ -101,7 +122,9 @@ def _need_names(label: str, start: Mapping[str, np.ndarray]) -> None:
     """Refuse names under which two coordinates would be one in summaries and reports."""
     for name in start:
         if not name.strip():
-            raise ValueError(f"`{label}`: {name!r} is no name. Give the parameter another one.")
+            raise ValueError(
+                f"`{label}`: {name!r} is no name. Give the parameter another one."
+            )
         if name in _AXES:
             raise ValueError(
                 f"`{label}`: {name!r} is the name of an axis of the draws. Give the parameter "

@@ -85,7 +85,9 @@ class Tried:
             references = [_reference(function) for function in self._functions]
             _of_data.setdefault(self._data, []).append((references, self._in_parts))
             if self._content is not None:
-                _contents[self._content] = self._graph  # as long as it lives none else has its id
+                _contents[self._content] = (
+                    self._graph
+                )  # as long as it lives none else has its id
                 if len(_contents) > _MOST:
                     _contents.popitem(last=False)
 
@@ -164,7 +166,9 @@ def dry_run(
         values_at_starts.append(_run(graph, start, columns, latents is not None))
         _need_finite(label, target.space.layout, values_at_starts[-1], columns)
         _need_suitable_slopes(
-            target, values_at_starts[-1]["gradient"], values_at_starts[-1].pop("nearer", None)
+            target,
+            values_at_starts[-1]["gradient"],
+            values_at_starts[-1].pop("nearer", None),
         )
     in_parts = rows < data.size if in_parts is None else in_parts
     gibbs = None if latents is None else latents.gibbs
@@ -172,13 +176,19 @@ def dry_run(
     if rows < data.size and latents is None:
         trial_rows = data.rows(rows_from_everywhere(data.size, rows))
     functions = (target.log_lik, target.log_prior, gibbs)
-    tried = Tried(functions, data, graph, {"first": columns, "some": trial_rows}, in_parts)
+    tried = Tried(
+        functions, data, graph, {"first": columns, "some": trial_rows}, in_parts
+    )
     if not tried.before:
-        refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
+        refuse_silent_mistakes(
+            target, data, rows, starts[0], _completer(target, latents), in_parts
+        )
         if latents is None:
             _need_finite_with(graph, starts[0], target.space.layout, data, columns)
             evaluate = _evaluator(graph, trial_rows)
-            check_slopes(target, trial_rows, data.size / rows, starts[0], evaluate, corrected)
+            check_slopes(
+                target, trial_rows, data.size / rows, starts[0], evaluate, corrected
+            )
         tried.remember()
     for values in values_at_starts if with_terms else ():
         need_sum(
@@ -216,7 +226,10 @@ def _evaluated(
         )
     minibatch = Minibatch(columns, weight)
     returned = {
-        **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
+        **{
+            name: tf.convert_to_tensor(value, target.dtype)
+            for name, value in values.items()
+        },
         "log_post": target.log_post(position, minibatch),
         "gradient": target.shared.gradient(position, minibatch),
     }
@@ -234,9 +247,13 @@ def _run(
         values = graph(tf.constant(start), columns)
     except tf.errors.OpError as error:
         functions = (
-            "`gibbs`, `log_lik` or `log_prior`" if with_gibbs else "`log_lik` or `log_prior`"
+            "`gibbs`, `log_lik` or `log_prior`"
+            if with_gibbs
+            else "`log_lik` or `log_prior`"
         )
-        raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
+        raise ValueError(
+            f"{functions} failed when it was run. {first_lines(error)}"
+        ) from error
     return {name: value.numpy() for name, value in values.items()}
 
 
@@ -266,12 +283,18 @@ def _need_finite_with(
     infinite = infinite_rows(data)[:rows]
     if not infinite.size or infinite[-1] < rows:  # which were evaluated already
         return
-    finite = np.setdiff1d(np.arange(min(data.size, 2 * rows)), infinite)[: rows - infinite.size]
+    finite = np.setdiff1d(np.arange(min(data.size, 2 * rows)), infinite)[
+        : rows - infinite.size
+    ]
     chosen = np.concatenate([infinite, finite])
     if len(chosen) == rows:
         some_columns = data.rows(chosen)
         _need_finite(
-            "params", layout, _run(graph, start, some_columns, False), some_columns, chosen
+            "params",
+            layout,
+            _run(graph, start, some_columns, False),
+            some_columns,
+            chosen,
         )
 
 
@@ -279,10 +302,16 @@ def infinite_rows(data: Data) -> np.ndarray:
     """Return the numbers of rows that hold an infinite number, of entries in memory, in order."""
     infinite = [np.empty(0, int)]
     for column in data.columns.values():
-        if isinstance(column, ArrayColumn) and column.array.dtype.kind == "f" and data.size:
+        if (
+            isinstance(column, ArrayColumn)
+            and column.array.dtype.kind == "f"
+            and data.size
+        ):
             array = column.array
             if array.size and (np.isinf(array.min()) or np.isinf(array.max())):
-                infinite.append(np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1)))
+                infinite.append(
+                    np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(1))
+                )
     return np.unique(np.concatenate(infinite))
 
 
@@ -294,7 +323,9 @@ def _completer(target: Target, latents: Latents | None) -> Complete | None:
 
 def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, Any]:
     """Return the values of the user's log-likelihood and log-prior."""
-    shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
+    shapes = ", ".join(
+        f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items()
+    )
     described_params = f"params {shapes}"
     rows = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in columns.items())
     size = next(iter(columns.values())).shape[0]
@@ -316,7 +347,11 @@ def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, 
         is_likelihood = argument == "log_lik"
         tensor = as_tensor(argument, value, "a scalar tensor")
         if tensor.shape != () and not (is_likelihood and tensor.shape == (size,)):
-            terms = f", or one term for each of the {size} observations" if is_likelihood else ""
+            terms = (
+                f", or one term for each of the {size} observations"
+                if is_likelihood
+                else ""
+            )
             raise ValueError(
                 f"`{argument}` must return a scalar{terms}; it returned a tensor of shape "
                 f"{tensor.shape}. Sum it with tf.reduce_sum. It was called with {described_params}"
@@ -345,10 +380,14 @@ def _try_terms(target: Target, params: Tensors, columns: Tensors) -> tf.Tensor:
         ) from error
 
 
-def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tensors) -> Tensors:
+def _try_gibbs(
+    target: Target, latents: Latents, params: Tensors, columns: Tensors
+) -> Tensors:
     """Return the minibatch that ``gibbs`` completed."""
     rows = next(iter(columns.values())).shape[0]
-    latent_values = {name: tf.constant(values[:rows]) for name, values in latents.starts.items()}
+    latent_values = {
+        name: tf.constant(values[:rows]) for name, values in latents.starts.items()
+    }
     minibatch = {**columns, **latent_values}
     shapes = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in minibatch.items())
     returned = call(
@@ -368,7 +407,9 @@ def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tenso
     completed = {
         **minibatch,
         **{
-            k: v if isinstance(v, tf.SparseTensor) else as_tensor("gibbs", v, "a dict of tensors")
+            k: v
+            if isinstance(v, tf.SparseTensor)
+            else as_tensor("gibbs", v, "a dict of tensors")
             for k, v in returned.items()
         },
     }
@@ -398,7 +439,9 @@ def _need_free_prior(target: Target, position: tf.Tensor) -> None:
             geometry.check_prior(name, params, log_prior)
 
 
-def _need_suitable_slopes(target: Target, gradient: np.ndarray, nearer: np.ndarray | None) -> None:
+def _need_suitable_slopes(
+    target: Target, gradient: np.ndarray, nearer: np.ndarray | None
+) -> None:
     """Raise an error if the gradient shows that a likelihood is not valid for a geometry."""
     geometries, layout = target.space.geometries, target.space.layout
     for name, slope in layout.split(gradient).items():
@@ -431,7 +474,9 @@ def _need_finite(
         what = "the log posterior" if argument == "log_post" else f"`{argument}`"
         if not np.isfinite(value):
             if blame and argument != "log_prior":
-                raise ValueError(f"{blame}, and {what} is {value} on these rows. {_MEND_DATA}")
+                raise ValueError(
+                    f"{blame}, and {what} is {value} on these rows. {_MEND_DATA}"
+                )
             raise ValueError(
                 f"{what} is {value} at the starting values in `{label}`; start where it is finite."
             )
@@ -487,20 +532,28 @@ def try_test_functions(
     functions: Mapping[str, Callable[[Tensors], Any]], target: Target, start: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the value of each test function at the start."""
-    shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
+    shapes = ", ".join(
+        f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items()
+    )
     values = {}
     for name, function in functions.items():
         label = f"test_functions[{name!r}]"
 
-        def trial(position: tf.Tensor, label: str = label, function: Any = function) -> tf.Tensor:
+        def trial(
+            position: tf.Tensor, label: str = label, function: Any = function
+        ) -> tf.Tensor:
             params = target.space.constrain(position)
-            returned = call(label, target.dtype, function, f"params {shapes}", params=params)
+            returned = call(
+                label, target.dtype, function, f"params {shapes}", params=params
+            )
             return as_tensor(label, returned, "a tensor")
 
         try:
             values[name] = trace(trial, tf.constant(start))(tf.constant(start)).numpy()
         except tf.errors.OpError as error:
-            raise ValueError(f"`{label}` failed when it was run. {first_lines(error)}") from error
+            raise ValueError(
+                f"`{label}` failed when it was run. {first_lines(error)}"
+            ) from error
     return values
 
 
@@ -515,13 +568,19 @@ def try_reductions(
     for name, reduction in reductions.items():
         label = f"reductions[{name!r}]"
         try:
-            trace(_first_fold(label, reduction, target), tf.constant(start))(tf.constant(start))
+            trace(_first_fold(label, reduction, target), tf.constant(start))(
+                tf.constant(start)
+            )
         except tf.errors.OpError as error:
-            raise ValueError(f"`{label}` failed when it was run. {first_lines(error)}") from error
+            raise ValueError(
+                f"`{label}` failed when it was run. {first_lines(error)}"
+            ) from error
     return dict(reductions)
 
 
-def _first_fold(label: str, fold: Reduction, target: Target) -> Callable[[tf.Tensor], Any]:
+def _first_fold(
+    label: str, fold: Reduction, target: Target
+) -> Callable[[tf.Tensor], Any]:
     """Return the first step of a reduction at a position, as a function to be traced.
 
     The reduction must not be an argument of that function, not even by default: TensorFlow would
@@ -535,7 +594,9 @@ def _first_fold(label: str, fold: Reduction, target: Target) -> Callable[[tf.Ten
             after = fold.update(state, dict(params))
             result = fold.result(state)
         except Exception as error:
-            raise explain(label, f"params {list(params)}", error, target.dtype) from error
+            raise explain(
+                label, f"params {list(params)}", error, target.dtype
+            ) from error
         if not isinstance(result, tf.Tensor | dict):
             raise TypeError(
                 f"`{label}` must result in a tensor or a dict of tensors; it is {describe(result)}."
@@ -554,7 +615,9 @@ def _first_fold(label: str, fold: Reduction, target: Target) -> Callable[[tf.Ten
 def _structure(state: Any) -> str:
     """Return shapes and dtypes of a state, in words."""
     if isinstance(state, Mapping):
-        return ", ".join(f"{name!r} {_structure(state[name])}" for name in sorted(state))
+        return ", ".join(
+            f"{name!r} {_structure(state[name])}" for name in sorted(state)
+        )
     if not tf.is_tensor(state):
         return describe(state)
     return f"{tuple(state.shape)} {state.dtype.name}"

@@ -21,7 +21,9 @@ from sgmcmc.model.geometry.half_line import OnHalfLine
 from sgmcmc.model.geometry.simplex import OnSimplex
 
 
-def gamma_parameters(gamma: Any, start: Mapping[str, np.ndarray]) -> dict[str, OnHalfLine]:
+def gamma_parameters(
+    gamma: Any, start: Mapping[str, np.ndarray]
+) -> dict[str, OnHalfLine]:
     """Return the geometries of the parameters with gamma priors.
 
     Args:
@@ -38,7 +40,9 @@ def gamma_parameters(gamma: Any, start: Mapping[str, np.ndarray]) -> dict[str, O
     if not gamma:
         raise ValueError("`gamma` is an empty dict: it must name the gamma parameters.")
     known_keys("gamma", gamma, start, "the parameters are")
-    return {name: _read_one(f"gamma[{name!r}]", p, start[name]) for name, p in gamma.items()}
+    return {
+        name: _read_one(f"gamma[{name!r}]", p, start[name]) for name, p in gamma.items()
+    }
 
 
 def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
@@ -48,10 +52,13 @@ def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
             f"{describe(prior)}."
         )
     shape, rate = (
-        _numbers(f"{label}[{number}]", value, start) for number, value in enumerate(prior[:2])
+        _numbers(f"{label}[{number}]", value, start)
+        for number, value in enumerate(prior[:2])
     )
     if not (shape > 0).all():
-        raise ValueError(f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}.")
+        raise ValueError(
+            f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}."
+        )
     if not (rate >= 0).all():
         raise ValueError(
             f"`{label}[1]`: rates must be positive, or 0 if `log_prior` has them; it is "
@@ -90,7 +97,9 @@ def read_geometries(
         gamma = getattr(dynamics, "gamma", None)
         from_dynamics: dict[str, Any] = {**gamma_parameters(gamma, starts[0])}
         from_dynamics |= points_of_simplex(dynamics, starts[0], from_dynamics, dtype)
-        geometries |= {n: _at(n, geometry, temperature) for n, geometry in from_dynamics.items()}
+        geometries |= {
+            n: _at(n, geometry, temperature) for n, geometry in from_dynamics.items()
+        }
     geometries |= manifolds
     for name, bijector in bijectors.items():
         if name in geometries:
@@ -159,7 +168,9 @@ def _fitting_bijector(
 _ROUNDING = 1e-6  # tolerated asymmetry of a matrix, relative to its largest entry
 
 
-def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Preconditioner | None:
+def read_preconditioner(
+    value: Any, space: Space, start: np.ndarray
+) -> Preconditioner | None:
     """Return the preconditioner M = CCᵀ, or ``None`` for none.
 
     Args:
@@ -269,7 +280,9 @@ def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
     root = preconditioner.root
     if preconditioner.kind not in ("dense", "diagonal") or len(root) > _MULTIPLIED:
         arrays = preconditioner.arrays().values()
-        return digest(np.concatenate([array.ravel().astype(np.float64) for array in arrays]))
+        return digest(
+            np.concatenate([array.ravel().astype(np.float64) for array in arrays])
+        )
     covariance = root @ root.T if preconditioner.dense else root**2
     return covariance.tolist() if root.size <= 64 else digest(covariance)
 
@@ -312,13 +325,20 @@ def _read_alpha(
         return {}
     if isinstance(alpha, Mapping):
         if not alpha:
-            raise ValueError("`alpha` is an empty dict: it must name the points of the simplex.")
+            raise ValueError(
+                "`alpha` is an empty dict: it must name the points of the simplex."
+            )
         known_keys("alpha", alpha, start, "the parameters are")
         for name in alpha:
             if name in taken_names:
-                raise ValueError(f"`alpha` names {name!r}, which has a gamma prior by `gamma`.")
+                raise ValueError(
+                    f"`alpha` names {name!r}, which has a gamma prior by `gamma`."
+                )
         entries = {f"alpha[{name!r}]": (name, value) for name, value in alpha.items()}
-        return {name: _read_points(label, v, start[name]) for label, (name, v) in entries.items()}
+        return {
+            name: _read_points(label, v, start[name])
+            for label, (name, v) in entries.items()
+        }
     return {
         name: _read_points("alpha", alpha, value)
         for name, value in start.items()

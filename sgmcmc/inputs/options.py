@@ -64,7 +64,9 @@ class Keywords(TypedDict, total=False):
     executor: Any
 
 
-def _test_functions(argument: str, value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
+def _test_functions(
+    argument: str, value: Any
+) -> dict[str, Callable[[Tensors], tf.Tensor]]:
     functions = by_name(argument, value, "of functions of `params`")
     for name, entry in functions.items():
         checks.function(f"{argument}[{name!r}]", entry, "of `params`")
@@ -82,7 +84,9 @@ def _reductions(argument: str, value: Any) -> dict[str, Reduction]:
             )
         checks.function(f"{label}[1]", entry[1], "of the state and `params`")
         if "/" in name:
-            raise ValueError(f"`{argument}`: the name {name!r} must not contain a slash.")
+            raise ValueError(
+                f"`{argument}`: the name {name!r} must not contain a slash."
+            )
         reductions[name] = Reduction(*entry)
     return reductions
 
@@ -97,7 +101,9 @@ def _path(argument: str, value: Any) -> Path:
     except TypeError:
         path = None
     if not isinstance(path, str) or not path:
-        raise TypeError(f"`{argument}` must be the path of a folder; it is {describe(value)}.")
+        raise TypeError(
+            f"`{argument}` must be the path of a folder; it is {describe(value)}."
+        )
     return Path(path)
 
 
@@ -110,14 +116,18 @@ def _store_params(argument: str, value: Any) -> bool | tuple[str, ...]:
             f"{describe(value)}."
         )
     if not value:
-        raise ValueError(f"`{argument}` is an empty list; use False to keep no parameter.")
+        raise ValueError(
+            f"`{argument}` is an empty list; use False to keep no parameter."
+        )
     return tuple(value)
 
 
 def _integers(argument: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):  # R has no strings but in vectors
         value = [value]
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(name, str) for name in value
+    ):
         raise TypeError(
             f"`{argument}` must be a list of names of columns in `dataset`; it is "
             f"{describe(value)}."
@@ -148,7 +158,9 @@ def _manifolds(argument: str, value: Any) -> dict[str, Manifold]:
     manifolds = by_name(argument, value, "of manifolds")
     for name, entry in manifolds.items():
         if not isinstance(entry, Manifold):
-            hint = f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
+            hint = (
+                f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
+            )
             raise TypeError(
                 f"`{argument}[{name!r}]` must be an object of sgmcmc.manifolds, such as "
                 f"sgmcmc.manifolds.Sphere(); it is {describe(entry)}.{hint}"
@@ -372,7 +384,9 @@ class Options:
 KEYWORDS = {entry.name: entry.metadata for entry in fields(Options)}
 """Default, reader and text of each keyword."""
 
-DEFAULTS: dict[str, Any] = {name: keyword["default"] for name, keyword in KEYWORDS.items()}
+DEFAULTS: dict[str, Any] = {
+    name: keyword["default"] for name, keyword in KEYWORDS.items()
+}
 
 OF_A_RUN = (
     "burn_in",
@@ -403,7 +417,9 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
     """
     for name in keywords:
         if name not in DEFAULTS:
-            raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
+            raise TypeError(
+                f"{method}() has no argument `{name}`.{_hint(method, name)}"
+            )
     values = {**DEFAULTS, **keywords}
     for name in OF_A_RUN if stepwise else ():
         if name == "executor" and values[name] is not None:
@@ -420,9 +436,14 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
     if values["latents"] is not None and values["gibbs"] is None:
         raise ValueError("`latents` are for `gibbs`, which was not given.")
     options = Options(
-        **{name: keyword["reader"](name, values[name]) for name, keyword in KEYWORDS.items()}
+        **{
+            name: keyword["reader"](name, values[name])
+            for name, keyword in KEYWORDS.items()
+        }
     )
-    if options.store_params is False and not (options.test_functions or options.reductions):
+    if options.store_params is False and not (
+        options.test_functions or options.reductions
+    ):
         raise ValueError(
             "`store_params=False` keeps only the test functions, and there are none: nothing "
             "would be kept. Give `test_functions` or `reductions`."
@@ -459,7 +480,9 @@ def read_length(n_iters: Any, thin: int) -> int:
     """Return the checked length of a run."""
     n_iters = whole_number("n_iters", n_iters, 1)
     if thin > n_iters:
-        raise ValueError(f"`thin` is {thin}, so of `n_iters`={n_iters} iterations none is kept.")
+        raise ValueError(
+            f"`thin` is {thin}, so of `n_iters`={n_iters} iterations none is kept."
+        )
     return n_iters
 
 

@@ -103,7 +103,9 @@ def check_part(
         )
     provided = [argument is not None for argument in (log_lik, dataset, params)]
     if any(provided) and not all(provided):
-        raise ValueError("Give `log_lik`, `dataset` and `params` together, or none of them.")
+        raise ValueError(
+            "Give `log_lik`, `dataset` and `params` together, or none of them."
+        )
     dynamics = part if isinstance(part, Dynamics) else SGLD()
     gradient = part if isinstance(part, Gradient) else MinibatchGradient()
     if log_lik is None or dataset is None or params is None:
@@ -126,12 +128,16 @@ def check_part(
     dynamics = dynamics.bind(space)
     whole = WholeData(target, data, n)
     gradient = gradient.bind(whole)
-    stream = make_stream(data, draws, dtype, with_rows=gradient.needs_rows, ahead=False, xla=False)
+    stream = make_stream(
+        data, draws, dtype, with_rows=gradient.needs_rows, ahead=False, xla=False
+    )
     rng = np.random.default_rng(seed)
     with naming(gradient, "init"):
         estimator = gradient.init(whole, position)
     minibatch = stream.first(rng)
-    ghat = try_gradient(gradient, target, estimator, tf.constant(position), minibatch, minibatch)
+    ghat = try_gradient(
+        gradient, target, estimator, tf.constant(position), minibatch, minibatch
+    )
     if isinstance(part, Gradient):
         try_refresh(gradient, whole, estimator, position)
         return
@@ -139,7 +145,9 @@ def check_part(
         tf.constant(stepsize, dtype),
         tf.fill([target.size], tf.cast(stepsize, dtype)),
     ):
-        try_dynamics(dynamics, target, tf.constant(position), ghat, one_stepsize, minibatch, rng)
+        try_dynamics(
+            dynamics, target, tf.constant(position), ghat, one_stepsize, minibatch, rng
+        )
 
 
 def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any]]:
@@ -153,10 +161,14 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
                 "`dataset` and `params` too."
             )
         counts = rng.multinomial(5, [0.2, 0.3, 0.5], 40)
-        omega = np.full(np.shape(alpha)[-1:] or (3,), 1.0 / (np.shape(alpha) or (3,))[-1])
+        omega = np.full(
+            np.shape(alpha)[-1:] or (3,), 1.0 / (np.shape(alpha) or (3,))[-1]
+        )
         counts = np.resize(counts, (40, len(omega)))
         return (
-            lambda params, data: tf.reduce_sum(data["counts"] * tf.math.log(params["omega"]), 1),
+            lambda params, data: tf.reduce_sum(
+                data["counts"] * tf.math.log(params["omega"]), 1
+            ),
             {"counts": counts},
             {"omega": omega},
         )
@@ -164,7 +176,9 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
     y = x @ [1.0, -0.5] + 0.3 + rng.normal(size=40)
     return (
         lambda params, data: (
-            -0.5 * (data["y"] - params["bias"] - tf.linalg.matvec(data["x"], params["beta"])) ** 2
+            -0.5
+            * (data["y"] - params["bias"] - tf.linalg.matvec(data["x"], params["beta"]))
+            ** 2
         ),
         {"x": x, "y": y},
         {"bias": 0.2, "beta": [0.6, -0.8]},
@@ -173,7 +187,11 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
 
 def try_parts(iteration: Iteration, start: ChainStart) -> None:
     """Try a user's own dynamics and gradient where a chain starts, before it is compiled."""
-    dynamics, gradient, target = iteration.dynamics, iteration.gradient, iteration.target
+    dynamics, gradient, target = (
+        iteration.dynamics,
+        iteration.gradient,
+        iteration.target,
+    )
     inner = getattr(dynamics, "inner", dynamics)
     minibatch = at_center = start.minibatch
     latents, rng = iteration.latents, np.random.default_rng(1)
@@ -185,11 +203,15 @@ def try_parts(iteration: Iteration, start: ChainStart) -> None:
             target.space, state, start.position, center, minibatch, start.seeds
         )
     if from_outside(gradient):
-        ghat = try_gradient(gradient, target, start.estimator, start.position, minibatch, at_center)
+        ghat = try_gradient(
+            gradient, target, start.estimator, start.position, minibatch, at_center
+        )
     elif isinstance(dynamics, ExactDynamics):
         ghat = tf.zeros_like(start.position)
     else:
-        ghat = gradient.estimate(target, start.estimator, start.position, minibatch, at_center)[0]
+        ghat = gradient.estimate(
+            target, start.estimator, start.position, minibatch, at_center
+        )[0]
     if from_outside(inner):
         stepsize = target.space.layout.spread(start.stepsizes)
         try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)

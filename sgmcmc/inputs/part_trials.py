@@ -40,7 +40,9 @@ def try_gradient(
     label = f"{type(gradient).__name__}.estimate"
     if gradient.centered:
         with naming(gradient, "center"):
-            _need_vector(f"{type(gradient).__name__}.center", gradient.center(memory), position)
+            _need_vector(
+                f"{type(gradient).__name__}.center", gradient.center(memory), position
+            )
 
     def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
         minibatches = minibatch, at_center
@@ -61,7 +63,9 @@ def try_gradient(
                 f"`{label}` must return the gradient and the state, a tuple of two; it returned "
                 f"{describe(estimated)}."
             )
-        _need_vector(label, estimated[0], position, "a gradient", " It would be broadcast.")
+        _need_vector(
+            label, estimated[0], position, "a gradient", " It would be broadcast."
+        )
         _need_like(label, estimated[1], memory)
         return estimated
 
@@ -88,7 +92,9 @@ def _works_with_rows(
 ) -> bool:
     """Return whether an estimator works once it is handed row numbers."""
     size = next(iter(minibatch.columns.values())).shape[0]
-    minibatches = (batch._replace(rows=tf.range(size)) for batch in (minibatch, at_center))
+    minibatches = (
+        batch._replace(rows=tf.range(size)) for batch in (minibatch, at_center)
+    )
     try:
         gradient.estimate(target, memory, position, *minibatches)
     except Exception as error:
@@ -97,13 +103,19 @@ def _works_with_rows(
     return True
 
 
-def try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray) -> None:
+def try_refresh(
+    gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray
+) -> None:
     """Try the refreshing of a gradient estimator, if it is refreshed between blocks."""
     name = type(gradient).__name__
     interval = gradient.refresh_every(whole)
     if interval is None:
         return
-    if isinstance(interval, bool) or not isinstance(interval, int | np.integer) or interval < 1:
+    if (
+        isinstance(interval, bool)
+        or not isinstance(interval, int | np.integer)
+        or interval < 1
+    ):
         raise ValueError(
             f"`{name}.refresh_every` must return None or an integer, 1 or more; it returned "
             f"{describe(interval)}."
@@ -116,7 +128,9 @@ def try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np.
                 f"{describe(refreshed)}."
             )
         if refreshed[0] is not None:
-            _need_vector(f"{name}.refresh", refreshed[0], tf.constant(position), "a gradient")
+            _need_vector(
+                f"{name}.refresh", refreshed[0], tf.constant(position), "a gradient"
+            )
         _need_like(f"{name}.refresh", refreshed[1], memory)
 
 
@@ -140,20 +154,28 @@ def try_dynamics(
         return tf.constant(rng.standard_normal((vectors, d)), dtype)
 
     if isinstance(dynamics, ExactDynamics):
-        methods = _exact_methods(dynamics, target, position, stepsize, minibatch.columns)
+        methods = _exact_methods(
+            dynamics, target, position, stepsize, minibatch.columns
+        )
     else:
         noise = normals(dynamics.step_normals)
         if dynamics.seeds:
-            noise = tf.constant(rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32)
+            noise = tf.constant(
+                rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32
+            )
         rows = next(iter(minibatch.columns.values())).shape[0]
         start_normals = normals(dynamics.start_normals)
         refresh_normals = normals(dynamics.refresh_normals)
         methods = {
-            "init": lambda _: dynamics.init(position, gradient, stepsize, start_normals),
+            "init": lambda _: dynamics.init(
+                position, gradient, stepsize, start_normals
+            ),
             "refresh": lambda state: dynamics.refresh(state, stepsize, refresh_normals),
             "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
             "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
-            "finish_step": lambda state: dynamics.finish_step(state, gradient, stepsize),
+            "finish_step": lambda state: dynamics.finish_step(
+                state, gradient, stepsize
+            ),
         }
         if not dynamics.learns_noise:
             del methods["learn"]
@@ -171,7 +193,9 @@ def try_dynamics(
                         f"`{label}` returned a state without `position`, a {type(after).__name__} "
                         f"of {', '.join(after._fields)}; `position` is the position of the chain."
                     )
-                _need_vector(label, after.position, position, "a state whose `position` is")
+                _need_vector(
+                    label, after.position, position, "a state whose `position` is"
+                )
                 if state is not None:
                     _need_like(label, after, state)
             states[name] = state = after
@@ -183,7 +207,11 @@ def try_dynamics(
     for repeated in results[1:]:
         for name in methods:
             for a, b in _pairs(results[0][name], repeated[name]):
-                change = np.abs(a - before).max(initial=0) if a.shape == before.shape else _size(a)
+                change = (
+                    np.abs(a - before).max(initial=0)
+                    if a.shape == before.shape
+                    else _size(a)
+                )
                 if _differ(a, b, _SAME_RESULT * change + 1e-7 * _size(a)):
                     raise ValueError(
                         f"`{type(inner).__name__}.{name}` gives different results for the same "
@@ -212,7 +240,9 @@ def _exact_methods(
 
     return {
         "start": lambda _: dynamics.start(log_post, position),
-        "transition": lambda state: dynamics.transition(log_post, state, stepsize, seed),
+        "transition": lambda state: dynamics.transition(
+            log_post, state, stepsize, seed
+        ),
     }
 
 
@@ -227,8 +257,12 @@ def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     results = []
     with without_chatter():
         for _ in range(2):
-            graph = tf.function(function, autograph=False).get_concrete_function(*arguments)
-            results += [tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)]
+            graph = tf.function(function, autograph=False).get_concrete_function(
+                *arguments
+            )
+            results += [
+                tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)
+            ]
     return results
 
 
@@ -239,7 +273,11 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _names(structure: Any) -> list[str]:
     if isinstance(structure, Mapping):
-        return [f"{k}.{n}".rstrip(".") for k in sorted(structure) for n in _names(structure[k])]
+        return [
+            f"{k}.{n}".rstrip(".")
+            for k in sorted(structure)
+            for n in _names(structure[k])
+        ]
     if isinstance(structure, tuple | list):
         fields = getattr(structure, "_fields", range(len(structure)))
         return [
@@ -297,7 +335,9 @@ def _need_like(label: str, after: Any, before: Any) -> None:
             f"{type(before).__name__} of {', '.join(_names(before))}; it returned a "
             f"{type(after).__name__} of {', '.join(_names(after))}."
         )
-    leaves = zip(_names(after), tf.nest.flatten(after), tf.nest.flatten(before), strict=True)
+    leaves = zip(
+        _names(after), tf.nest.flatten(after), tf.nest.flatten(before), strict=True
+    )
     for name, new, old in leaves:
         a, b = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
         if not a.shape.is_compatible_with(b.shape):

@@ -10,7 +10,14 @@ import numpy as np
 
 from sgmcmc import dynamics as dynamics_room
 from sgmcmc import gradients as gradients_room
-from sgmcmc.checks import describe, did_you_mean, from_outside, is_number, minibatch_rows, or_list
+from sgmcmc.checks import (
+    describe,
+    did_you_mean,
+    from_outside,
+    is_number,
+    minibatch_rows,
+    or_list,
+)
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient, MinibatchGradient
@@ -27,7 +34,11 @@ def _has_name(part: Any) -> bool:
 
 # The parts that go by a name.
 _DYNAMICS, _GRADIENTS = (
-    {part.name: part for part in (getattr(room, name) for name in room.__all__) if _has_name(part)}
+    {
+        part.name: part
+        for part in (getattr(room, name) for name in room.__all__)
+        if _has_name(part)
+    }
     for room in (dynamics_room, gradients_room)
 )
 
@@ -49,8 +60,12 @@ def _read_part(
     if value is None:
         raise ValueError(f"`{argument}` must be given: {allowed}.")
     if not isinstance(value, str):
-        hint = f" Did you mean {value.__name__}(...)?" if isinstance(value, type) else ""
-        raise TypeError(f"`{argument}` must be {allowed}; it is {describe(value)}.{hint}")
+        hint = (
+            f" Did you mean {value.__name__}(...)?" if isinstance(value, type) else ""
+        )
+        raise TypeError(
+            f"`{argument}` must be {allowed}; it is {describe(value)}.{hint}"
+        )
     if value not in names:
         raise ValueError(
             f"`{argument}` must be {allowed}; it is {value!r}.{did_you_mean(value, names)}"
@@ -107,7 +122,9 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> SamplerParts:
     chosen_dynamics = read_dynamics(dynamics)
     estimator = read_gradient(gradient, chosen_dynamics)
     minibatches = read_minibatches(options.minibatches, options.replace)
-    return SamplerParts(_adapt_to_gradient(chosen_dynamics, estimator), estimator, minibatches)
+    return SamplerParts(
+        _adapt_to_gradient(chosen_dynamics, estimator), estimator, minibatches
+    )
 
 
 def read_dynamics(value: Any) -> Dynamics:
@@ -135,7 +152,9 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
 
 
 def _adapt_to_gradient(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
-    if isinstance(dynamics, SimplexDynamics) and (gradient.centered or isinstance(gradient, SAGA)):
+    if isinstance(dynamics, SimplexDynamics) and (
+        gradient.centered or isinstance(gradient, SAGA)
+    ):
         return replace(dynamics, differences=True)
     return dynamics
 
@@ -167,7 +186,9 @@ def unseen(draws: RowDraws, rows: int) -> float:
     return 1.0 - draws.size / rows if once else 1.0
 
 
-def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: RowDraws) -> None:
+def need_known_noise(
+    dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: RowDraws
+) -> None:
     """Raise an error if dynamics should learn the gradient's noise, and it cannot be estimated."""
     if dynamics.visits and gibbs is not None:
         raise ValueError(
@@ -180,15 +201,21 @@ def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: 
     if dynamics.learns_information:
         _need_rows_alike(dynamics, gradient, draws)
     if type(gradient).terms is Gradient.terms:
-        reason = f"{type(gradient).__name__} does not estimate the noise of its estimates"
+        reason = (
+            f"{type(gradient).__name__} does not estimate the noise of its estimates"
+        )
     elif gibbs is not None:
         reason = "latent variables are drawn by `gibbs`, which add noise"
     elif n < 2:
         reason = "a minibatch of one row does not show how much rows differ"
     if reason is not None:
         if dynamics.learns_information:
-            raise ValueError(f"`dynamics`: the information cannot be estimated: {reason}.")
-        raise ValueError(f"`noise_variance` cannot be estimated: {reason}. Give a number, or 0.")
+            raise ValueError(
+                f"`dynamics`: the information cannot be estimated: {reason}."
+            )
+        raise ValueError(
+            f"`noise_variance` cannot be estimated: {reason}. Give a number, or 0."
+        )
 
 
 def _need_rows_alike(dynamics: Dynamics, gradient: Gradient, draws: RowDraws) -> None:
@@ -238,7 +265,9 @@ def bind_minibatches(
     """
     if gradient.whole_dataset:
         if minibatches != Uniform():
-            raise ValueError("`minibatches`: the gradient uses the whole dataset; use 'uniform'.")
+            raise ValueError(
+                "`minibatches`: the gradient uses the whole dataset; use 'uniform'."
+            )
         if minibatch_size is not None and not (
             is_number(minibatch_size) and minibatch_size == size
         ):
@@ -252,7 +281,9 @@ def bind_minibatches(
             "`minibatch_size` must be given: a proportion between 0 and 1 or an integer from 1 "
             f"to {size}."
         )
-    draws = minibatches.bind(size, minibatch_rows("minibatch_size", minibatch_size, size))
+    draws = minibatches.bind(
+        size, minibatch_rows("minibatch_size", minibatch_size, size)
+    )
     if from_outside(draws):
         check_bound(draws, size)
         try_minibatches(minibatches, draws, size, gradient.needs_rows)

@@ -26,10 +26,16 @@ class _Settings:
     # Distances of the second position from the start, on the scale of one and of the coordinates:
     # the first of these at which the log-likelihood is finite is used.
     distances: tuple[float, ...] = (0.1, 0.01, 1e-3)
-    far_distance: float = 0.7  # of a third position, left out if the log-likelihood is not finite
-    tolerance: float = 1e-3  # largest error of a sum, relative to the sizes of its terms
+    far_distance: float = (
+        0.7  # of a third position, left out if the log-likelihood is not finite
+    )
+    tolerance: float = (
+        1e-3  # largest error of a sum, relative to the sizes of its terms
+    )
     trial_rows: int = 64  # what rows have in common is easier to see the fewer they are
-    same_value: float = 1e-4  # largest relative difference of two values of one function
+    same_value: float = (
+        1e-4  # largest relative difference of two values of one function
+    )
 
 
 _SETTINGS = _Settings()
@@ -96,10 +102,14 @@ class Trial:
         self.rows = next(iter(columns.values())).shape[0]
         self.positions = [start]
         self._columns = columns
-        self._graph = trace(_values(target, complete, on_halves), tf.constant(start), columns)
+        self._graph = trace(
+            _values(target, complete, on_halves), tf.constant(start), columns
+        )
         self.values = [self._at(start)]
         rng = np.random.default_rng(0)
-        direction, far_direction = rng.standard_normal((2, start.size)) * (1.0 + np.abs(start))
+        direction, far_direction = rng.standard_normal((2, start.size)) * (
+            1.0 + np.abs(start)
+        )
         attempts = [
             [displacement * direction for displacement in _SETTINGS.distances],
             [_SETTINGS.far_distance * far_direction],
@@ -126,7 +136,8 @@ class Trial:
         """
         runs = [self._graph(tf.constant(position), self._columns) for _ in range(2)]
         first, second = (
-            tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(run)) for run in runs
+            tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(run))
+            for run in runs
         )
         return {
             name: values if name == "halves" else [*values, *second[name]]
@@ -138,7 +149,8 @@ class Trial:
         if any("halves" not in values for values in self.values):
             return []
         start, *displaced = (
-            np.array([values["log_lik"][0], *values["halves"]]) for values in self.values
+            np.array([values["log_lik"][0], *values["halves"]])
+            for values in self.values
         )
         sums, half = [], self.rows // 2
         for changed in displaced:
@@ -155,7 +167,9 @@ def _values(
     target: Target, complete: Complete | None, on_halves: bool
 ) -> Callable[..., dict[str, Any]]:
     def total(params: Tensors, columns: Tensors) -> tf.Tensor:
-        return tf.reduce_sum(tf.cast(target.log_lik(dict(params), dict(columns)), tf.float64))
+        return tf.reduce_sum(
+            tf.cast(target.log_lik(dict(params), dict(columns)), tf.float64)
+        )
 
     def evaluate(position: tf.Tensor, columns: Tensors) -> dict[str, Any]:
         params, minibatch = target.space.constrain(position), columns
@@ -176,7 +190,9 @@ def _values(
                     total(params, row_slices.part(start, length))
                     for start, length in ((0, middle), (middle, rows - middle))
                 ]
-        except Exception as error:  # it may be written for minibatches of n rows and no others
+        except (
+            Exception
+        ) as error:  # it may be written for minibatches of n rows and no others
             pass_on(error)
             values.pop("halves", None)
         return values
@@ -199,7 +215,11 @@ def _has_entry_per_row(
 
 
 def row_by_row(
-    target: Target, complete: Complete | None, trial: Trial, columns: Tensors, number: int
+    target: Target,
+    complete: Complete | None,
+    trial: Trial,
+    columns: Tensors,
+    number: int,
 ) -> np.ndarray | None:
     """Return the changes of `log_lik` on single rows, or ``None`` if there are none.
 
@@ -259,11 +279,17 @@ def refuse_silent_mistakes(
     """
     size = min(data.size, _SETTINGS.trial_rows, max(2, rows))
     # What `gibbs` completes belongs to the first rows.
-    chosen = np.arange(size) if complete is not None else rows_from_everywhere(data.size, size)
+    chosen = (
+        np.arange(size)
+        if complete is not None
+        else rows_from_everywhere(data.size, size)
+    )
     columns = data.rows(chosen)
     try:
         trial = Trial(target, complete, start, columns)
-    except Exception as error:  # it may be written for minibatches of n rows and no others
+    except (
+        Exception
+    ) as error:  # it may be written for minibatches of n rows and no others
         pass_on(error)
         # It was evaluated on the first rows before: no error is expected.
         first_rows = data.rows(np.arange(rows))
@@ -298,7 +324,11 @@ def rows_from_everywhere(size: int, count: int) -> np.ndarray:
     first = count // 2
     share = -(-(count - first) // 3)
     middle = (size - share) // 2
-    choices = [np.arange(first), np.arange(size - share, size), np.arange(middle, middle + share)]
+    choices = [
+        np.arange(first),
+        np.arange(size - share, size),
+        np.arange(middle, middle + share),
+    ]
     spread = min(size, 4 * count)
     choices.append(np.random.default_rng(size).permutation(spread) * size // spread)
     rows = np.concatenate(choices)
@@ -335,7 +365,9 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     if first.dtype.kind != "f":
         return bool((first == second).all())
-    size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(initial=0.0)
+    size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(
+        initial=0.0
+    )
     return np.allclose(
         first, second, rtol=0.0, atol=_SETTINGS.same_value * float(size), equal_nan=True
     )
@@ -366,7 +398,9 @@ def _refuse_broadcasting(
 
 def _reshaped(columns: Tensors) -> Iterator[tuple[str, Tensors]]:
     """Yield the columns with one of them a vector in place of an (n, 1), or the other way."""
-    dense = {name: c for name, c in columns.items() if not isinstance(c, tf.SparseTensor)}
+    dense = {
+        name: c for name, c in columns.items() if not isinstance(c, tf.SparseTensor)
+    }
     for name, column in dense.items():
         if column.shape.rank == 2 and column.shape[1] == 1:
             yield name, {**columns, name: column[:, 0]}
@@ -400,7 +434,10 @@ def _refuse_no_sum(
     )
     row_changes = row_by_row(target, complete, trial, columns, number)
     if row_changes is not None:
-        if abs(row_changes.sum() - whole) <= ROUNDING * np.abs(row_changes).sum() + sums.rounding:
+        if (
+            abs(row_changes.sum() - whole)
+            <= ROUNDING * np.abs(row_changes).sum() + sums.rounding
+        ):
             return
         constant = sum(halves) - whole
         if sums.equals(row_changes.sum() - (len(row_changes) - 1) * constant):

@@ -35,12 +35,16 @@ class _Settings:
     line_lengths: tuple[float, ...] = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
     # What rounds, but has the gradient of what does not, is right on long lines alone.
     right_lines: int = 3  # lines with the right gradient after which no more are tried
-    same: float = 0.05  # largest relative difference of change and integral that are the same
+    same: float = (
+        0.05  # largest relative difference of change and integral that are the same
+    )
     different: float = 0.2  # least such difference of those that are not
     reliable: float = 0.25  # largest difference of the two rules, relative to the error
     rounding: float = 16.0  # error of a value, in units of its rounding
     halvings: int = 16  # number of times that a line is halved
-    least_halvings: int = 3  # least number of these after which what is left is rounding
+    least_halvings: int = (
+        3  # least number of these after which what is left is rounding
+    )
     max_parameters: int = 24  # largest number of parameters that are tried
 
 
@@ -91,7 +95,11 @@ class Line(NamedTuple):
     @property
     def noise(self) -> float:
         """Rounding error of the change; terms of a value near zero may be of size one."""
-        return _SETTINGS.rounding * self.rounding * max(1.0, float(np.abs(self.values).max()))
+        return (
+            _SETTINGS.rounding
+            * self.rounding
+            * max(1.0, float(np.abs(self.values).max()))
+        )
 
     @property
     def size(self) -> float:
@@ -101,14 +109,19 @@ class Line(NamedTuple):
     @property
     def is_same(self) -> bool:
         """Whether the change is clearly the integral."""
-        return self.size > 4 * self.noise and self.error <= _SETTINGS.same * self.size + self.noise
+        return (
+            self.size > 4 * self.noise
+            and self.error <= _SETTINGS.same * self.size + self.noise
+        )
 
     @property
     def is_different(self) -> bool:
         """Whether the change is clearly not the integral."""
         trapezoid = float(self.slopes[0] + self.slopes[2]) / 2.0
         reliable = abs(self.integral - trapezoid) <= _SETTINGS.reliable * self.error
-        return reliable and self.error > _SETTINGS.different * self.size + 4 * self.noise
+        return (
+            reliable and self.error > _SETTINGS.different * self.size + 4 * self.noise
+        )
 
 
 def check_slopes(
@@ -141,7 +154,9 @@ def check_slopes(
     u = start if center is None else center.out_of(tf.constant(start)).numpy()
     rng = np.random.default_rng(1)
     signs = rng.choice([-1.0, 1.0], u.shape) * rng.uniform(0.5, 1.0, u.shape)
-    coordinates = {name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain}
+    coordinates = {
+        name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain
+    }
     lines = [([name], coordinates[name]) for name in plain[: _SETTINGS.max_parameters]]
     if any(indices.size > 1 for _, indices in lines) or len(plain) > len(lines):
         flat = _without_gradient(target, start, evaluate(start)[1])
@@ -163,7 +178,9 @@ def check_slopes(
         line, others_agree = _first_wrong_line(at, evaluate, rounding)
         if line is None:
             continue
-        message = _confirmed_message(target, Minibatch(columns, weight), line, names, others_agree)
+        message = _confirmed_message(
+            target, Minibatch(columns, weight), line, names, others_agree
+        )
         if message is None:
             continue
         if not corrected:
@@ -175,15 +192,21 @@ def check_slopes(
         )
 
 
-def _without_gradient(target: Target, start: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+def _without_gradient(
+    target: Target, start: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
     """Return whether each coordinate has a gradient that is that of the prior alone, (d,).
 
     A few such coordinates are lost among the others of their parameter, and need a line of their
     own.
     """
     try:
-        of_prior = target.prior_gradient(tf.constant(start)).numpy()  # once: a graph takes longer
-    except Exception as error:  # some functions, such as tf.hessians, are for graphs alone
+        of_prior = target.prior_gradient(
+            tf.constant(start)
+        ).numpy()  # once: a graph takes longer
+    except (
+        Exception
+    ) as error:  # some functions, such as tf.hessians, are for graphs alone
         pass_on(error)
         return np.zeros(start.shape, bool)
     rounding = _SETTINGS.rounding * float(np.finfo(start.dtype).eps)
@@ -215,15 +238,24 @@ def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
     direction = ends[1].astype(np.float64) - ends[0]
     values = np.array([value for value, _, _ in evaluations])
     likelihoods = np.array([likelihood for *_, likelihood in evaluations])
-    with np.errstate(invalid="ignore"):  # infinite numbers, of a line that is not finite
-        slopes = [float(gradient.astype(np.float64) @ direction) for _, gradient, _ in evaluations]
+    with np.errstate(
+        invalid="ignore"
+    ):  # infinite numbers, of a line that is not finite
+        slopes = [
+            float(gradient.astype(np.float64) @ direction)
+            for _, gradient, _ in evaluations
+        ]
         unit = rounding * np.abs(likelihoods).max() + np.finfo(float).tiny
         likelihood_change = float(np.abs(likelihoods[1:] - likelihoods[0]).max() / unit)
     return Line(ends, values, np.array(slopes), rounding, likelihood_change)
 
 
 def _confirmed_message(
-    target: Target, minibatch: Minibatch, line: Line, names: list[str], others_agree: bool
+    target: Target,
+    minibatch: Minibatch,
+    line: Line,
+    names: list[str],
+    others_agree: bool,
 ) -> str | None:
     """Return the message on a gradient that is wrong along a line; ``None`` if it is not."""
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
@@ -240,7 +272,8 @@ def _confirmed_message(
     def both_terms(position: np.ndarray) -> list[tuple[float, np.ndarray]]:
         try:
             results = terms(
-                tf.constant(position.astype(dtype)), cast(minibatch.columns, double.dtype)
+                tf.constant(position.astype(dtype)),
+                cast(minibatch.columns, double.dtype),
             )
         except tf.errors.OpError:
             results = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
@@ -272,18 +305,24 @@ def _confirmed_message(
         value, gradient = both_terms(position)[term]
         return value, gradient, 0.0
 
-    lines = [_line(first.ends, partial(one_term, term=term), rounding) for term in range(2)]
+    lines = [
+        _line(first.ends, partial(one_term, term=term), rounding) for term in range(2)
+    ]
     return _message(names, target.log_prior is None, *lines)
 
 
 def _traced_terms(target: Target, minibatch: Minibatch) -> Callable[..., list[tuple]]:
     """Return the graph of log-likelihood and log-prior, each with its gradient."""
 
-    def terms(position: tf.Tensor, columns: Tensors) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    def terms(
+        position: tf.Tensor, columns: Tensors
+    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
         minibatch_rows = Minibatch(columns, minibatch.weights)
         space = target.space
         params, u = space.constrain(position), space.coordinates(position)
-        likelihood = minibatch.weights * tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
+        likelihood = minibatch.weights * tf.reduce_sum(
+            target.log_lik(dict(params), dict(columns))
+        )
         return [
             (likelihood, target.gradient(position, minibatch_rows, with_prior=False)),
             (target.prior_value(params, u), target.prior_gradient(position)),
@@ -297,7 +336,10 @@ def _message(names: list[str], flat: bool, likelihood: Line, prior: Line) -> str
     """Return the message on the function whose gradient is more in error."""
     line, function = likelihood, "`log_lik`"
     if prior.error > likelihood.error:
-        line, function = prior, "The log-Jacobian of a bijector" if flat else "`log_prior`"
+        line, function = (
+            prior,
+            "The log-Jacobian of a bijector" if flat else "`log_prior`",
+        )
     name = ", ".join(map(repr, names[:4])) + " …" * (len(names) > 4)
     return (
         f"{function} depends on the parameter {name}, but its gradient does not show how: along "

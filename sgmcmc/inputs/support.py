@@ -31,21 +31,37 @@ from sgmcmc.results.arrays import coordinate_name
 class _Settings:
     bisections: int = 60  # number of halvings by which an end is found
     largest_distance: float = 1e12  # at which another end is searched
-    round_number: float = 1e-4  # relative distance of an end from a number that it is rounded to
+    round_number: float = (
+        1e-4  # relative distance of an end from a number that it is rounded to
+    )
     trial_rows: int = 1000  # largest number of rows on which float32 is tried
-    draws: int = 8  # from the normal approximation, at which float32 is tried next to the mode
+    draws: int = (
+        8  # from the normal approximation, at which float32 is tried next to the mode
+    )
     tolerated_failures: int = 2  # largest number of these at which float32 may fail
-    negligible_depth: float = 100.0  # below the highest value, where errors do not matter
-    largest_error: float = 2.0  # difference of two errors: draws would be off by e to that
+    negligible_depth: float = (
+        100.0  # below the highest value, where errors do not matter
+    )
+    largest_error: float = (
+        2.0  # difference of two errors: draws would be off by e to that
+    )
 
 
 _SETTINGS = _Settings()
 
 # Operations that may lose most digits.
 _LOSSY = (
-    "Cholesky", "LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixInverse", "MatrixSolve",
-    "MatrixTriangularSolve", "Qr", "SelfAdjointEigV2", "Svd",
-)  # fmt: skip
+    "Cholesky",
+    "LogMatrixDeterminant",
+    "Lu",
+    "MatrixDeterminant",
+    "MatrixInverse",
+    "MatrixSolve",
+    "MatrixTriangularSolve",
+    "Qr",
+    "SelfAdjointEigV2",
+    "Svd",
+)
 
 LogPrior = Callable[[dict[str, Any]], Any]
 Point = Mapping[str, np.ndarray]
@@ -94,7 +110,8 @@ class Support(NamedTuple):
         if bijector is None:
             return "Give it a bijector, see docs/constrained.md, or a prior that is positive there."
         return (
-            f"Give bijectors={{{self.name!r}: {bijector}}}, so that the chain has no end to cross."
+            f"Give bijectors={{{self.name!r}: {bijector}}}, "
+            "so that the chain has no end to cross."
         )
 
     @property
@@ -109,7 +126,9 @@ def finite_priors(log_prior: LogPrior, draws: Mapping[str, np.ndarray]) -> np.nd
     """Return whether the log-prior is finite at each of some draws, (k,)."""
 
     def values(draws: dict[str, tf.Tensor]) -> tf.Tensor:
-        return vectorized_map(lambda params: tf.convert_to_tensor(log_prior(dict(params))), draws)
+        return vectorized_map(
+            lambda params: tf.convert_to_tensor(log_prior(dict(params))), draws
+        )
 
     params = {name: tf.constant(array) for name, array in draws.items()}
     return np.isfinite(trace(values, params)(params).numpy())
@@ -140,33 +159,43 @@ def find_support(log_prior: LogPrior, inside: Point, outside: Point) -> Support 
             if finite({**inside, name: crossed}):
                 continue
 
-            def at(value: float, name: str = name, coordinate: int = coordinate) -> bool:
+            def at(
+                value: float, name: str = name, coordinate: int = coordinate
+            ) -> bool:
                 changed = np.asarray(inside[name]).copy()
                 changed.flat[coordinate] = value
                 return finite({**inside, name: changed})
 
             first, last = float(start.flat[coordinate]), float(end.flat[coordinate])
-            ends = sorted([_end(at, first, last), _other_end(at, first, np.sign(first - last))])
+            ends = sorted(
+                [_end(at, first, last), _other_end(at, first, np.sign(first - last))]
+            )
             return Support(name, coordinate, start.shape, *ends)
         if not finite({**inside, name: end}):
             return Support(name, 0, (), -np.inf, np.inf)
     return None
 
 
-def overflows(log_prior: LogPrior, support: Support, inside: Point, outside: Point) -> bool:
+def overflows(
+    log_prior: LogPrior, support: Support, inside: Point, outside: Point
+) -> bool:
     """Return whether an end of the support is another one in float64: numbers overflow there."""
     inside, outside = (
         {name: array.astype(np.float64) for name, array in point.items()}
         for point in (inside, outside)
     )
     try:
-        if not finite_priors(log_prior, {k: v[np.newaxis] for k, v in inside.items()}).all():
+        if not finite_priors(
+            log_prior, {k: v[np.newaxis] for k, v in inside.items()}
+        ).all():
             return False
     except (TypeError, ValueError, tf.errors.OpError) as error:  # constants in float32
         pass_on(error)
         return False
     wide = find_support(log_prior, inside, outside)
-    return wide is None or not np.allclose(wide[-2:], support[-2:], rtol=1e-3, atol=1e-6)
+    return wide is None or not np.allclose(
+        wide[-2:], support[-2:], rtol=1e-3, atol=1e-6
+    )
 
 
 def _end(at: Callable[[float], bool], inside: float, outside: float) -> float:
@@ -210,10 +239,13 @@ def need_precision(
     """
     if target.dtype != tf.float32 or data.sparse:
         return
-    columns = data.rows(rows_from_everywhere(data.size, min(data.size, _SETTINGS.trial_rows)))
+    columns = data.rows(
+        rows_from_everywhere(data.size, min(data.size, _SETTINGS.trial_rows))
+    )
     normals = np.random.default_rng(1).standard_normal((_SETTINGS.draws, target.size))
     points = (
-        np.concatenate([np.zeros((1, target.size)), normals @ root_of(covariance).T]) + position
+        np.concatenate([np.zeros((1, target.size)), normals @ root_of(covariance).T])
+        + position
     )
     evaluations, lossy = _values(target, columns, points)
     values = np.array([value for value, _ in evaluations])
@@ -224,8 +256,13 @@ def need_precision(
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     exact = np.array([value for value, _ in _values(double, columns, points)[0]])
     if few:
-        errors, top = values - exact, np.max(exact, initial=-np.inf, where=np.isfinite(exact))
-        errors = errors[np.isfinite(errors) & (exact > top - _SETTINGS.negligible_depth)]
+        errors, top = (
+            values - exact,
+            np.max(exact, initial=-np.inf, where=np.isfinite(exact)),
+        )
+        errors = errors[
+            np.isfinite(errors) & (exact > top - _SETTINGS.negligible_depth)
+        ]
         spread = float(np.ptp(errors)) if len(errors) else 0.0
         if spread <= _SETTINGS.largest_error:
             return
@@ -258,13 +295,17 @@ def _values(
     spec = tf.TensorSpec(points.shape[1:], target.dtype)
     evaluations = []
     try:
-        log_post = trace(lambda u, rows: target.log_post(u, Minibatch(rows)), spec, columns)
+        log_post = trace(
+            lambda u, rows: target.log_post(u, Minibatch(rows)), spec, columns
+        )
     except (TypeError, ValueError) as error:  # constants in float32
         pass_on(error)
         return [(np.nan, "")] * len(points), False
     for point in points:
         try:
-            evaluations.append((float(log_post(tf.constant(point, target.dtype), columns)), ""))
+            evaluations.append(
+                (float(log_post(tf.constant(point, target.dtype), columns)), "")
+            )
         except tf.errors.OpError as error:
             pass_on(error)
             evaluations.append((np.nan, first_lines(error)))

@@ -48,7 +48,9 @@ def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
 
     A geodesic is no longer one on other scales.
     """
-    values = np.broadcast_to(one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size)
+    values = np.broadcast_to(
+        one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size
+    )
     for name in space.curved_names():
         if np.ptp(values[space.layout.slices[name]]) > 0:
             raise ValueError(
@@ -108,7 +110,9 @@ def halved(value: Any) -> Any:
         return replace(value, h=halved(value.h))
     if callable(value):
         return lambda iteration: 0.5 * value((iteration + 1) // 2)
-    return 0.5 * value if isinstance(value, float) else 0.5 * np.asarray(value, np.float64)
+    return (
+        0.5 * value if isinstance(value, float) else 0.5 * np.asarray(value, np.float64)
+    )
 
 
 def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:

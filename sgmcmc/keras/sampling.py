@@ -21,7 +21,9 @@ from sgmcmc.keras.parts import Parts, new_members
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
-_NUMBERS = 2**24  # largest number of features and outputs that predictions hold at a time
+_NUMBERS = (
+    2**24
+)  # largest number of features and outputs that predictions hold at a time
 _HELD = 10_000  # largest number of held-out rows
 
 # Distance of an epoch: chains of a few epochs go nowhere, so that what counts is little noise
@@ -73,7 +75,9 @@ class SampledNetwork:
         import keras
 
         activation = keras.activations.get(function)
-        return self._over_draws(X, None, lambda outputs, _: activation(outputs), np.mean)
+        return self._over_draws(
+            X, None, lambda outputs, _: activation(outputs), np.mean
+        )
 
     def log_score(self, X: Any, y: Any) -> float:
         """Return the mean log predictive density of targets: that of the mixture of all draws.
@@ -89,7 +93,9 @@ class SampledNetwork:
         def density(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
             return self._parts.log_density(targets, outputs)
 
-        return float(self._over_draws(X, np.asarray(y), density, lambda a, _: mixture(a)).mean())
+        return float(
+            self._over_draws(X, np.asarray(y), density, lambda a, _: mixture(a)).mean()
+        )
 
     def _over_draws(self, X: Any, y: Array | None, function: Any, reduce: Any) -> Array:
         """Return reduced values of a function of outputs and targets, in pieces of rows."""
@@ -106,11 +112,17 @@ class SampledNetwork:
         def value(weights: Weights, rows: tf.Tensor, targets: Any) -> tf.Tensor:
             return function(self._parts.outputs(weights, rows), targets)
 
-        for block in chunked(len(features), _NUMBERS, count + int(np.prod(features.shape[1:]))):
+        for block in chunked(
+            len(features), _NUMBERS, count + int(np.prod(features.shape[1:]))
+        ):
             rows = tf.constant(features[block])
             targets = None if y is None else tf.constant(y[block])
             values = [
-                value({name: tf.constant(a[k]) for name, a in draws.items()}, rows, targets)
+                value(
+                    {name: tf.constant(a[k]) for name, a in draws.items()},
+                    rows,
+                    targets,
+                )
                 for k in range(count)
             ]
             reduced.append(reduce(np.asarray(values, np.float64), 0))
@@ -207,7 +219,9 @@ def sample_network(
             f"`validation_fraction` must be between 0 and 1; it is {validation_fraction!r}."
         )
     if not checks.flag("store_weights", store_weights) and predict_at is None:
-        raise ValueError("`store_weights=False` keeps only predictions: give `predict_at`.")
+        raise ValueError(
+            "`store_weights=False` keeps only predictions: give `predict_at`."
+        )
     models = list(model) if isinstance(model, list | tuple) else [model]
     split_model = Parts(models[0], loss)
     seed = checks.seed_number("seed", seed) % 2**31
@@ -233,7 +247,11 @@ def _read(data: Any, split_model: Parts) -> Data:
         )
     if isinstance(data, tuple | list) and len(data) == 2:
         data = dict(zip(("X", "y"), data, strict=True))
-    if isinstance(elements, tuple) and isinstance(data, tf.data.Dataset) and len(elements) == 2:
+    if (
+        isinstance(elements, tuple)
+        and isinstance(data, tf.data.Dataset)
+        and len(elements) == 2
+    ):
         data = data.map(lambda X, y: {"X": X, "y": y})
     spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
     if not isinstance(spec, Mapping) or set(spec) != {"X", "y"}:
@@ -243,7 +261,9 @@ def _read(data: Any, split_model: Parts) -> Data:
         )
     if isinstance(data, tf.data.Dataset):
         kind = np.dtype(spec["y"].dtype.as_numpy_dtype).kind
-        split_model.log_density.need_numbers(np.empty(0, spec["y"].dtype.as_numpy_dtype))
+        split_model.log_density.need_numbers(
+            np.empty(0, spec["y"].dtype.as_numpy_dtype)
+        )
     else:
         y = _numbers(data["y"])
         split_model.log_density.need_numbers(y)
@@ -255,12 +275,16 @@ def _read(data: Any, split_model: Parts) -> Data:
         raise type(error)(str(error).replace("`dataset", "`data")) from None
     y = np.asarray(read.columns["y"].tensor(0, read.size))
     if (y == y[0]).all():
-        raise ValueError("`data`: the targets are the same in every row: nothing can be learned.")
+        raise ValueError(
+            "`data`: the targets are the same in every row: nothing can be learned."
+        )
     columns = dict(read.columns)
     if split_model.has_frozen:
         X = np.asarray(columns["X"].tensor(0, read.size))
         columns["X"] = ArrayColumn(split_model.features(X))
-    return Data({**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size)
+    return Data(
+        {**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size
+    )
 
 
 def _numbers(y: Any) -> Array:
@@ -289,7 +313,12 @@ class _NetworkRun:
         verbose: bool,
     ) -> None:
         self.split_model, self.network, self.data = split_model, network, data
-        self.weights, self.batch_size, self.seed, self.verbose = weights, batch_size, seed, verbose
+        self.weights, self.batch_size, self.seed, self.verbose = (
+            weights,
+            batch_size,
+            seed,
+            verbose,
+        )
         self.count = len(weights[split_model.names[0]])
 
     def train(self, epochs: int | None, validation_fraction: float) -> None:
@@ -302,7 +331,9 @@ class _NetworkRun:
         if epochs != 0:
             rows = used if len(used) else order, self.held_rows
             schedule = Schedule(epochs, self.batch_size)
-            self.members = train(self.network, self.weights, self.data, rows, schedule, rng)
+            self.members = train(
+                self.network, self.weights, self.data, rows, schedule, rng
+            )
 
     def sample(
         self, n_iters: int, draws: int, predict_at: Any, store_weights: bool
@@ -310,17 +341,30 @@ class _NetworkRun:
         """Run the chains, and judge them."""
         best = self.members.best
         chains = Members(
-            self.network, self.data, best, self.batch_size, self.seed, self.verbose, reach=_REACH
+            self.network,
+            self.data,
+            best,
+            self.batch_size,
+            self.seed,
+            self.verbose,
+            reach=_REACH,
         )
         keywords: dict[str, Any] = {}
         if predict_at is not None:
-            X = tf.constant(self.split_model.features(self.split_model.typed(predict_at)))
+            X = tf.constant(
+                self.split_model.features(self.split_model.typed(predict_at))
+            )
             keywords["test_functions"] = {
                 "outputs": lambda weights: self.network.forward(weights, X)
             }
         trained = chains.outputs(self.held_rows)
         sampled, samples = chains.fit(
-            self.members, self.held_rows, n_iters, draws, store_params=store_weights, **keywords
+            self.members,
+            self.held_rows,
+            n_iters,
+            draws,
+            store_params=store_weights,
+            **keywords,
         )
         y = self.data.rows(self.held_rows)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:])
@@ -331,7 +375,10 @@ class _NetworkRun:
             chains.facts(samples, draws),
         )
         return SampledNetwork(
-            Samples(chains.by_member(samples) if store_weights else {}, settings=samples.settings),
+            Samples(
+                chains.by_member(samples) if store_weights else {},
+                settings=samples.settings,
+            ),
             report,
             None if predict_at is None else chains.values(samples, "outputs"),
             self.split_model,

@@ -21,8 +21,18 @@ _UNKNOWN = 16  # number of workers to assume if an executor does not say
 
 # Errors of Dask's distributed and of Ray that mean that a worker, or its results, are lost.
 _LOSSES = (
-    *("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError"),
-    *("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError"),
+    *(
+        "KilledWorker",
+        "CommClosedError",
+        "FutureCancelledError",
+        "FuturesCancelledError",
+    ),
+    *(
+        "WorkerCrashedError",
+        "NodeDiedError",
+        "OutOfMemoryError",
+        "LocalRayletDiedError",
+    ),
 )
 
 _SPAWN = (
@@ -51,7 +61,10 @@ def checked(executor: Any) -> Executor:
             f"or a function without arguments that returns one; it is {describe(executor)}."
         )
     context: Any = getattr(executor, "_mp_context", None)
-    if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":
+    if (
+        isinstance(executor, ProcessPoolExecutor)
+        and context.get_start_method() == "fork"
+    ):
         raise ValueError(_SPAWN)
     if is_shut_down(executor):
         raise ValueError(
@@ -95,7 +108,9 @@ def width(executor: Executor) -> int:
 
 def is_loss(error: BaseException) -> bool:
     """Return whether an error says that a worker is gone, not that its work has failed."""
-    return isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _LOSSES
+    return (
+        isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _LOSSES
+    )
 
 
 def like(executor: Executor) -> Executor | None:
@@ -135,7 +150,9 @@ class LastingExecutor:
         self._user_executor = None if self._maker else checked(executor)
         self._made_executor: Executor | None = None
         self.generation = 0
-        if self._user_executor is not None and getattr(self._user_executor, "_broken", False):
+        if self._user_executor is not None and getattr(
+            self._user_executor, "_broken", False
+        ):
             _warn_once(self._user_executor)
 
     @property
@@ -162,7 +179,9 @@ class LastingExecutor:
             except BrokenExecutor as error:
                 self.renew(generation, error)
             except RuntimeError as error:
-                raise ValueError(f"`executor` does not accept work: {error}.") from error
+                raise ValueError(
+                    f"`executor` does not accept work: {error}."
+                ) from error
         raise given_up()
 
     def renew(self, generation: int, error: BaseException) -> None:
@@ -178,7 +197,9 @@ class LastingExecutor:
             assert broken is not None
             another = like(broken)
             if another is None:
-                if isinstance(error, BrokenExecutor) and not getattr(broken, "heals", False):
+                if isinstance(error, BrokenExecutor) and not getattr(
+                    broken, "heals", False
+                ):
                     raise BrokenExecutor(
                         "`executor` is broken, and no other can be made. Hand in a function that "
                         "makes one."
@@ -242,7 +263,9 @@ class Adapted(Executor):
 
     heals = True
 
-    def __init__(self, submit: Callable[..., Future[Any]], workers: Callable[[], int]) -> None:
+    def __init__(
+        self, submit: Callable[..., Future[Any]], workers: Callable[[], int]
+    ) -> None:
         self._submit, self._workers = submit, workers
 
     @property
@@ -275,7 +298,9 @@ def adapted(executor: Any) -> Any:
 def _of_ray(ray: Any) -> Executor:
     """Return the cluster that this process is connected to as an executor."""
     if not ray.is_initialized():
-        raise ValueError("`executor` is Ray, which is not connected yet: call ray.init() before.")
+        raise ValueError(
+            "`executor` is Ray, which is not connected yet: call ray.init() before."
+        )
 
     @ray.remote
     def call(function: Any, *arguments: Any) -> Any:

@@ -102,7 +102,9 @@ class Calls:
         self._waiting.clear()
         for future in self._under_way:
             future.cancel()
-        while time.monotonic() < until and any(future.running() for future in self._under_way):
+        while time.monotonic() < until and any(
+            future.running() for future in self._under_way
+        ):
             try:
                 future = self._done.take(TICK)
             except queue.Empty:
@@ -138,13 +140,22 @@ class Calls:
             needs = tuple(self._pickled.needs)
             call.generation = self._executor.generation
             future = self._executor.submit(
-                worker.work, self._pickled.key, needs, blobs, call.method, call.arguments
+                worker.work,
+                self._pickled.key,
+                needs,
+                blobs,
+                call.method,
+                call.arguments,
             )
             self._under_way[future] = call
             future.add_done_callback(self._done.put)
 
     def _blob(self, key: str) -> bytes:
-        return self._pickled.blob if key == self._pickled.key else self._pickled.needs[key]()
+        return (
+            self._pickled.blob
+            if key == self._pickled.key
+            else self._pickled.needs[key]()
+        )
 
 
 class Machines(ABC):
@@ -164,7 +175,9 @@ class Machines(ABC):
         return 1
 
     @abstractmethod
-    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order.
 
         The calls must not change the object; their arguments are plain values and NumPy arrays.
@@ -184,7 +197,9 @@ class LocalProcess(Machines):
 
     is_local = True
 
-    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order."""
         function = getattr(obj, method)
         return (function(*arguments) for arguments in calls)
@@ -240,7 +255,9 @@ class Spread(Machines):
         """Return the calls of an object's methods, of which there are none yet."""
         return Calls(self._executor, self.pickled(obj))
 
-    def map(self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, obj: Any, method: str, calls: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """Yield the results of an object's method for these arguments, in their order."""
         if not self._has_workers():
             yield from HERE.map(obj, method, calls)

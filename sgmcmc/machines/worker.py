@@ -141,7 +141,11 @@ def ready() -> bool:
 
 
 def work(
-    key: str, needs: Sequence[str], blobs: Mapping[str, bytes], method: str, arguments: Any
+    key: str,
+    needs: Sequence[str],
+    blobs: Mapping[str, bytes],
+    method: str,
+    arguments: Any,
 ) -> Any:
     """Return the result of a method of the object ``key``, or the objects that are missing for it.
 
@@ -167,7 +171,9 @@ def _find_object(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -
     lacking = [need for need in needs if shared[need] is None and need not in blobs]
     if key not in blobs or lacking:
         missing_key = [] if key in blobs else [key]
-        return Missing(f"{socket.gethostname()} {os.getpid()}", (*missing_key, *lacking))
+        return Missing(
+            f"{socket.gethostname()} {os.getpid()}", (*missing_key, *lacking)
+        )
     for need in needs:
         if shared[need] is None:
             shared[need] = _shared[need] = Unpickler(blobs[need], {}).load()

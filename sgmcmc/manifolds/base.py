@@ -52,7 +52,9 @@ class Manifold(Geometry, ABC):
         """Return Λ(u) w, the projection of a vector onto the tangent space at u."""
 
     @abstractmethod
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def flow(
+        self, u: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return place and velocity after some time on the geodesic with this velocity at u."""
 
     @abstractmethod

@@ -43,12 +43,18 @@ class UnitVectors(Manifold):
         """Return w − u (u·w)."""
         return vector - u * tf.reduce_sum(u * vector, -1, keepdims=True)
 
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def flow(
+        self, u: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return place and velocity after some time on a great circle."""
         # A vector at rest has no direction; what is added is far below any speed.
-        speed = tf.sqrt(tf.reduce_sum(velocity * velocity, -1, keepdims=True) + _AT_REST)
+        speed = tf.sqrt(
+            tf.reduce_sum(velocity * velocity, -1, keepdims=True) + _AT_REST
+        )
         cosine, sine = tf.cos(time * speed), tf.sin(time * speed)
-        return u * cosine + velocity * (sine / speed), velocity * cosine - u * (speed * sine)
+        return u * cosine + velocity * (sine / speed), velocity * cosine - u * (
+            speed * sine
+        )
 
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
         """Return u / ‖u‖."""
@@ -207,10 +213,14 @@ class Stiefel(Manifold):
         inner = tf.matmul(u, vector, transpose_a=True)
         return vector - tf.matmul(u, 0.5 * (inner + tf.linalg.matrix_transpose(inner)))
 
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def flow(
+        self, u: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return place and velocity after some time on a geodesic."""
         # In units in which the speed is near one, small velocities keep their digits.
-        squared = tf.reduce_mean(tf.reduce_sum(velocity * velocity, -2, keepdims=True), -1)
+        squared = tf.reduce_mean(
+            tf.reduce_sum(velocity * velocity, -2, keepdims=True), -1
+        )
         speed = tf.sqrt(squared + _AT_REST)[..., tf.newaxis]
         heading, time = velocity / speed, time * speed
         A = tf.matmul(u, heading, transpose_a=True)
@@ -218,7 +228,9 @@ class Stiefel(Manifold):
         S = tf.matmul(heading, heading, transpose_a=True)
         eye = tf.eye(u.shape[-1], batch_shape=u.shape[:-2], dtype=u.dtype)
         rows = tf.concat([A, -S], -1), tf.concat([eye, A], -1)
-        moved = tf.matmul(tf.concat([u, heading], -1), exponential(time * tf.concat(rows, -2)))
+        moved = tf.matmul(
+            tf.concat([u, heading], -1), exponential(time * tf.concat(rows, -2))
+        )
         place, heading = tf.split(moved, 2, -1)
         turned = exponential(-time * A)
         return tf.matmul(place, turned), speed * tf.matmul(heading, turned)

@@ -18,10 +18,14 @@ _ROWS_DRAWN = 100_000  # number of rows drawn, twice, to count how often each ap
 # Numbers of minibatches that are drawn for that; of fewer, weights are not tested.
 _MAX_MINIBATCHES, _MIN_MINIBATCHES = 400, 16
 
-_TOO_OFTEN = 8.0  # number of standard errors above which a row counts as drawn too often
+_TOO_OFTEN = (
+    8.0  # number of standard errors above which a row counts as drawn too often
+)
 
 
-def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:
+def drawn(
+    draws: RowDraws, rows: int, rng: np.random.Generator, count: int
+) -> np.ndarray:
     """Return the rows of ``count`` minibatches, (count, n), known to be rows of the dataset.
 
     The code that gathers them checks no bounds: a row beyond the last would be foreign memory.
@@ -55,10 +59,14 @@ def check_bound(draws: RowDraws, rows: int) -> None:
     label = f"`minibatches`: {type(draws).__name__}"
     for name in ("size", "weights", "every_row", "draw"):
         if not hasattr(draws, name):
-            raise TypeError(f"{label} has no `{name}`; what `bind` returns must have one.")
+            raise TypeError(
+                f"{label} has no `{name}`; what `bind` returns must have one."
+            )
     size, weights = draws.size, draws.weights
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ValueError(f"{label}.size must be an integer, 1 or more; it is {describe(size)}.")
+        raise ValueError(
+            f"{label}.size must be an integer, 1 or more; it is {describe(size)}."
+        )
     if draws.every_row and size != rows:
         raise ValueError(
             f"{label}.every_row says that a minibatch is the whole dataset of {rows} rows, and "
@@ -91,7 +99,9 @@ def check_bound(draws: RowDraws, rows: int) -> None:
         )
 
 
-def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool) -> None:
+def try_minibatches(
+    minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool
+) -> None:
     """Test user-defined minibatches.
 
     Args:
@@ -107,7 +117,9 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
     count = max(2, min(_MAX_MINIBATCHES, _ROWS_DRAWN // draws.size))
     label = f"`minibatches`: {type(draws).__name__}.draw"
     with naming(draws, "draw"):
-        first, repeated = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
+        first, repeated = (
+            drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2)
+        )
     if not np.array_equal(first, repeated):
         raise ValueError(
             f"{label} gives different rows for the same generator. All randomness must come from "
@@ -133,7 +145,11 @@ def _need_neighbours(label: str, minibatches: np.ndarray) -> None:
 
 
 def _need_right_weights(
-    label: str, weights: np.ndarray | None, rows: int, first: np.ndarray, second: np.ndarray
+    label: str,
+    weights: np.ndarray | None,
+    rows: int,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """Raise an error if rows come more often than their weights say.
 
@@ -142,12 +158,16 @@ def _need_right_weights(
     """
     count, size = second.shape
     seen, times = np.unique(first, return_counts=True)
-    expected = np.full(len(seen), size / rows) if weights is None else 1.0 / weights[seen]
+    expected = (
+        np.full(len(seen), size / rows) if weights is None else 1.0 / weights[seen]
+    )
     often = times > count * expected
     seen, mean = seen[often], float(expected[often].sum())
     if not seen.size:
         return
-    counts = (seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second).sum(1)
+    counts = (
+        seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second
+    ).sum(1)
     error = max(float(counts.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
     if counts.mean() - mean > _TOO_OFTEN * error:
         raise ValueError(

@@ -82,7 +82,11 @@ class Reshuffled(Minibatches):
         """Return the name of these minibatches, or their constants."""
         if self.block == 1:
             return "symmetric" if self.symmetric else "reshuffled"
-        return {"name": "reshuffled", "block": int(self.block), "symmetric": self.symmetric}
+        return {
+            "name": "reshuffled",
+            "block": int(self.block),
+            "symmetric": self.symmetric,
+        }
 
 
 class _Order(NamedTuple):
@@ -122,7 +126,10 @@ class OrderedDraws:
 
     def in_order(self, block_start: Place, count: int) -> np.ndarray:
         """Return the rows of ``count`` minibatches one after another, (count, n), each sorted."""
-        start, stop = block_start.first * self.size, (block_start.first + count) * self.size
+        start, stop = (
+            block_start.first * self.size,
+            (block_start.first + count) * self.size,
+        )
         rows = np.empty(stop - start, row_dtype(self._rows))
         done = start
         while done < stop:
@@ -133,7 +140,9 @@ class OrderedDraws:
             )
             done += count_here
         rows = rows.reshape(count, self.size)
-        rows.sort(axis=1)  # they are gathered faster, and a row that comes twice has neighbours
+        rows.sort(
+            axis=1
+        )  # they are gathered faster, and a row that comes twice has neighbours
         return rows
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -147,7 +156,9 @@ class OrderedDraws:
             minibatch[...] = np.sort(self._rows_of(order, start, self.size))
         return minibatches
 
-    def _epoch_rows(self, block_start: Place, epoch: int, start: int, count: int) -> np.ndarray:
+    def _epoch_rows(
+        self, block_start: Place, epoch: int, start: int, count: int
+    ) -> np.ndarray:
         """Return some rows of an epoch, from a place in its order."""
         backwards = self._symmetric and epoch % 2 == 1
         number = epoch // 2 if self._symmetric else epoch
@@ -174,5 +185,10 @@ class OrderedDraws:
         if self._block == 1:
             return order.blocks[start : start + count]
         positions = np.arange(start, start + count)
-        positions = np.where(positions < order.after, positions, positions + order.short)
-        return order.blocks[positions // self._block] * self._block + positions % self._block
+        positions = np.where(
+            positions < order.after, positions, positions + order.short
+        )
+        return (
+            order.blocks[positions // self._block] * self._block
+            + positions % self._block
+        )

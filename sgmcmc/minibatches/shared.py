@@ -30,7 +30,9 @@ from sgmcmc.minibatches.uniform import row_dtype
 # of the rows.
 _SHORT_ROW = 64
 
-_MOST_BYTES = 2**26  # bytes of data of which there may be a tensor in addition to the array
+_MOST_BYTES = (
+    2**26
+)  # bytes of data of which there may be a tensor in addition to the array
 
 
 class SharedStream:
@@ -40,7 +42,9 @@ class SharedStream:
     chain's step out of those of its iteration, which takes ``steps``.
     """
 
-    def __init__(self, gathered: Stream, single_chain: Stream, chains: int, steps: int) -> None:
+    def __init__(
+        self, gathered: Stream, single_chain: Stream, chains: int, steps: int
+    ) -> None:
         self._gathered, self.single_chain = gathered, single_chain
         self.chains, self._steps = chains, steps
 
@@ -73,11 +77,19 @@ class SharedStream:
         if self.single_chain.with_rows:
             arrays[ROWS] = tf.gather(rows, i)
         head = (self.chains, self._steps, self.single_chain.size)
-        return {name: tf.reshape(a, head + tuple(a.shape[1:])) for name, a in arrays.items()}
+        return {
+            name: tf.reshape(a, head + tuple(a.shape[1:])) for name, a in arrays.items()
+        }
 
 
 def make_shared_stream(
-    data: Data, draws: RowDraws, dtype: tf.DType, *, with_rows: bool, chains: int, steps: int
+    data: Data,
+    draws: RowDraws,
+    dtype: tf.DType,
+    *,
+    with_rows: bool,
+    chains: int,
+    steps: int,
 ) -> SharedStream | None:
     """Return the stream of several chains that share a kernel, or ``None`` if there is none."""
     if data.sparse or tf.config.list_logical_devices("GPU"):

@@ -52,7 +52,9 @@ class Stream(ABC):
 
     path: str
 
-    def __init__(self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool) -> None:
+    def __init__(
+        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool
+    ) -> None:
         self.data, self.draws, self.size = data, draws, draws.size
         self.columns = {
             COLUMN + name: column
@@ -144,10 +146,14 @@ class Stream(ABC):
         return self._assembled(arrays, rows)
 
     @abstractmethod
-    def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+    def dense(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Tensors:
         """Return the step's rows of dense columns, inside the compiled chain."""
 
-    def first(self, rng: np.random.Generator, block_start: Place | None = None) -> Minibatch:
+    def first(
+        self, rng: np.random.Generator, block_start: Place | None = None
+    ) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
         rows = self.drawn(rng, 1, None, block_start)[0]
         columns = {**self.columns, **self._sparse}
@@ -224,7 +230,9 @@ class GatheredAhead(Stream):
         if self.rows_wanted:
             out[ROWS][...] = rows
 
-    def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+    def dense(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Tensors:
         """Return the step's part of the block."""
         return {
             name: column.seen(self._of_block(block[name], step))
@@ -247,18 +255,23 @@ class OnDevice(RowNumbers):
     def _fixed_columns(self) -> Tensors:
         """Return the data."""
         size = self.data.size
-        return {name: column.stored_tensor(0, size) for name, column in self.columns.items()}
+        return {
+            name: column.stored_tensor(0, size) for name, column in self.columns.items()
+        }
 
     @property
     def bytes_per_step(self) -> int:
         """Bytes of a step's row numbers."""
         return 4 * self.size
 
-    def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+    def dense(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Tensors:
         """Return the step's rows of the data on the device."""
         rows = tf.gather(block[ROWS], step)
         return {
-            name: column.seen(tf.gather(fixed[name], rows)) for name, column in self.columns.items()
+            name: column.seen(tf.gather(fixed[name], rows))
+            for name, column in self.columns.items()
         }
 
 
@@ -273,7 +286,12 @@ class InPlace(RowNumbers):
     path = "in place"
 
     def __init__(
-        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool, threads: int = 1
+        self,
+        data: Data,
+        draws: RowDraws,
+        dtype: tf.DType,
+        with_rows: bool,
+        threads: int = 1,
     ) -> None:
         super().__init__(data, draws, dtype, with_rows)
         self._threads = threads
@@ -281,10 +299,13 @@ class InPlace(RowNumbers):
     def _fixed_columns(self) -> Tensors:
         """Return the addresses of the columns."""
         return {
-            name: tf.constant(column.address, tf.int64) for name, column in self.columns.items()
+            name: tf.constant(column.address, tf.int64)
+            for name, column in self.columns.items()
         }
 
-    def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+    def dense(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Tensors:
         """Return the step's rows, gathered from the data's memory."""
         return {
             name: column.seen(
@@ -310,7 +331,10 @@ class Whole(Stream):
 
     def _fixed_columns(self) -> Tensors:
         """Return the data."""
-        return {name: column.tensor(0, self.data.size) for name, column in self.columns.items()}
+        return {
+            name: column.tensor(0, self.data.size)
+            for name, column in self.columns.items()
+        }
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return no arrays: a block needs none."""
@@ -332,20 +356,32 @@ class Whole(Stream):
         """Return the dataset."""
         arrays = dict(fixed)
         for name, column in self._sparse.items():
-            arrays[name] = as_sparse_tensor(stored(fixed, name), self.size, column.row_shape[0])
+            arrays[name] = as_sparse_tensor(
+                stored(fixed, name), self.size, column.row_shape[0]
+            )
         return self._assembled(arrays, tf.range(self.size))
 
-    def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+    def dense(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Tensors:
         """Return the data."""
         return fixed
 
-    def first(self, rng: np.random.Generator, block_start: Place | None = None) -> Minibatch:
+    def first(
+        self, rng: np.random.Generator, block_start: Place | None = None
+    ) -> Minibatch:
         """Return the dataset."""
         return self.minibatch(self.fixed, {}, tf.constant(0))
 
 
 def make_stream(
-    data: Data, draws: RowDraws, dtype: tf.DType, *, with_rows: bool, ahead: bool, xla: bool
+    data: Data,
+    draws: RowDraws,
+    dtype: tf.DType,
+    *,
+    with_rows: bool,
+    ahead: bool,
+    xla: bool,
 ) -> Stream:
     """Return the stream that suits the data, the device and the compiler.
 

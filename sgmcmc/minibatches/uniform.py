@@ -58,7 +58,9 @@ def draw_rows(
     return _draw_distinct(rng, rows, size, count)
 
 
-def _draw_distinct(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
+def _draw_distinct(
+    rng: np.random.Generator, rows: int, size: int, count: int
+) -> np.ndarray:
     """Draw with replacement, then draw each repeat again until its minibatch lacks it.
 
     What is drawn again depends only on which entries are equal, so renaming the rows renames
@@ -85,8 +87,12 @@ def _redraw_repeats(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> N
     """Draw repeats of sorted minibatches again, and missing rows."""
     size, flat = drawn.shape[1], drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
-    repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
-    missing = np.flatnonzero(drawn[:, 0] < 0) * size  # of several, all but one are repeats
+    repeats = repeats[
+        repeats % size > 0
+    ]  # else the equal one ends the minibatch before
+    missing = (
+        np.flatnonzero(drawn[:, 0] < 0) * size
+    )  # of several, all but one are repeats
     pending = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
     stride = np.int64(rows + 1)  # one more: there may be a -1
     looked_up = pending.size * size > _COMPARED
@@ -125,7 +131,9 @@ def _seen_before(values: np.ndarray) -> np.ndarray:
     return seen
 
 
-def _complement(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
+def _complement(
+    rng: np.random.Generator, rows: int, size: int, count: int
+) -> np.ndarray:
     """Draw the rows to leave out, if they are the fewer."""
     if size == rows:
         return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
@@ -297,7 +305,9 @@ class WeightedDraws:
         self._upper = np.cumsum(p)
         self._upper[-1] = np.inf  # whatever rounding did to the sum
         grid = np.arange(len(p)) / len(p)
-        self._first = np.searchsorted(self._upper, grid, "right").astype(row_dtype(len(p)))
+        self._first = np.searchsorted(self._upper, grid, "right").astype(
+            row_dtype(len(p))
+        )
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return the rows of ``count`` independent minibatches, (count, n)."""

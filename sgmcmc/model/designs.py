@@ -70,8 +70,12 @@ class PairWeights(NamedTuple):
                 right.transposed_times(transposed._times_pairs(left.rows))
             )
         width = self.pairs.shape[1]
-        first, second = (tf.reshape(columns.levels, [-1, width]) for columns in (left, right))
-        pair_index = _combined_index(first[:, :, tf.newaxis], right.size, second[:, tf.newaxis, :])
+        first, second = (
+            tf.reshape(columns.levels, [-1, width]) for columns in (left, right)
+        )
+        pair_index = _combined_index(
+            first[:, :, tf.newaxis], right.size, second[:, tf.newaxis, :]
+        )
         flat = tf.reshape(self.pairs, [-1]), tf.reshape(pair_index, [-1])
         product_of_pairs = tf.math.unsorted_segment_sum(*flat, left.size * right.size)
         return product + tf.reshape(product_of_pairs, [left.size, right.size])
@@ -84,11 +88,15 @@ class PairWeights(NamedTuple):
 def times_weights(weights: tf.Tensor | PairWeights, rows: tf.Tensor) -> tf.Tensor:
     """Return W R for numbers of the rows, (n, k)."""
     return (
-        weights.times(rows) if isinstance(weights, PairWeights) else weights[:, tf.newaxis] * rows
+        weights.times(rows)
+        if isinstance(weights, PairWeights)
+        else weights[:, tf.newaxis] * rows
     )
 
 
-def cross_product(left: Columns, weights: tf.Tensor | PairWeights, right: Columns) -> tf.Tensor:
+def cross_product(
+    left: Columns, weights: tf.Tensor | PairWeights, right: Columns
+) -> tf.Tensor:
     """Return Xᵀ W Y for weights of the rows, (n,), and perhaps of their pairs."""
     if isinstance(weights, PairWeights):
         return weights.cross_product(left, right)

@@ -75,14 +75,18 @@ class _Product(NamedTuple):
         )
 
     def factor(self, matrix: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tf.transpose(matrix) if self.transposed else matrix, self.shape)
+        return tf.reshape(
+            tf.transpose(matrix) if self.transposed else matrix, self.shape
+        )
 
     def joined(self, etas: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return η, as the graph has it, of its columns, (n, 1) each."""
         predictors = tf.concat(list(etas), 1)
         if self.flat:
             return predictors[:, 0]
-        return tf.transpose(predictors) if self.levels and self.transposed else predictors
+        return (
+            tf.transpose(predictors) if self.levels and self.transposed else predictors
+        )
 
 
 class PredictorDerivatives(NamedTuple):
@@ -139,13 +143,17 @@ class Predictors(ABC):
 
     def jacobian(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return ∂v/∂u, (m, d)."""
-        return tf.concat([_jacobian_rows(vector, u) for vector in self.values(u, columns)], 0)
+        return tf.concat(
+            [_jacobian_rows(vector, u) for vector in self.values(u, columns)], 0
+        )
 
     def bend(self, u: tf.Tensor, slope: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return Σ_k s_k ∂²v_k/∂u² for a vector s, (d, d)."""
         vectors = self.values(u, columns)
         slopes = tf.split(slope, [vector.shape[0] for vector in vectors])
-        value = sum(tf.reduce_sum(s * vector) for s, vector in zip(slopes, vectors, strict=True))
+        value = sum(
+            tf.reduce_sum(s * vector) for s, vector in zip(slopes, vectors, strict=True)
+        )
         return _jacobian_rows(_gradients(value, [u])[0], u)
 
     def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
@@ -157,7 +165,9 @@ class Predictors(ABC):
                 if b < a:
                     blocks[a].append(tf.transpose(blocks[b][a]))
                 else:
-                    blocks[a].append(cross_product(left, derivatives.eta_curvatures[a][b], right))
+                    blocks[a].append(
+                        cross_product(left, derivatives.eta_curvatures[a][b], right)
+                    )
         hessian = tf.concat([tf.concat(row, 1) for row in blocks], 0)
         slope = _transposed_products(derivatives.data, derivatives.slopes)
         if derivatives.phi_slopes:
@@ -168,34 +178,48 @@ class Predictors(ABC):
                 ]
             )
             last_rows = tf.concat(
-                [cross, tf.stack([tf.stack(row) for row in derivatives.phi_curvatures])], 1
+                [
+                    cross,
+                    tf.stack([tf.stack(row) for row in derivatives.phi_curvatures]),
+                ],
+                1,
             )
-            hessian = tf.concat([tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0)
+            hessian = tf.concat(
+                [tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0
+            )
             slope = tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
         return [slope, hessian]
 
-    def products_with(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    def products_with(
+        self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors
+    ) -> list[tf.Tensor]:
         """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
         derivatives = self.derivatives(u, columns)
         blocks, phi_vectors = self._split_rows(vectors, derivatives)
-        along = [x.times(block) for x, block in zip(derivatives.data, blocks, strict=True)]
+        along = [
+            x.times(block) for x, block in zip(derivatives.data, blocks, strict=True)
+        ]
         products = []
         for a, x in enumerate(derivatives.data):
             rows = sum(
                 times_weights(w, z)
                 for w, z in zip(derivatives.eta_curvatures[a], along, strict=True)
             )
-            for cross, phi_vector in zip(derivatives.cross_curvatures, phi_vectors, strict=True):
+            for cross, phi_vector in zip(
+                derivatives.cross_curvatures, phi_vectors, strict=True
+            ):
                 rows += cross[a][:, tf.newaxis] * phi_vector
             products.append(x.transposed_times(rows))
         for cross, curvatures in zip(
             derivatives.cross_curvatures, derivatives.phi_curvatures, strict=True
         ):
             product = sum(
-                tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, cross, strict=True)
+                tf.linalg.matvec(z, c, transpose_a=True)
+                for z, c in zip(along, cross, strict=True)
             )
             product += sum(
-                r * phi_vector for r, phi_vector in zip(curvatures, phi_vectors, strict=True)
+                r * phi_vector
+                for r, phi_vector in zip(curvatures, phi_vectors, strict=True)
             )
             products.append(product[tf.newaxis])
         slope = _transposed_products(derivatives.data, derivatives.slopes)
@@ -210,7 +234,9 @@ class Predictors(ABC):
         self, matrix: tf.Tensor, derivatives: PredictorDerivatives
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, phi_rows = tf.split(matrix, [*derivatives.sizes, len(derivatives.phi_slopes)], 0)
+        *rows, phi_rows = tf.split(
+            matrix, [*derivatives.sizes, len(derivatives.phi_slopes)], 0
+        )
         return rows, [phi_rows[k] for k in range(len(derivatives.phi_slopes))]
 
 
@@ -231,7 +257,10 @@ class Factors(Predictors):
     def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the parts of v."""
         matrices, numbers = self._matrices_and_numbers(u, columns)
-        return [tf.reshape(tensor, [-1]) for tensor in (*map(tf.transpose, matrices), *numbers)]
+        return [
+            tf.reshape(tensor, [-1])
+            for tensor in (*map(tf.transpose, matrices), *numbers)
+        ]
 
     def curvature(
         self, u: tf.Tensor, square: tf.Tensor, bend: tf.Tensor, columns: Tensors
@@ -272,7 +301,9 @@ class Factors(Predictors):
     @property
     def width(self) -> int:
         """Size of the data of a row."""
-        return sum(1 if product.levels else product.shape[0] for product in self.products)
+        return sum(
+            1 if product.levels else product.shape[0] for product in self.products
+        )
 
     def derivatives(
         self, u: tf.Tensor, columns: Tensors, by_row: bool = False
@@ -291,7 +322,11 @@ class Factors(Predictors):
         data = self.designs(u, columns)
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
         etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
-        scalars = [scalar for number in numbers for scalar in tf.unstack(tf.reshape(number, [-1]))]
+        scalars = [
+            scalar
+            for number in numbers
+            for scalar in tf.unstack(tf.reshape(number, [-1]))
+        ]
         points = [*etas, *scalars]
         count = len(etas)
         terms = self._terms_at(u, columns, numbers, points)
@@ -303,9 +338,12 @@ class Factors(Predictors):
         if by_row:
             phi_slopes = [_gradients(slope, [weights])[0] for slope in phi_slopes]
             phi_curvatures = [
-                [_gradients(slope, [weights])[0] for slope in row] for row in phi_curvatures
+                [_gradients(slope, [weights])[0] for slope in row]
+                for row in phi_curvatures
             ]
-        by_row_curvatures = [[column[:, 0] for column in row[:count]] for row in curvatures]
+        by_row_curvatures = [
+            [column[:, 0] for column in row[:count]] for row in curvatures
+        ]
         slopes = [slope[:, 0] for slope in slopes[:count]]
         return PredictorDerivatives(
             terms,
@@ -320,18 +358,27 @@ class Factors(Predictors):
     def _matrices_and_numbers(
         self, u: tf.Tensor, columns: Tensors
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        tensors = self._import(u, columns, {}, [*(p.matrix for p in self.products), *self.numbers])
+        tensors = self._import(
+            u, columns, {}, [*(p.matrix for p in self.products), *self.numbers]
+        )
         count = len(self.products)
-        matrices = [p.factor(tensor) for p, tensor in zip(self.products, tensors, strict=False)]
+        matrices = [
+            p.factor(tensor) for p, tensor in zip(self.products, tensors, strict=False)
+        ]
         return matrices, tensors[count:]
 
     def designs(self, u: tf.Tensor, columns: Tensors) -> list[Columns]:
         """Return X of each predictor, one object if they have the same levels of the same rows."""
         names = list(dict.fromkeys(product.data for product in self.products))
         tensors = dict(zip(names, self._import(u, columns, {}, names), strict=True))
-        designs = {(p.data, p.levels, p.shape[0]): p.design(tensors[p.data]) for p in self.products}
+        designs = {
+            (p.data, p.levels, p.shape[0]): p.design(tensors[p.data])
+            for p in self.products
+        }
         return [
-            designs[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)
+            designs[p.data, p.levels, p.shape[0]]
+            for p in self.products
+            for _ in range(p.columns)
         ]
 
     def _terms_at(
@@ -358,7 +405,9 @@ class Factors(Predictors):
         self, u: tf.Tensor, columns: Tensors, replaced: Tensors, names: list[str]
     ) -> list[tf.Tensor]:
         """Return tensors of the graph, with some tensors replaced."""
-        return imported(self.graph, [u, *tf.nest.flatten(columns)], replaced, names, "factors")
+        return imported(
+            self.graph, [u, *tf.nest.flatten(columns)], replaced, names, "factors"
+        )
 
 
 class Factored:
@@ -392,7 +441,10 @@ class Factored:
     def by_row(self, columns: Tensors) -> bool:
         """Return whether there is a curvature of each row."""
         predictors = self.of(columns)
-        return isinstance(predictors, Factors) and predictors.graph.outputs[0].shape.rank == 1
+        return (
+            isinstance(predictors, Factors)
+            and predictors.graph.outputs[0].shape.rank == 1
+        )
 
     @property
     def functions(self) -> dict[str, Function]:
@@ -426,16 +478,22 @@ def find_factors(
 
     def value(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
         params = target.space.constrain(u)
-        return tf.convert_to_tensor(target.log_lik(dict(params), cast(columns, target.dtype)))
+        return tf.convert_to_tensor(
+            target.log_lik(dict(params), cast(columns, target.dtype))
+        )
 
     try:
-        graph = trace(value, tf.TensorSpec([target.size], target.dtype), of_any_length(columns))
+        graph = trace(
+            value, tf.TensorSpec([target.size], target.dtype), of_any_length(columns)
+        )
     except Exception as error:  # the user's functions ask for the number of rows
         pass_on(error)
         return None
     if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
         return None
-    column_bits = [_DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)]
+    column_bits = [
+        _DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)
+    ]
     return _cut_graph(graph, [_PARAMETERS, *column_bits], min_predictors)
 
 
@@ -448,7 +506,9 @@ def _cut_graph(graph: Any, bits: Sequence[int], min_predictors: int) -> Factors 
         min_predictors: Least number of predictors.
     """
     dependence = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
-    dependence.update((leaf.name, bit) for leaf, bit in zip(graph.inputs, bits, strict=False))
+    dependence.update(
+        (leaf.name, bit) for leaf, bit in zip(graph.inputs, bits, strict=False)
+    )
     products: dict[str, _Product] = {}
     numbers: dict[str, int] = {}
     for op in graph.graph.get_operations():
@@ -486,7 +546,10 @@ def _product(op: Any, position: int, dependence: dict[str, int]) -> _Product | N
     """Return the factors of a product, if they are rows of data and a matrix of parameters."""
     if op.type == "GatherV2":
         return _lookup_product(op, position, dependence)
-    flags = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
+    flags = {
+        "MatMul": ("transpose_a", "transpose_b"),
+        "BatchMatMulV2": ("adj_x", "adj_y"),
+    }
     if op.type not in flags or position != 1 or dependence[op.inputs[0].name] != _DATA:
         return None
     left, right = map(op.get_attr, flags[op.type])
@@ -496,10 +559,14 @@ def _product(op: Any, position: int, dependence: dict[str, int]) -> _Product | N
     if data.shape.rank != 2 or data.shape[0] is not None:
         return None
     shape = tuple(matrix.shape)[:: -1 if right else 1]
-    return _Product(data.name, matrix.name, op.outputs[0].name, right, False, False, shape)
+    return _Product(
+        data.name, matrix.name, op.outputs[0].name, right, False, False, shape
+    )
 
 
-def _lookup_product(op: Any, position: int, dependence: dict[str, int]) -> _Product | None:
+def _lookup_product(
+    op: Any, position: int, dependence: dict[str, int]
+) -> _Product | None:
     """Return the factors of a product, if parameters are looked up by the levels of rows."""
     matrix, levels, axis = op.inputs
     rank = matrix.shape.rank
@@ -518,7 +585,13 @@ def _lookup_product(op: Any, position: int, dependence: dict[str, int]) -> _Prod
     is_last_axis = rank == 2 and int(axis_value) % rank == 1
     shape = (*matrix.shape, 1)[:2][:: -1 if is_last_axis else 1]
     return _Product(
-        levels.name, matrix.name, op.outputs[0].name, is_last_axis, True, rank == 1, shape
+        levels.name,
+        matrix.name,
+        op.outputs[0].name,
+        is_last_axis,
+        True,
+        rank == 1,
+        shape,
     )
 
 
@@ -538,5 +611,8 @@ def _jacobian_rows(vector: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
 
 def _transposed_products(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return Xᵀ times numbers of the rows, by predictor, in one vector."""
-    products = [x.transposed_times(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
+    products = [
+        x.transposed_times(r[:, tf.newaxis])[:, 0]
+        for x, r in zip(data, rows, strict=True)
+    ]
     return tf.concat(products, 0)

@@ -35,11 +35,14 @@ class Layout:
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.shapes = {name: tuple(int(k) for k in shape) for name, shape in shapes.items()}
+        self.shapes = {
+            name: tuple(int(k) for k in shape) for name, shape in shapes.items()
+        }
         self.sizes = {name: math.prod(shape) for name, shape in self.shapes.items()}
         ends = np.cumsum([0, *self.sizes.values()])
         self.slices = {
-            name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.shapes)
+            name: slice(int(ends[i]), int(ends[i + 1]))
+            for i, name in enumerate(self.shapes)
         }
         self.size = int(ends[-1])
 
@@ -51,7 +54,9 @@ class Layout:
     def subset(self, names: Iterable[str]) -> Layout:
         """Return the layout of just these arrays, in this layout's order."""
         selected = set(names)
-        return Layout({name: shape for name, shape in self.shapes.items() if name in selected})
+        return Layout(
+            {name: shape for name, shape in self.shapes.items() if name in selected}
+        )
 
     def join(self, arrays: Mapping[str, Any], dtype: np.dtype) -> np.ndarray:
         """Return the vector that holds these NumPy arrays."""
@@ -76,7 +81,9 @@ class Layout:
     def parameter_at(self, index: int) -> str:
         """Return the name of the array that holds coordinate ``index`` of the vector."""
         return next(
-            name for name, entries in self.slices.items() if entries.start <= index < entries.stop
+            name
+            for name, entries in self.slices.items()
+            if entries.start <= index < entries.stop
         )
 
     def spread(self, values: tf.Tensor) -> tf.Tensor:
@@ -92,12 +99,18 @@ class Layout:
             return values
         sizes = list(self.sizes.values())
         if is_long(self.size, values.dtype):  # for the reason that `joined` gives
-            return tf.gather(values, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
-        return tf.concat([tf.fill([size], values[i]) for i, size in enumerate(sizes)], 0)
+            return tf.gather(
+                values, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+            )
+        return tf.concat(
+            [tf.fill([size], values[i]) for i, size in enumerate(sizes)], 0
+        )
 
     def means(self, vector: tf.Tensor) -> tf.Tensor:
         """Return the mean of each array's coordinates."""
-        return tf.stack([tf.reduce_mean(vector[entries]) for entries in self.slices.values()])
+        return tf.stack(
+            [tf.reduce_mean(vector[entries]) for entries in self.slices.values()]
+        )
 
 
 def joined(tensors: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tensor:
@@ -127,7 +140,9 @@ def joined(tensors: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Te
     order = sorted((i for i, size in enumerate(sizes) if size), key=lambda i: sizes[i])
 
     @tf.custom_gradient
-    def written(*vectors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence]]:
+    def written(
+        *vectors: tf.Tensor,
+    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence]]:
         vector = tf.stop_gradient(onto)
         for i in order:
             vector = tf.raw_ops.TensorStridedSliceUpdate(
@@ -192,7 +207,9 @@ def positive_constant(
     return _constants_of(argument, value, layout, read)
 
 
-def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | np.ndarray:
+def constant_not_negative(
+    argument: str, value: Any, layout: Layout
+) -> float | np.ndarray:
     """Return a constant that may be zero as one number, or as a vector over the flat position.
 
     Args:
@@ -216,7 +233,10 @@ def _constants_of(
     if not isinstance(value, Mapping):
         return float(entries[0])
     return np.concatenate(
-        [np.full(size, entry) for size, entry in zip(layout.sizes.values(), entries, strict=True)]
+        [
+            np.full(size, entry)
+            for size, entry in zip(layout.sizes.values(), entries, strict=True)
+        ]
     )
 
 

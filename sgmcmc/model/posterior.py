@@ -13,11 +13,17 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
-from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_data_last
+from sgmcmc.graphs.products import (
+    are_large,
+    has_products_of_data,
+    import_with_data_last,
+)
 from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
 from sgmcmc.model.target import Target
 
-PIECE_NUMBERS = 2**18  # of the dataset: they stay in a core's cache from one pass to the next
+PIECE_NUMBERS = (
+    2**18
+)  # of the dataset: they stay in a core's cache from one pass to the next
 MOST_ROWS = 2048  # of a piece, whose sum in float32 is then right to about 10⁻³
 
 
@@ -28,7 +34,9 @@ class _Settings:
     # with a selection of rows number by number.
     max_bytes: int = 2**28
     bytes_per_term: int = 64  # of such results, if a row stands for many terms
-    max_summed_rows: int = 2**14  # of a user's own sum in float32: its rounding is 10⁻³, too
+    max_summed_rows: int = (
+        2**14
+    )  # of a user's own sum in float32: its rounding is 10⁻³, too
     # With very many coordinates:
     max_rows: int = 2**17  # of a piece
     numbers_per_coordinate: int = 32  # of a piece
@@ -50,7 +58,9 @@ class WholePosterior:
         rows: Number of observations in a piece; ``None`` to choose.
     """
 
-    def __init__(self, target: Target, columns: Tensors, rows: int | None = None) -> None:
+    def __init__(
+        self, target: Target, columns: Tensors, rows: int | None = None
+    ) -> None:
         self._target = target
         self._columns = columns
         self._slices = Parts(columns)
@@ -94,7 +104,9 @@ class WholePosterior:
 
     def terms(self, position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Return the terms of some rows at a position, (n,)."""
-        return self._target.terms(self._target.space.constrain(position), self._selected_rows(rows))
+        return self._target.terms(
+            self._target.space.constrain(position), self._selected_rows(rows)
+        )
 
     def term_gradient(self, position: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return the gradient of the term of one row, (d,)."""
@@ -116,7 +128,9 @@ class WholePosterior:
         return sum_of_pieces(
             self._size,
             rows,
-            lambda first, n: self._gradient_of_piece(points, self._slices.part(first, n)),
+            lambda first, n: self._gradient_of_piece(
+                points, self._slices.part(first, n)
+            ),
         )
 
     def _in_one_piece(self, points: Tensors) -> bool:
@@ -127,7 +141,9 @@ class WholePosterior:
         """
         target = self._target
         graph = self._graph(points, self._columns)
-        is_own_sum = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
+        is_own_sum = (
+            graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
+        )
         if is_own_sum and self._size > _SETTINGS.max_summed_rows:
             return False
         results = [
@@ -138,9 +154,13 @@ class WholePosterior:
             if (result.shape.num_elements() or 0) >= self._size
         ]
         uncounted = (
-            _SETTINGS.bytes_per_term * target.row_terms * self._size if target.row_terms > 1 else 0
+            _SETTINGS.bytes_per_term * target.row_terms * self._size
+            if target.row_terms > 1
+            else 0
         )
-        counted = sum(result.shape.num_elements() * result.dtype.size for result in results)
+        counted = sum(
+            result.shape.num_elements() * result.dtype.size for result in results
+        )
         return counted + uncounted <= _SETTINGS.max_bytes
 
     def _gradient_of_piece(
@@ -159,7 +179,9 @@ class WholePosterior:
     def _graph(self, points: Tensors, columns: Tensors) -> Any:
         specs = tf.nest.map_structure(spec_of, points)
         if has_sparse(columns):
-            graph = tf.function(partial(self._gradient, columns=columns), autograph=False)
+            graph = tf.function(
+                partial(self._gradient, columns=columns), autograph=False
+            )
             return graph.get_concrete_function(specs)
         # What it captures belongs to the present graph.
         key = (next(iter(columns.values())).shape[0], tf.compat.v1.get_default_graph())
@@ -182,7 +204,9 @@ class WholePosterior:
         return result, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
 
 
-def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:
+def _gradients(
+    tape: tf.GradientTape, value: tf.Tensor, points: Tensors
+) -> list[tf.Tensor]:
     gradients = tape.gradient(
         value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
@@ -199,7 +223,14 @@ def piece_rows(columns: Tensors, d: int = 1) -> int:
 
     A piece of few numbers and very many coordinates is larger: its gradient has d of them.
     """
-    dense = [column for column in columns.values() if not isinstance(column, tf.SparseTensor)]
+    dense = [
+        column for column in columns.values() if not isinstance(column, tf.SparseTensor)
+    ]
     numbers = max(1, sum(math.prod(column.shape[1:]) for column in dense))
     rows = min(MOST_ROWS, max(1, PIECE_NUMBERS // numbers))
-    return int(max(rows, min(_SETTINGS.max_rows, _SETTINGS.numbers_per_coordinate * d // numbers)))
+    return int(
+        max(
+            rows,
+            min(_SETTINGS.max_rows, _SETTINGS.numbers_per_coordinate * d // numbers),
+        )
+    )

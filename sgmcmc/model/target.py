@@ -74,7 +74,9 @@ class Target:
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.
-        return {name: value for name, value in self.__dict__.items() if name != "shared"}
+        return {
+            name: value for name, value in self.__dict__.items() if name != "shared"
+        }
 
     @property
     def size(self) -> int:
@@ -113,7 +115,9 @@ class Target:
         self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
     ) -> tf.Tensor:
         weights = minibatch.weights
-        if not isinstance(weights, float) and self._gives_sum(position, minibatch.columns):
+        if not isinstance(weights, float) and self._gives_sum(
+            position, minibatch.columns
+        ):
             slope = self._weighted_rows(position, minibatch)
             return slope + self.prior_gradient(position) if with_prior else slope
 
@@ -135,7 +139,9 @@ class Target:
         """Return the gradient of each observation's own term, (n, d)."""
         concatenated = self.concatenated()
         return over_rows(
-            lambda row: concatenated._gradient(position, Minibatch(row), with_prior=False),
+            lambda row: concatenated._gradient(
+                position, Minibatch(row), with_prior=False
+            ),
             columns,
             self.dtype,
         )
@@ -157,7 +163,9 @@ class Target:
         rows = over_rows(of_row, minibatch.columns, dict.fromkeys(points, self.dtype))
         # What a geometry makes of gradients is linear in them: once, of their sum, will do.
         sums = {name: tf.tensordot(minibatch.weights, rows[name], 1) for name in points}
-        return self.space.slope(points, sums, onto=position if self._writes_gradient else None)
+        return self.space.slope(
+            points, sums, onto=position if self._writes_gradient else None
+        )
 
     def lookup_gradients(
         self, position: tf.Tensor, columns: Tensors, lookups: Mapping[str, str]
@@ -178,15 +186,23 @@ class Target:
             for name, value in params.items()
         }
         n = next(iter(rows.values())).shape[0]
-        in_order = {name: tf.cast(tf.range(n), columns[name].dtype) for name in lookups.values()}
+        in_order = {
+            name: tf.cast(tf.range(n), columns[name].dtype) for name in lookups.values()
+        }
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(rows.values()))
             value = tf.reduce_sum(self.log_lik(dict(rows), {**columns, **in_order}))
         gradients = tape.gradient(
-            value, list(rows.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            value,
+            list(rows.values()),
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         return tf.concat(
-            [tf.reshape(tf.convert_to_tensor(gradient), [n, -1]) for gradient in gradients], 1
+            [
+                tf.reshape(tf.convert_to_tensor(gradient), [n, -1])
+                for gradient in gradients
+            ],
+            1,
         )
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
@@ -206,7 +222,11 @@ class Target:
             if self.log_prior is not None:
                 value += self.log_prior(dict(params))
         gradients = tape.gradient(value, list(params.values()))
-        return [name for name, gradient in zip(params, gradients, strict=True) if gradient is None]
+        return [
+            name
+            for name, gradient in zip(params, gradients, strict=True)
+            if gradient is None
+        ]
 
     def _data_part(self, params: Tensors, minibatch: Minibatch) -> tf.Tensor:
         """Return Σ w_i log p(x_i | θ)."""
@@ -238,15 +258,21 @@ class Target:
         limits = self.space.limits(points)
         if limits is None:
             return self.space.slope(points, gradients(points), onto=onto)
-        return self.space.slope(points, gradients(points), limits, gradients(limits), onto)
+        return self.space.slope(
+            points, gradients(points), limits, gradients(limits), onto
+        )
 
-    def _at_points(self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]) -> Tensors:
+    def _at_points(
+        self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]
+    ) -> Tensors:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             value = value_of(self.space.of_points(points))
         # A parameter may occur in the prior alone; that each occurs somewhere was checked before.
         gradients = tape.gradient(
-            value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            value,
+            list(points.values()),
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         return dict(zip(points, map(tf.convert_to_tensor, gradients), strict=True))
 
@@ -285,11 +311,15 @@ class _TracedOnce(Target):
         scale = weights if isinstance(weights, float) else None
         arguments = (position, columns, () if scale is not None else weights)
         specs = tf.nest.map_structure(spec_of, arguments)
-        shapes = tuple((name, spec.shape, spec.dtype) for name, spec in specs[1].items())
+        shapes = tuple(
+            (name, spec.shape, spec.dtype) for name, spec in specs[1].items()
+        )
         key = (with_prior, scale, position.shape, shapes)
         if key not in self._graphs:
 
-            def traced(position: tf.Tensor, columns: Tensors, weights: Any) -> tf.Tensor:
+            def traced(
+                position: tf.Tensor, columns: Tensors, weights: Any
+            ) -> tf.Tensor:
                 minibatch = Minibatch(columns, weights if scale is None else scale)
                 return self._gradient(position, minibatch, with_prior)
 

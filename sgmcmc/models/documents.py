@@ -55,12 +55,16 @@ def need_words(counts: Counts, label: str = "counts") -> None:
     """Raise an error if a document has no words."""
     empty = np.flatnonzero(counts.row_totals == 0)
     if empty.size:
-        raise ValueError(f"`{label}`: document {empty[0]} has no words. Leave such documents out.")
+        raise ValueError(
+            f"`{label}`: document {empty[0]} has no words. Leave such documents out."
+        )
 
 
 def word_columns(counts: Counts) -> Tensors:
     """Return documents as columns of a dataset, ``"words"`` and ``"lengths"``."""
-    return {name: tf.constant(array) for name, array in unrolled(counts)._asdict().items()}
+    return {
+        name: tf.constant(array) for name, array in unrolled(counts)._asdict().items()
+    }
 
 
 def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
@@ -78,7 +82,9 @@ def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
     inside = slot < lengths[:, np.newaxis]
     goes = inside & (slot % every == every - 1)
     document, at = np.nonzero(inside & ~goes)
-    kept_counts = Counts.from_triples(document, words[document, at], np.ones(len(at)), counts.shape)
+    kept_counts = Counts.from_triples(
+        document, words[document, at], np.ones(len(at)), counts.shape
+    )
     document, at = np.nonzero(goes)
     return kept_counts, document.astype(np.int32), words[document, at]
 
@@ -138,9 +144,9 @@ def unit_vectors(
         if frequencies is None:
             frequencies = inverse_document_frequency(counts)
         values *= frequencies[counts.indices]
-    return _scaled(sparse.csr_array((values, counts.indices, counts.indptr), counts.shape)), (
-        frequencies
-    )
+    return _scaled(
+        sparse.csr_array((values, counts.indices, counts.indptr), counts.shape)
+    ), (frequencies)
 
 
 def columns(rows: sparse.csr_array) -> Tensors:
@@ -171,7 +177,9 @@ def _checked(documents: Any) -> sparse.csr_array:
     if not sparse.issparse(documents):
         documents = as_table(documents, "documents")
     if documents.dtype.kind not in "iuf":
-        raise TypeError(f"`documents` must hold real numbers; its dtype is {documents.dtype}.")
+        raise TypeError(
+            f"`documents` must hold real numbers; its dtype is {documents.dtype}."
+        )
     if len(documents.shape) != 2 or 0 in documents.shape:
         raise ValueError(
             "`documents` must have two axes, documents and coordinates, and neither of length 0; "

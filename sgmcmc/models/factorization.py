@@ -93,7 +93,9 @@ def matrix_factorization(
             f"{describe(prior)}."
         )
     if center is not None and not (is_number(center) and np.isfinite(center)):
-        raise TypeError(f"`center` must be a number, or None; it is {describe(center)}.")
+        raise TypeError(
+            f"`center` must be a number, or None; it is {describe(center)}."
+        )
     c = float(table.rating.mean()) if center is None else float(center)
     sd = float(table.rating.std())
     if unit is not None:
@@ -179,7 +181,9 @@ class MatrixFactorization:
         """
         return {"U": "user", "V": "item", "a": "user", "b": "item"}
 
-    def start(self, seed: int | None = None, scale: float = 0.1) -> dict[str, np.ndarray]:
+    def start(
+        self, seed: int | None = None, scale: float = 0.1
+    ) -> dict[str, np.ndarray]:
         """Return starting values: factors N(0, scale²), biases zero.
 
         Args:
@@ -199,7 +203,9 @@ class MatrixFactorization:
             (3, 4)
         """
         scale, rng = positive_number("scale", scale), np.random.default_rng(seed)
-        factors = {name: scale * rng.normal(size=self.shapes[name]) for name in ("U", "V")}
+        factors = {
+            name: scale * rng.normal(size=self.shapes[name]) for name in ("U", "V")
+        }
         return {**factors, "a": np.zeros(self.n_users), "b": np.zeros(self.n_items)}
 
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -224,7 +230,9 @@ class MatrixFactorization:
         """
         dtype = params["U"].dtype
         if "deviation" in dataset:
-            error = tf.cast(dataset["deviation"], dtype) - self._standardized(params, dataset)
+            error = tf.cast(dataset["deviation"], dtype) - self._standardized(
+                params, dataset
+            )
         else:
             error = tf.cast(dataset["rating"], dtype) - self._mean(params, dataset)
             error /= self.unit
@@ -266,7 +274,9 @@ class MatrixFactorization:
                 - math.lgamma(s)
                 - half_size * np.log(2 * np.pi)
             )
-            value -= (s + half_size) * tf.math.log(t + 0.5 * tf.reduce_sum(params[name] ** 2))
+            value -= (s + half_size) * tf.math.log(
+                t + 0.5 * tf.reduce_sum(params[name] ** 2)
+            )
         return value
 
     def precisions(self, params: Tensors) -> tf.Tensor:
@@ -280,7 +290,8 @@ class MatrixFactorization:
         s, t = self.shape, self.rate
         return tf.stack(
             [
-                (s + 0.5 * np.prod(shape)) / (t + 0.5 * tf.reduce_sum(params[name] ** 2))
+                (s + 0.5 * np.prod(shape))
+                / (t + 0.5 * tf.reduce_sum(params[name] ** 2))
                 for name, shape in self.shapes.items()
             ]
         )
@@ -306,7 +317,10 @@ class MatrixFactorization:
         """
         user, item = (tf.convert_to_tensor(dataset[name]) for name in ("user", "item"))
         in_range = _in_range(user, self.n_users) & _in_range(item, self.n_items)
-        safe = {"user": tf.where(in_range, user, 0), "item": tf.where(in_range, item, 0)}
+        safe = {
+            "user": tf.where(in_range, user, 0),
+            "item": tf.where(in_range, item, 0),
+        }
         return tf.where(in_range, self._mean(params, safe), np.nan)
 
     def predict_rating(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -348,7 +362,9 @@ class MatrixFactorization:
         standardized = self._standardized(params, dataset)
         if "deviation" in self.dataset:
             standardized = tf.cast(standardized, tf.float64)
-        return self.center + (standardized if self.unit == 1 else self.unit * standardized)
+        return self.center + (
+            standardized if self.unit == 1 else self.unit * standardized
+        )
 
     def _standardized(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
@@ -358,7 +374,11 @@ class MatrixFactorization:
 def _in_range(numbers: tf.Tensor, size: int) -> tf.Tensor:
     """Return which numbers are those of users or items."""
     in_range = (numbers >= 0) & (numbers < size)
-    return in_range & (tf.floor(numbers) == numbers) if numbers.dtype.is_floating else in_range
+    return (
+        in_range & (tf.floor(numbers) == numbers)
+        if numbers.dtype.is_floating
+        else in_range
+    )
 
 
 def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
@@ -371,9 +391,15 @@ def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
     """
 
     @tf.custom_gradient
-    def of(U: tf.Tensor, V: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def of(
+        U: tf.Tensor, V: tf.Tensor, a: tf.Tensor, b: tf.Tensor
+    ) -> tuple[tf.Tensor, Any]:
         of_user, of_item = tf.gather(U, user), tf.gather(V, item)
-        means = tf.reduce_sum(of_user * of_item, 1) + tf.gather(a, user) + tf.gather(b, item)
+        means = (
+            tf.reduce_sum(of_user * of_item, 1)
+            + tf.gather(a, user)
+            + tf.gather(b, item)
+        )
 
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             weight = upstream[:, tf.newaxis]
@@ -386,7 +412,9 @@ def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
     return of(params["U"], params["V"], params["a"], params["b"])
 
 
-def _added(weight: tf.Tensor, factors: tf.Tensor, number: tf.Tensor, size: int) -> tf.Tensor:
+def _added(
+    weight: tf.Tensor, factors: tf.Tensor, number: tf.Tensor, size: int
+) -> tf.Tensor:
     """Return Σ e (1, factors) over the rows of each number, (size, 1 + D)."""
     rows = tf.concat([weight, weight * factors], 1)
     return tf.math.unsorted_segment_sum(rows, number, size)

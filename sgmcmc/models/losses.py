@@ -22,21 +22,39 @@ Array = np.ndarray
 
 # Parts of the names of losses of Keras that are no log densities
 _NO_DENSITIES = (
-    "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",
-    "kl_divergence", "kullback", "generalized",
-)  # fmt: skip
+    "hinge",
+    "cosine_similarity",
+    "dice",
+    "tversky",
+    "focal",
+    "circle",
+    "percentage",
+    "logarithmic",
+    "kl_divergence",
+    "kullback",
+    "generalized",
+)
 
 SPARSE = "sparse_categorical_crossentropy"
 CATEGORICAL = "categorical_crossentropy"
 BINARY = "binary_crossentropy"
 
 # Losses of Keras that need a target for each output
-_BY_OUTPUT = (BINARY, CATEGORICAL, "mean_squared_error", "mean_absolute_error", "huber", "log_cosh",
-              "poisson")  # fmt: skip
+_BY_OUTPUT = (
+    BINARY,
+    CATEGORICAL,
+    "mean_squared_error",
+    "mean_absolute_error",
+    "huber",
+    "log_cosh",
+    "poisson",
+)
 
 _ROWS = 3  # rows of the trial of a loss
 _NUMBERS = 2**22  # largest number of outputs of the trial; of longer axes it has a part
-_CLOSE = 1e-4  # relative difference of two values of a loss that are equal but for rounding
+_CLOSE = (
+    1e-4  # relative difference of two values of a loss that are equal but for rounding
+)
 _SHARE = 1e-3  # largest difference from 1 of a sum of probabilities
 
 
@@ -75,10 +93,14 @@ class RowDensity:
                     "that returns a distribution."
                 )
         if self._options.get("label_smoothing"):
-            raise ValueError(f"`{argument}`: with `label_smoothing` a loss is no log density.")
+            raise ValueError(
+                f"`{argument}`: with `label_smoothing` a loss is no log density."
+            )
         self._of_keras = self.name in (*_BY_OUTPUT, SPARSE)
         self.from_logits = (
-            bool(self._options.get("from_logits", False)) if "crossentropy" in self.name else None
+            bool(self._options.get("from_logits", False))
+            if "crossentropy" in self.name
+            else None
         )
 
     def _read(self, likelihood: Any) -> None:
@@ -160,7 +182,9 @@ class RowDensity:
         """Return the sum of the terms of each row."""
         terms = tf.convert_to_tensor(terms)
         rows = tf.nest.flatten(outputs)[0].shape[0]
-        if terms.shape.rank == 0 or (None not in (rows, terms.shape[0]) and terms.shape[0] != rows):
+        if terms.shape.rank == 0 or (
+            None not in (rows, terms.shape[0]) and terms.shape[0] != rows
+        ):
             raise ValueError(
                 f"`{self._argument}` must return a value for each row; for {rows} rows it returned "
                 f"a tensor of shape {tuple(terms.shape)}."
@@ -229,11 +253,16 @@ class RowDensity:
                 self._averaged[key] = self._tried(*key)
         return self._averaged[key]
 
-    def _tried(self, kind: tf.DType, of_y: Any, of_outputs: Any, dtype: tf.DType) -> Any:
+    def _tried(
+        self, kind: tf.DType, of_y: Any, of_outputs: Any, dtype: tf.DType
+    ) -> Any:
         """Return the axes over which the loss averages, at random targets and outputs."""
-        longest = None if np.prod([k or 1 for k in of_outputs]) * _ROWS <= _NUMBERS else 4
+        longest = (
+            None if np.prod([k or 1 for k in of_outputs]) * _ROWS <= _NUMBERS else 4
+        )
         shapes = [
-            [_ROWS, *(min(k or 4, longest or k or 4) for k in of)] for of in (of_y, of_outputs)
+            [_ROWS, *(min(k or 4, longest or k or 4) for k in of)]
+            for of in (of_y, of_outputs)
         ]
         rng = np.random.default_rng(1)
         # Targets and outputs may be numbers of any kind, positive ones, probabilities or classes.
@@ -254,17 +283,25 @@ class RowDensity:
         axes = range(1, min(y.shape.rank, outputs.shape.rank))
         return tuple(axis for axis in axes if self._averages(y, outputs, axis, whole))
 
-    def _averages(self, y: tf.Tensor, outputs: tf.Tensor, axis: int, whole: Array) -> bool:
+    def _averages(
+        self, y: tf.Tensor, outputs: tf.Tensor, axis: int, whole: Array
+    ) -> bool:
         """Return whether the loss is a mean over an axis of targets and outputs."""
         size, times = y.shape[axis], outputs.shape[axis] // y.shape[axis]
-        if size < 2 or outputs.shape[axis] != size * times or y.shape.rank != outputs.shape.rank:
+        if (
+            size < 2
+            or outputs.shape[axis] != size * times
+            or y.shape.rank != outputs.shape.rank
+        ):
             return False
         # Outputs may have several blocks of this size, such as means and scales.
         blocks = tf.split(outputs, times, axis)
         first, of_others = (
             self._trial(
                 tf.gather(y, indices, axis=axis),
-                tf.concat([tf.gather(block, indices, axis=axis) for block in blocks], axis),
+                tf.concat(
+                    [tf.gather(block, indices, axis=axis) for block in blocks], axis
+                ),
             )
             for indices in ([0], list(range(1, size)))
         )
@@ -297,7 +334,9 @@ class RowDensity:
             if self.name == SPARSE:
                 self._check_labels(y, outputs.shape[-1])
         rows = min(len(y), len(tf.nest.flatten(outputs)[0]))
-        values = self(tf.constant(y[:rows]), tf.nest.map_structure(lambda a: a[:rows], outputs))
+        values = self(
+            tf.constant(y[:rows]), tf.nest.map_structure(lambda a: a[:rows], outputs)
+        )
         wrong = np.flatnonzero(~np.isfinite(np.asarray(values)))
         if wrong.size:
             raise ValueError(
@@ -419,7 +458,10 @@ def _needs_two(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
     needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
     return len(needed) == 2
 

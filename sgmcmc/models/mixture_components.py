@@ -34,7 +34,9 @@ def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return logs[:, 0] + tf.cumsum(logs[:, 1], exclusive=True), tf.reduce_sum(logs[:, 1])
 
 
-def word_table(words: tf.Tensor, lengths: tf.Tensor, n_words: int, dtype: tf.DType) -> tf.Tensor:
+def word_table(
+    words: tf.Tensor, lengths: tf.Tensor, n_words: int, dtype: tf.DType
+) -> tf.Tensor:
     """Return the count of each word in each row, (n, W).
 
     ``words`` is (n, T), with anything after the end of a row, and ``lengths`` (n,).
@@ -60,7 +62,9 @@ def component_counts(
     K, W = shape
     rows = tf.math.unsorted_segment_sum(tf.ones(component.shape, dtype), component, K)
     cell = component[:, tf.newaxis] * W + words
-    return rows, tf.reshape(_add_up(cell, is_word(words, lengths), K * W, dtype), [K, W])
+    return rows, tf.reshape(
+        _add_up(cell, is_word(words, lengths), K * W, dtype), [K, W]
+    )
 
 
 def is_word(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -68,7 +72,9 @@ def is_word(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     return tf.range(words.shape[1]) < lengths[:, tf.newaxis]
 
 
-def _add_up(cell: tf.Tensor, counted: tf.Tensor, size: int, dtype: tf.DType) -> tf.Tensor:
+def _add_up(
+    cell: tf.Tensor, counted: tf.Tensor, size: int, dtype: tf.DType
+) -> tf.Tensor:
     ones = tf.ones(cell.shape, dtype)
     return tf.math.unsorted_segment_sum(ones, tf.where(counted, cell, -1), size)
 
@@ -104,14 +110,20 @@ def draw_components(
     all_covered = tf.reduce_all(fresh | (log_u > log_rest))
     # Of two roundings of the same number one may be the larger: the present one is always above.
     above = (log_w > log_u[:, tf.newaxis]) | (tf.range(K) == present[:, tf.newaxis])
-    first = log_w >= log_rest + tf.minimum(_FAR, 0.5 * (tf.reduce_max(log_w) - log_rest))
+    first = log_w >= log_rest + tf.minimum(
+        _FAR, 0.5 * (tf.reduce_max(log_w) - log_rest)
+    )
     log_p = log_lik + tf.where(fresh[:, tf.newaxis], log_w, tf.zeros_like(log_w))
     log_p = tf.where(tf.where(fresh[:, tf.newaxis], first, above), log_p, -float("inf"))
     weights = tf.exp(log_p - tf.reduce_max(log_p, axis=1, keepdims=True))
     cumulative = tf.cumsum(weights, axis=1)
     # The limit is below the total, as U is below 1 by more than rounding, so one is always found.
-    passed = (cumulative > uniforms[1][:, tf.newaxis] * cumulative[:, -1:]) & (weights > 0)
-    return tf.argmax(tf.cast(passed, tf.int8), axis=1, output_type=tf.int32), all_covered
+    passed = (cumulative > uniforms[1][:, tf.newaxis] * cumulative[:, -1:]) & (
+        weights > 0
+    )
+    return tf.argmax(
+        tf.cast(passed, tf.int8), axis=1, output_type=tf.int32
+    ), all_covered
 
 
 def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:

@@ -23,7 +23,9 @@ from sgmcmc.models.mixture_components import (
     word_table,
 )
 
-_NOTHING = 1e-30  # stands for the concentration 0, which samplers on the simplex do not accept
+_NOTHING = (
+    1e-30  # stands for the concentration 0, which samplers on the simplex do not accept
+)
 
 
 def dp_mixture(
@@ -73,11 +75,15 @@ def dp_mixture(
             "`concentration` must be two numbers, shape and rate of the gamma prior of α; it is "
             f"{concentration!r}."
         )
-    shape, rate = (positive_number(f"concentration[{i}]", concentration[i]) for i in range(2))
+    shape, rate = (
+        positive_number(f"concentration[{i}]", concentration[i]) for i in range(2)
+    )
     K = whole_number("max_components", max_components, 1)
     dataset, n_words = _read_rows(counts)
     if n_words * K >= 2**31:
-        raise ValueError(f"`max_components` × words must be below 2**31; {K} is too many.")
+        raise ValueError(
+            f"`max_components` × words must be below 2**31; {K} is too many."
+        )
     return DPMixture(dataset, n_words, base, (shape, rate), K)
 
 
@@ -156,9 +162,13 @@ class DPMixture:
             Gradient MCMC*, Lancaster 2018, appendix B.4; Escobar and West, JASA 90 (1995).
         """
         if "component" not in minibatch:
-            raise KeyError("the minibatch lacks 'component': pass latents=model.latents")
+            raise KeyError(
+                "the minibatch lacks 'component': pass latents=model.latents"
+            )
         sticks, components = params["sticks"], params["components"]
-        words, lengths, before = (minibatch[name] for name in ("words", "lengths", "component"))
+        words, lengths, before = (
+            minibatch[name] for name in ("words", "lengths", "component")
+        )
         seeds = tf.random.split(seed, 2, alg="philox")
         uniforms = tf.random.stateless_uniform(
             [2, *before.shape], seeds[0], dtype=sticks.dtype, alg="philox"
@@ -210,7 +220,9 @@ class DPMixture:
             0.011719
         """
         if "concentration" not in minibatch:
-            raise KeyError("the minibatch lacks 'concentration': pass gibbs=model.gibbs")
+            raise KeyError(
+                "the minibatch lacks 'concentration': pass gibbs=model.gibbs"
+            )
         sticks, components = params["sticks"], params["components"]
         rows, words = component_counts(
             minibatch["component"],
@@ -228,7 +240,9 @@ class DPMixture:
         """Return N, the number of observations."""
         return int(self.dataset["lengths"].shape[0])
 
-    def start(self, seed: int | None = None, n_components: int = 20) -> dict[str, np.ndarray]:
+    def start(
+        self, seed: int | None = None, n_components: int = 20
+    ) -> dict[str, np.ndarray]:
         """Return starting values: components from their prior, some of them of equal weight.
 
         Args:
@@ -261,7 +275,10 @@ class DPMixture:
         v = rng.beta(1.0, max(shape / rate, 1e-2), size=K)
         v[:n_components] = 1.0 / (n_components + 1 - np.arange(n_components))
         sticks = np.clip(np.stack([v, 1 - v], axis=1), 1e-30, 1.0)
-        return {"sticks": sticks, "components": weights / weights.sum(axis=1, keepdims=True)}
+        return {
+            "sticks": sticks,
+            "components": weights / weights.sum(axis=1, keepdims=True),
+        }
 
     def allocations(self, params: Mapping[str, Any], counts: Any = None) -> np.ndarray:
         """Return the probability of each component for each observation, given a draw.
@@ -291,7 +308,8 @@ class DPMixture:
         """
         rows = self.dataset if counts is None else self._read(counts)
         drawn = {
-            name: tf.constant(np.asarray(params[name], float)) for name in ("sticks", "components")
+            name: tf.constant(np.asarray(params[name], float))
+            for name in ("sticks", "components")
         }
         return tf.nn.softmax(joint(drawn, rows, self.base), axis=1).numpy()
 
@@ -332,5 +350,7 @@ def _read_rows(counts: Any) -> tuple[Tensors, int]:
     table = Counts.read(counts)
     empty = np.flatnonzero(table.row_totals == 0)
     if empty.size:
-        raise ValueError(f"`counts`: observation {empty[0]} is empty. Leave such rows out.")
+        raise ValueError(
+            f"`counts`: observation {empty[0]} is empty. Leave such rows out."
+        )
     return word_columns(table), table.shape[1]

@@ -16,14 +16,25 @@ from sgmcmc.models.losses import RowDensity
 Tensors = Mapping[str, tf.Tensor]
 
 _RANDOM = "seed_generator_state"  # Keras's name of the state of layers that draw random numbers
-_MOVING = ("moving_mean", "moving_variance")  # Keras's names of the state of batch normalization
+_MOVING = (
+    "moving_mean",
+    "moving_variance",
+)  # Keras's names of the state of batch normalization
 
 # Attributes of Keras's layers for the amount of noise
 _RATES = (
-    "rate", "dropout", "recurrent_dropout", "dropout_rate", "drop_rate", "stddev", "factor",
-)  # fmt: skip
+    "rate",
+    "dropout",
+    "recurrent_dropout",
+    "dropout_rate",
+    "drop_rate",
+    "stddev",
+    "factor",
+)
 
-_TRIED = 16  # rows of random features on trial, and the length of their axes that have none
+_TRIED = (
+    16  # rows of random features on trial, and the length of their axes that have none
+)
 
 
 @dataclass(frozen=True)
@@ -107,9 +118,13 @@ def keras_model(
     """
     check_network(model)
     scale = checks.positive_number("prior_scale", prior_scale)
-    log_density = RowDensity(likelihood, "likelihood", f"The targets in `dataset[{targets!r}]`")
+    log_density = RowDensity(
+        likelihood, "likelihood", f"The targets in `dataset[{targets!r}]`"
+    )
     if len(getattr(model, "inputs", None) or []) > 1:
-        raise ValueError(f"`model` has {len(model.inputs)} inputs; features must be one array.")
+        raise ValueError(
+            f"`model` has {len(model.inputs)} inputs; features must be one array."
+        )
     outputs = outputs_on_trial(model)
     if outputs is not None and log_density.loss is not None:
         log_density.check_outputs(outputs)
@@ -131,7 +146,9 @@ def keras_model(
     log_lik.check_rows = check_rows  # type: ignore[attr-defined]
 
     def log_prior(params: Tensors) -> tf.Tensor:
-        return -0.5 * tf.add_n([tf.reduce_sum((params[name] / scale) ** 2) for name in names])
+        return -0.5 * tf.add_n(
+            [tf.reduce_sum((params[name] / scale) ** 2) for name in names]
+        )
 
     return KerasModel(log_lik, log_prior, start, predict)
 
@@ -168,7 +185,9 @@ def _refuse_state(model: Any) -> None:
     """
     layers = all_layers(model)
     frozen = {id(v) for layer in layers if not layer.trainable for v in layer.variables}
-    owners = {id(v): layer for layer in layers for v in layer.variables}  # the innermost is last
+    owners = {
+        id(v): layer for layer in layers for v in layer.variables
+    }  # the innermost is last
     for layer in layers:
         if getattr(layer, "stateful", False):
             raise ValueError(
@@ -231,7 +250,9 @@ def _refuse_unused(model: Any) -> None:
                 "posterior. Remove it, or write a `log_lik` that has the term."
             )
         if layer.trainable and type(layer).__name__ == "ActivityRegularization":
-            raise ValueError(f"`model`: {layer.name!r} is no part of the posterior. Remove it.")
+            raise ValueError(
+                f"`model`: {layer.name!r} is no part of the posterior. Remove it."
+            )
 
 
 def all_layers(model: Any) -> list[Any]:

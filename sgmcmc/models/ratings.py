@@ -33,7 +33,9 @@ class Ratings(NamedTuple):
     rating: NDArray[np.float64]
 
     @classmethod
-    def read(cls, ratings: Any, sizes: Mapping[str, int | None] | None = None) -> Ratings:
+    def read(
+        cls, ratings: Any, sizes: Mapping[str, int | None] | None = None
+    ) -> Ratings:
         """Return checked ratings from a mapping, or a table, with the columns of the same names.
 
         ``sizes`` has the number of users and of items, if known.
@@ -60,7 +62,9 @@ class Ratings(NamedTuple):
             raise ValueError("`ratings` holds no ratings.")
         if not np.isfinite(rating).all():
             row = int(np.flatnonzero(~np.isfinite(rating))[0])
-            raise ValueError(f"`ratings['rating']` must be finite; row {row} is {rating[row]}.")
+            raise ValueError(
+                f"`ratings['rating']` must be finite; row {row} is {rating[row]}."
+            )
         sizes = sizes or {}
         return cls(
             _numbers("user", user, sizes.get("user")),
@@ -176,7 +180,9 @@ class HeldOutRatings:
 
         def finish(state: Tensors) -> Tensors:
             squares = state["squares"]
-            variance = squares / tf.cast(tf.maximum(state["count"] - skip, 1), squares.dtype)
+            variance = squares / tf.cast(
+                tf.maximum(state["count"] - skip, 1), squares.dtype
+            )
             mean = tf.cast(state["mean"], tf.float64)
             return {
                 **{name: state[name] for name in _BY_DRAW},
@@ -187,7 +193,9 @@ class HeldOutRatings:
         return score_draws(draws, _BY_DRAW, start, update, finish)
 
     def _prediction(self, params: Tensors) -> tf.Tensor:
-        return self._predict(params, {n: tf.constant(column) for n, column in self.dataset.items()})
+        return self._predict(
+            params, {n: tf.constant(column) for n, column in self.dataset.items()}
+        )
 
     def _log_density(self, mean: tf.Tensor) -> tf.Tensor:
         error = tf.constant(self._deviations, mean.dtype) - mean
@@ -207,7 +215,9 @@ def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 def _vector(name: str, values: Any) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
-        raise TypeError(f"`ratings[{name!r}]` must hold numbers; it is {describe(values)}.")
+        raise TypeError(
+            f"`ratings[{name!r}]` must hold numbers; it is {describe(values)}."
+        )
     if array.ndim != 1:
         raise ValueError(
             f"`ratings[{name!r}]` must be a vector, an entry for each rating; its shape is "
@@ -228,6 +238,10 @@ def _numbers(name: str, array: np.ndarray, size: int | None) -> NDArray[np.int32
     limit = 2**24 if size is None else size
     if array.max() >= limit:
         row = int(array.argmax())
-        reason = f"there are {limit} {name}s" if size is not None else f"{limit} is too many"
-        raise ValueError(f"{label}: row {row} is {array[row]}, but {reason}, numbered from 0.")
+        reason = (
+            f"there are {limit} {name}s" if size is not None else f"{limit} is too many"
+        )
+        raise ValueError(
+            f"{label}: row {row} is {array[row]}, but {reason}, numbered from 0."
+        )
     return array.astype(np.int32)

@@ -44,7 +44,9 @@ def score_probabilities(
         return {"total": tf.fill([size], tf.constant(-np.inf, dtype))}
 
     def update(state: Carried, params: Tensors) -> tuple[Carried, Carried]:
-        new = log_probabilities(params, nth_seed(tf.constant([seed, 0]), state["count"]))
+        new = log_probabilities(
+            params, nth_seed(tf.constant([seed, 0]), state["count"])
+        )
         total = tf.reduce_logsumexp(tf.stack([state["total"], new]), axis=0)
         mean = total - tf.math.log(tf.cast(state["count"] + 1, total.dtype))
         return {"total": total}, scores(mean, new)

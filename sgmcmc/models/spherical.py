@@ -72,13 +72,25 @@ def sam(
     weighting = choice("weighting", weighting, WEIGHTINGS)
     rows, frequencies = unit_vectors(documents, weighting)
     if rows.shape[1] < 2:
-        raise ValueError("`documents` have one coordinate; a direction needs at least two.")
+        raise ValueError(
+            "`documents` have one coordinate; a direction needs at least two."
+        )
     if rows.shape[1] * n_topics >= 2**31:
-        raise ValueError(f"`n_topics` × words must be below 2**31; {n_topics} is too many topics.")
+        raise ValueError(
+            f"`n_topics` × words must be below 2**31; {n_topics} is too many topics."
+        )
     return SphericalTopicModel(
-        columns(rows), n_topics, rows.shape[1], kappa, sigma, kappa0, alpha, n_sweeps, weighting,
+        columns(rows),
+        n_topics,
+        rows.shape[1],
+        kappa,
+        sigma,
+        kappa0,
+        alpha,
+        n_sweeps,
+        weighting,
         frequencies,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +164,9 @@ class SphericalTopicModel:
         cosines = document_cosines(topics, minibatch)
         before = minibatch.get("proportions")
         if before is None:
-            before = tf.fill(cosines.shape, tf.constant(1 / self.n_topics, topics.dtype))
+            before = tf.fill(
+                cosines.shape, tf.constant(1 / self.n_topics, topics.dtype)
+            )
         drawn = sweep_proportions(
             cosines,
             topics @ tf.transpose(topics),
@@ -208,7 +222,9 @@ class SphericalTopicModel:
         topics, drawn = params["topics"], tf.stop_gradient(minibatch["drawn"])
         cosines = document_cosines(topics, minibatch)
         lengths = mixed_lengths(drawn, topics @ tf.transpose(topics))
-        return self.kappa * tf.reduce_mean(tf.linalg.matvec(drawn, cosines) / lengths, axis=1)
+        return self.kappa * tf.reduce_mean(
+            tf.linalg.matvec(drawn, cosines) / lengths, axis=1
+        )
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the topics, their common mean integrated out.
@@ -233,10 +249,14 @@ class SphericalTopicModel:
             Liu, Zhu & Song, NeurIPS 2016, equation 9.
         """
         topics = params["topics"]
-        mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * tf.reduce_sum(topics, axis=0)
+        mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * tf.reduce_sum(
+            topics, axis=0
+        )
         return -tf.cast(log_normalizer(tf.norm(mean), self.n_words), topics.dtype)
 
-    def start(self, seed: int | None = None, n_documents: int = 10) -> dict[str, np.ndarray]:
+    def start(
+        self, seed: int | None = None, n_documents: int = 10
+    ) -> dict[str, np.ndarray]:
         """Return starting values: the directions of sums of a few random documents.
 
         Args:
@@ -258,12 +278,16 @@ class SphericalTopicModel:
         """
         rng, N = np.random.default_rng(seed), next(iter(self.dataset.values())).shape[0]
         size = min(whole_number("n_documents", n_documents, 1), N)
-        chosen = np.stack([rng.choice(N, size, replace=False) for _ in range(self.n_topics)])
+        chosen = np.stack(
+            [rng.choice(N, size, replace=False) for _ in range(self.n_topics)]
+        )
         topics = np.zeros((self.n_topics, self.n_words))
         if "vectors" in self.dataset:
             topics += self.dataset["vectors"].numpy()[chosen].sum(axis=1)
         else:
-            coordinates, values = (self.dataset[name].numpy() for name in ("places", "values"))
+            coordinates, values = (
+                self.dataset[name].numpy() for name in ("places", "values")
+            )
             topic = np.arange(self.n_topics)[:, np.newaxis, np.newaxis]
             np.add.at(topics, (topic, coordinates[chosen]), values[chosen])
         lengths = np.linalg.norm(topics, axis=1, keepdims=True)
@@ -272,7 +296,11 @@ class SphericalTopicModel:
         return {"topics": topics / np.linalg.norm(topics, axis=1, keepdims=True)}
 
     def held_out(
-        self, documents: Any, n_particles: int = 10, n_temperatures: int = 50, seed: int = 0
+        self,
+        documents: Any,
+        n_particles: int = 10,
+        n_temperatures: int = 50,
+        seed: int = 0,
     ) -> HeldOut:
         """Return the task of predicting held-out documents.
 
@@ -297,7 +325,9 @@ class SphericalTopicModel:
             >>> task.prior.shape.as_list()
             [5, 2]
         """
-        rows, _ = unit_vectors(documents, self.weighting, self.frequencies, self.n_words)
+        rows, _ = unit_vectors(
+            documents, self.weighting, self.frequencies, self.n_words
+        )
         P = whole_number("n_particles", n_particles, 1)
         T = whole_number("n_temperatures", n_temperatures, 1)
         gammas = np.random.default_rng(seed).gamma(self.alpha, size=(P, self.n_topics))

@@ -33,7 +33,9 @@ def document_cosines(topics: tf.Tensor, documents: Tensors) -> tf.Tensor:
     if vectors is None:
         coordinates, values = documents["places"], documents["values"]
         # A dense table of a few documents: products with it are faster than (n, T, K) numbers.
-        rows = tf.broadcast_to(tf.range(coordinates.shape[0])[:, tf.newaxis], coordinates.shape)
+        rows = tf.broadcast_to(
+            tf.range(coordinates.shape[0])[:, tf.newaxis], coordinates.shape
+        )
         shape = [coordinates.shape[0], topics.shape[1]]
         vectors = tf.scatter_nd(tf.stack([rows, coordinates], axis=2), values, shape)
     return tf.matmul(tf.cast(vectors, topics.dtype), topics, transpose_b=True)
@@ -98,15 +100,25 @@ class HeldOut:
 
     def _relative(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return the estimates less log c_W(κ), in the dtype of the topics."""
-        cosines, gram = document_cosines(topics, self.documents), topics @ tf.transpose(topics)
+        cosines, gram = (
+            document_cosines(topics, self.documents),
+            topics @ tf.transpose(topics),
+        )
         D, P = cosines.shape[0], self.prior.shape[0]
         kappa = tf.constant(self.kappa, topics.dtype)
         prior = tf.cast(self.prior, topics.dtype)
         if self.n_temperatures == 1:
-            logs = kappa * tf.matmul(cosines, prior, transpose_b=True) / mixed_lengths(prior, gram)
+            logs = (
+                kappa
+                * tf.matmul(cosines, prior, transpose_b=True)
+                / mixed_lengths(prior, gram)
+            )
         else:
             logs = tf.reshape(
-                self._annealed(tf.repeat(cosines, P, 0), gram, tf.tile(prior, [D, 1]), seed), [D, P]
+                self._annealed(
+                    tf.repeat(cosines, P, 0), gram, tf.tile(prior, [D, 1]), seed
+                ),
+                [D, P],
             )
         return tf.reduce_logsumexp(logs, axis=1) - np.log(P)
 
@@ -122,7 +134,9 @@ class HeldOut:
         def one(
             t: tf.Tensor, proportions: tf.Tensor, logs: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            cosine = tf.reduce_sum(cosines * proportions, axis=1) / mixed_lengths(proportions, gram)
+            cosine = tf.reduce_sum(cosines * proportions, axis=1) / mixed_lengths(
+                proportions, gram
+            )
             logs += (temperature(t + 1) - temperature(t)) * kappa * cosine
             proportions = sweep_proportions(
                 cosines, gram, kappa * temperature(t + 1), self.alpha, 1, nth_seed(seed, t),
@@ -133,7 +147,9 @@ class HeldOut:
         start = (tf.constant(0), prior, tf.zeros_like(prior[:, 0]))
         return tf.while_loop(lambda t, *_: t < T, one, start, parallel_iterations=1)[2]
 
-    def log_perplexity(self, draws: int, seed: int = 0, parameter: str = "topics") -> Reduction:
+    def log_perplexity(
+        self, draws: int, seed: int = 0, parameter: str = "topics"
+    ) -> Reduction:
         """Return the reduction that follows the log-perplexity along a chain.
 
         −(1/D) Σ_d log((1/M) Σ_m p̂(v_d | β_m)) over the M draws seen so far. Densities are with
@@ -184,7 +200,9 @@ class HeldOut:
             }
 
         size = next(iter(self.documents.values())).shape[0]
-        return score_probabilities(draws, ["scores"], size, relative, scores, finish, seed)
+        return score_probabilities(
+            draws, ["scores"], size, relative, scores, finish, seed
+        )
 
 
 def log_normalizer(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
@@ -247,9 +265,16 @@ def _expanded(order: float, x: tf.Tensor) -> tf.Tensor:
     series = (
         p * (3 - 5 * q) / 24 / order
         + q * (81 + q * (-462 + q * 385)) / 1152 / order**2
-        + p * q * (30375 + q * (-369603 + q * (765765 - q * 425425))) / 414720 / order**3
+        + p
+        * q
+        * (30375 + q * (-369603 + q * (765765 - q * 425425)))
+        / 414720
+        / order**3
         + q**2
-        * (4465125 + q * (-94121676 + q * (349922430 + q * (-446185740 + q * 185910725))))
+        * (
+            4465125
+            + q * (-94121676 + q * (349922430 + q * (-446185740 + q * 185910725)))
+        )
         / 39813120
         / order**4
     )

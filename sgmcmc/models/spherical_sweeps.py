@@ -68,7 +68,9 @@ def sweep_proportions(
     if K == 1 or n_sweeps == 0:
         return tf.repeat(before[:, tf.newaxis], keep, axis=1)
     dropped = n_sweeps - keep
-    stored = tf.TensorArray(dtype, keep, element_shape=cosines.shape, clear_after_read=False)
+    stored = tf.TensorArray(
+        dtype, keep, element_shape=cosines.shape, clear_after_read=False
+    )
 
     def one_sweep(
         sweep: tf.Tensor, proportions: tf.Tensor, stored: tf.TensorArray
@@ -77,10 +79,19 @@ def sweep_proportions(
             [K, 3, cosines.shape[0]], nth_seed(seed, sweep), dtype=dtype, alg="philox"
         )
         proportions = _sweep(
-            proportions, cosines, gram, tf.cast(kappa, dtype), tf.constant(alpha, dtype), uniforms
+            proportions,
+            cosines,
+            gram,
+            tf.cast(kappa, dtype),
+            tf.constant(alpha, dtype),
+            uniforms,
         )
         # A dropped sweep is written over by the first that is kept.
-        return sweep + 1, proportions, stored.write(tf.maximum(sweep - dropped, 0), proportions)
+        return (
+            sweep + 1,
+            proportions,
+            stored.write(tf.maximum(sweep - dropped, 0), proportions),
+        )
 
     *_, stored = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps,
@@ -105,7 +116,13 @@ def _sweep(
 
     def update(k: tf.Tensor, proportions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return k + 1, _update_topic(
-            k, proportions, cosines, gram, kappa, alpha, tf.unstack(tf.gather(uniforms, k))
+            k,
+            proportions,
+            cosines,
+            gram,
+            kappa,
+            alpha,
+            tf.unstack(tf.gather(uniforms, k)),
         )
 
     start = (tf.constant(0), proportions)
@@ -132,12 +149,19 @@ def _update_topic(
     across = shares @ gram
     length = tf.sqrt(tf.maximum(tf.reduce_sum(across * shares, axis=1), _SHORTEST))
     cosine = tf.clip_by_value(tf.gather(across, k, axis=1) / length, -1.0, 1.0)
-    first = tf.clip_by_value(tf.reduce_sum(cosines * shares, axis=1) / length, -1.0, 1.0)
-    low, high = _arc(odds, length, cosine, first, tf.gather(cosines, k, axis=1), kappa, uniforms[0])
+    first = tf.clip_by_value(
+        tf.reduce_sum(cosines * shares, axis=1) / length, -1.0, 1.0
+    )
+    low, high = _arc(
+        odds, length, cosine, first, tf.gather(cosines, k, axis=1), kappa, uniforms[0]
+    )
 
     bounded = tf.minimum(-tf.math.log1p(-uniforms[1]) / (K * alpha), math.log(_MOST))
     high = tf.minimum(high, odds + (1 + odds) * tf.math.expm1(bounded))
-    low, high = tf.minimum(low, odds), tf.clip_by_value(tf.maximum(high, odds), _LEAST, _MOST)
+    low, high = (
+        tf.minimum(low, odds),
+        tf.clip_by_value(tf.maximum(high, odds), _LEAST, _MOST),
+    )
     spread = uniforms[2] + (1 - uniforms[2]) * (low / high) ** alpha
     drawn = tf.clip_by_value(high * spread ** (1 / alpha), _LEAST, _MOST)[:, tf.newaxis]
     return (shares + drawn * indicator) / (1 + drawn)
@@ -177,10 +201,14 @@ def _arc(
     level = tf.cos(from_peak) + tf.math.log1p(-uniform) / (kappa * radius)
     half_width = tf.acos(tf.clip_by_value(level, -1.0, 1.0))
     free = level <= -1.0
-    low = tf.where(free, tf.zeros_like(phi), tf.maximum(phi - from_peak - half_width, 0.0))
+    low = tf.where(
+        free, tf.zeros_like(phi), tf.maximum(phi - from_peak - half_width, 0.0)
+    )
     high = tf.where(free, psi, phi - from_peak + half_width)
     inside = tf.minimum(high, psi * (1 - 1e-6))
     return (
         length * tf.sin(low) / tf.maximum(tf.sin(psi - low), _LEAST),
-        tf.where(high < psi, length * tf.sin(inside) / tf.sin(psi - inside), _MOST * psi),
+        tf.where(
+            high < psi, length * tf.sin(inside) / tf.sin(psi - inside), _MOST * psi
+        ),
     )

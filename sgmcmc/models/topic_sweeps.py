@@ -58,7 +58,9 @@ def sweep_topics(
     by_place = tf.transpose(tf.gather(words, order))
     by_word = tf.transpose(topics)
     dropped = n_sweeps - keep
-    stored = tf.TensorArray(tf.int32, keep, element_shape=by_place.shape, clear_after_read=False)
+    stored = tf.TensorArray(
+        tf.int32, keep, element_shape=by_place.shape, clear_after_read=False
+    )
 
     def one_sweep(
         sweep: tf.Tensor, assigned: tf.Tensor, counts: tf.Tensor, stored: tf.TensorArray
@@ -76,14 +78,22 @@ def sweep_topics(
             counts,
         )
         # A dropped sweep is written over by the first that is kept.
-        return sweep + 1, assigned, counts, stored.write(tf.maximum(sweep - dropped, 0), assigned)
+        return (
+            sweep + 1,
+            assigned,
+            counts,
+            stored.write(tf.maximum(sweep - dropped, 0), assigned),
+        )
 
     if before is None:
         assigned = tf.fill(by_place.shape, -1)
         counts = tf.zeros([by_place.shape[1], topics.shape[0]], topics.dtype)
     else:
         rows = tf.gather(before, order)
-        assigned, counts = tf.transpose(rows), topic_counts(rows, topics.shape[0], topics.dtype)
+        assigned, counts = (
+            tf.transpose(rows),
+            topic_counts(rows, topics.shape[0], topics.dtype),
+        )
     start = (tf.constant(0), assigned, counts, stored)
     *_, stored = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
@@ -116,18 +126,26 @@ def _sweep(
     position = tf.constant(0)
     widths = _widths(int(by_place.shape[1]))
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
-        end = lengths[narrower]  # from there on no more than `narrower` documents have words
+        end = lengths[
+            narrower
+        ]  # from there on no more than `narrower` documents have words
 
         def visit(
             i: tf.Tensor, counts: tf.Tensor, after: tf.Tensor, width: int = width
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            counts -= tf.one_hot(tf.gather(assigned, i)[:width], counts.shape[1], dtype=alpha.dtype)
+            counts -= tf.one_hot(
+                tf.gather(assigned, i)[:width], counts.shape[1], dtype=alpha.dtype
+            )
             likelihood = tf.gather(by_word, tf.gather(by_place, i)[:width])
             drawn = _draw((alpha + counts) * likelihood, tf.gather(uniforms, i)[:width])
             drawn = tf.where(i < lengths[:width], drawn, -1)
             counts += tf.one_hot(drawn, counts.shape[1], dtype=alpha.dtype)
             row = tf.pad(drawn, [[0, after.shape[1] - width]], constant_values=-1)
-            return i + 1, counts, tf.tensor_scatter_nd_update(after, [[i]], row[tf.newaxis])
+            return (
+                i + 1,
+                counts,
+                tf.tensor_scatter_nd_update(after, [[i]], row[tf.newaxis]),
+            )
 
         position, active, after = tf.while_loop(
             lambda i, *_, end=end: i < end,
@@ -203,12 +221,16 @@ def _expected_counts(
     """
     K, W = topics.shape
     counts = topic_counts(assigned, K, topics.dtype)
-    counts_of_others = counts[:, tf.newaxis] - tf.one_hot(assigned, K, dtype=topics.dtype)
+    counts_of_others = counts[:, tf.newaxis] - tf.one_hot(
+        assigned, K, dtype=topics.dtype
+    )
     joint = (alpha + counts_of_others) * tf.gather(tf.transpose(topics), words)
     sums = tf.reduce_sum(joint, axis=2, keepdims=True)
     is_word = (assigned >= 0)[..., tf.newaxis] & (sums > 0)
     shares = tf.where(is_word, joint / sums, 0.0)
-    expected = tf.math.unsorted_segment_sum(tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W)
+    expected = tf.math.unsorted_segment_sum(
+        tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W
+    )
     totals = tf.reduce_sum(counts, axis=1)[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
     value = tf.reduce_sum(tf.math.log(tf.where(is_word, sums / totals, 1.0)))
     return value, tf.transpose(expected)

@@ -18,7 +18,9 @@ from sgmcmc.models.scores import score_probabilities
 from sgmcmc.models.topic_sweeps import log_likelihood, sweep_topics, topic_counts
 
 
-def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> TopicModel:
+def lda(
+    counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4
+) -> TopicModel:
     """Return latent Dirichlet allocation on counted words, for samplers on the simplex.
 
     Document d has topic proportions π_d ~ Dir(α, ..., α); each of its words has a topic
@@ -56,7 +58,9 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> To
     alpha = positive_number("alpha", alpha)
     need_words(table)
     if table.shape[1] * n_topics >= 2**31:
-        raise ValueError(f"`n_topics` × words must be below 2**31; {n_topics} is too many topics.")
+        raise ValueError(
+            f"`n_topics` × words must be below 2**31; {n_topics} is too many topics."
+        )
     return TopicModel(word_columns(table), n_topics, table.shape[1], alpha, n_sweeps)
 
 
@@ -171,7 +175,9 @@ class TopicModel:
         words, assigned = minibatch["words"], minibatch["assignments"]
         return log_likelihood(params["topics"], words, assigned, self.alpha)
 
-    def start(self, seed: int | None = None, concentration: float = 1.0) -> dict[str, np.ndarray]:
+    def start(
+        self, seed: int | None = None, concentration: float = 1.0
+    ) -> dict[str, np.ndarray]:
         """Return starting values: topics drawn from a symmetric Dirichlet distribution.
 
         Args:
@@ -196,7 +202,9 @@ class TopicModel:
         weights = np.maximum(weights, 1e-30)  # a small concentration gives zeros
         return {"topics": weights / weights.sum(axis=1, keepdims=True)}
 
-    def completion(self, counts: Any, n_sweeps: int = 20, every: int = 10) -> Completion:
+    def completion(
+        self, counts: Any, n_sweeps: int = 20, every: int = 10
+    ) -> Completion:
         """Return the task of completing held-out documents.
 
         Args:
@@ -224,7 +232,10 @@ class TopicModel:
                 f"`counts` has {table.shape[1]} words, and the model {self.n_words}: held-out "
                 "documents must be counted in the same vocabulary."
             )
-        n_sweeps, every = whole_number("n_sweeps", n_sweeps, 1), whole_number("every", every, 1)
+        n_sweeps, every = (
+            whole_number("n_sweeps", n_sweeps, 1),
+            whole_number("every", every, 1),
+        )
         shown, document, word = held_out(table, every)
         if not len(word):
             raise ValueError(
@@ -300,9 +311,13 @@ class Completion:
             (hidden,).
         """
         proportions = tf.gather(self.proportions(topics, seed), self.document)
-        return tf.reduce_sum(proportions * tf.gather(tf.transpose(topics), self.word), axis=1)
+        return tf.reduce_sum(
+            proportions * tf.gather(tf.transpose(topics), self.word), axis=1
+        )
 
-    def perplexity(self, draws: int, seed: int = 0, parameter: str = "topics") -> Reduction:
+    def perplexity(
+        self, draws: int, seed: int = 0, parameter: str = "topics"
+    ) -> Reduction:
         """Return the reduction that follows the perplexity along a chain.
 
         exp(−Σ_i log p̄_i / M) over the M hidden words, p̄_i the mean over the draws seen so far of
@@ -348,7 +363,13 @@ class Completion:
             }
 
         return score_probabilities(
-            draws, ["perplexity"], len(self.word), log_probabilities, scores, finish, seed
+            draws,
+            ["perplexity"],
+            len(self.word),
+            log_probabilities,
+            scores,
+            finish,
+            seed,
         )
 
 
@@ -380,4 +401,7 @@ def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str
             f"`topics` must have the shape (topics, {len(words)}), a column for each word of "
             f"`vocab`; it has {table.shape}."
         )
-    return [[str(word) for word in words[np.argsort(-row, kind="stable")[:n]]] for row in table]
+    return [
+        [str(word) for word in words[np.argsort(-row, kind="stable")[:n]]]
+        for row in table
+    ]

@@ -26,11 +26,19 @@ def plain(values: Any) -> Any:
     if dtype is None or isinstance(dtype, pd.CategoricalDtype):
         return values
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        return values.astype(np.float64) if dtype.kind == "f" and dtype.itemsize < 8 else values
+        return (
+            values.astype(np.float64)
+            if dtype.kind == "f" and dtype.itemsize < 8
+            else values
+        )
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if kind in ("boolean", *_OBJECTS_OF_NUMBERS) and not values.isna().any():
         whole = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
-        to = np.dtype(bool) if kind == "boolean" else whole.get(dtype.kind, np.dtype(np.float64))
+        to = (
+            np.dtype(bool)
+            if kind == "boolean"
+            else whole.get(dtype.kind, np.dtype(np.float64))
+        )
         return values.astype(to)
     return values if dtype.kind in "mM" or dtype == "object" else values.astype(object)
 
@@ -64,7 +72,10 @@ def as_flags(values: Any) -> Any:
     values = _series(plain(values))
     if are_levels(values):
         raise TypeError("Text and levels of factors are neither true nor false.")
-    if isinstance(values, bool) or getattr(getattr(values, "dtype", None), "kind", "") == "b":
+    if (
+        isinstance(values, bool)
+        or getattr(getattr(values, "dtype", None), "kind", "") == "b"
+    ):
         return values
     return as_numbers(values) != 0
 
@@ -91,7 +102,11 @@ def _series(values: Any) -> Any:
 
     if isinstance(values, list | tuple):
         values = np.asarray(values)
-    return pd.Series(values) if isinstance(values, np.ndarray) and values.ndim == 1 else values
+    return (
+        pd.Series(values)
+        if isinstance(values, np.ndarray) and values.ndim == 1
+        else values
+    )
 
 
 def _power(left: Any, right: Any) -> Any:
@@ -110,11 +125,17 @@ def compared(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     def compare(left: Any, right: Any) -> Any:
         left, right = _series(plain(left)), _series(plain(right))
         for operand, opposite in ((left, right), (right, left)):
-            if isinstance(operand, str) and not (are_levels(opposite) or _dated(opposite)):
+            if isinstance(operand, str) and not (
+                are_levels(opposite) or _dated(opposite)
+            ):
                 raise TypeError(f"The text {operand!r} is compared with numbers.")
-            text = hasattr(operand, "dtype") and are_levels(operand) and _is_text(operand)
+            text = (
+                hasattr(operand, "dtype") and are_levels(operand) and _is_text(operand)
+            )
             if text and not are_levels(opposite):
-                raise TypeError(f"Text is compared with {opposite!r}. Write text in quotes.")
+                raise TypeError(
+                    f"Text is compared with {opposite!r}. Write text in quotes."
+                )
         return operation(left, right)
 
     return compare
@@ -135,7 +156,11 @@ def contained(values: Any, whole: Any) -> Any:
     """Return whether each value is one of some."""
     plain_values = plain(values)
     whole = whole if isinstance(whole, list | tuple | set) else list(plain(whole))
-    return plain_values.isin(whole) if hasattr(plain_values, "isin") else plain_values in whole
+    return (
+        plain_values.isin(whole)
+        if hasattr(plain_values, "isin")
+        else plain_values in whole
+    )
 
 
 # Operations on two operands, by the name of the node of the tree.
@@ -165,7 +190,9 @@ def as_numeric(values: pd.Series) -> Any:
     import pandas as pd
 
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        raise TypeError("as.numeric() of a factor is not the number that its levels show.")
+        raise TypeError(
+            "as.numeric() of a factor is not the number that its levels show."
+        )
     return values.astype(np.float64) if are_levels(values) else as_numbers(values)
 
 

@@ -14,7 +14,9 @@ from sgmcmc.regression.names import columns_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_MADE = 2**17  # draws of expected responses that are made at a time, so that they stay in the cache
+_MADE = (
+    2**17
+)  # draws of expected responses that are made at a time, so that they stay in the cache
 _NUMBERS = 2**21  # numbers of rows that are made at a time, for all settings
 _HELD = 2**22  # draws of averages that are held at a time
 _ROWS = 2**16  # largest number of rows whose numbers are made at a time
@@ -183,7 +185,9 @@ def averages(
     ):
         sums: list[Any] = [None] * len(contrasts)
         for chunk, values in contrast_values.of(rows):
-            present, starts = np.unique(cells.cell[chunk] - block.start, return_index=True)
+            present, starts = np.unique(
+                cells.cell[chunk] - block.start, return_index=True
+            )
             for number, (value, weights) in enumerate(values):
                 if sums[number] is None:
                     size = block.stop - block.start
@@ -207,14 +211,22 @@ class _ContrastValues:
         members: Groups of the rows.
     """
 
-    def __init__(self, cells: Cells, contrasts: Sequence[Contrast], members: Members) -> None:
+    def __init__(
+        self, cells: Cells, contrasts: Sequence[Contrast], members: Members
+    ) -> None:
         self._cells, self._contrasts, self._members = cells, contrasts, members
         linear = self._linear = members.linear
-        ends = (end for contrast in contrasts for end in (contrast.after, contrast.before))
+        ends = (
+            end for contrast in contrasts for end in (contrast.after, contrast.before)
+        )
         settings = dict.fromkeys(end for end in ends if end is not None)
         # Settings that change the groups of rows have members of their own, and come last.
-        groups = {name for effects in linear.model.effects for name in columns_of(effects.by)}
-        self._settings = sorted(settings, key=lambda s: (s.name in groups, s is not AS_THEY_ARE))
+        groups = {
+            name for effects in linear.model.effects for name in columns_of(effects.by)
+        }
+        self._settings = sorted(
+            settings, key=lambda s: (s.name in groups, s is not AS_THEY_ARE)
+        )
         self._of_setting = {
             setting: Members(linear, setting(cells.frame), members.seed)
             if setting.name in groups
@@ -224,7 +236,9 @@ class _ContrastValues:
         family = linear.model.family
         self.levels = len(linear.model.outcomes) if family.by_level else 1
 
-    def of(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
+    def of(
+        self, rows: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
         """Yield indices of rows, ordered by cell, and values and weights by contrast."""
         linear = self._linear
         block_length = max(64, _MADE // (linear.draws * self.levels))
@@ -246,7 +260,12 @@ class _ContrastValues:
                     value = expected[contrast.after]
                     if contrast.before is not None:
                         value = value - expected[contrast.before]
-                    values.append((value, weights if divisor is None else weights / divisor[block]))
+                    values.append(
+                        (
+                            value,
+                            weights if divisor is None else weights / divisor[block],
+                        )
+                    )
                 yield chunk[block], values
 
     def _expected(
@@ -273,12 +292,16 @@ class _ContrastValues:
     def _ends(self, frame: pd.DataFrame) -> dict[Setting, Change | Numbers]:
         """Return the numbers of the first setting, and how others change them, if they can."""
         linear = self._linear
-        numbers = {setting: linear.numbers(setting(frame)) for setting in self._settings}
+        numbers = {
+            setting: linear.numbers(setting(frame)) for setting in self._settings
+        }
         ends: dict[Setting, Change | Numbers] = dict(numbers)
         base, *changed = self._settings
         for setting in changed:
             if self._of_setting[setting] is self._of_setting[base]:
-                change = Change.of(numbers[base], numbers[setting], linear.model.design.dense)
+                change = Change.of(
+                    numbers[base], numbers[setting], linear.model.design.dense
+                )
                 ends[setting] = numbers[setting] if change is None else change
         return ends
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_ROUNDING = 1e-13  # part of the response below which differences are rounding of float64
+_ROUNDING = (
+    1e-13  # part of the response below which differences are rounding of float64
+)
 
 # Part of the squares that residuals have, below which they are computed one by one.
 _CANCELED = 1e-10
@@ -57,12 +59,16 @@ def read_family(family: Any, link: Any) -> Family:
             synonym = _SYNONYMS.get(family.lower())
             hint = f" Did you mean {synonym!r}?" if synonym else ""
             hint = hint or did_you_mean(family, list(FAMILIES))
-        raise ValueError(f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + hint)
+        raise ValueError(
+            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + hint
+        )
     links = FAMILIES[family]
     if link is None:
         return next(iter(links.values()))
     if not isinstance(link, str) or link not in links:
-        raise ValueError(f"`link` of {family} must be {or_list(links)}; it is {link!r}.")
+        raise ValueError(
+            f"`link` of {family} must be {or_list(links)}; it is {link!r}."
+        )
     return links[link]
 
 
@@ -188,7 +194,9 @@ class _CenteredResponse:
         """
         centered = response.y - response.offset
         mean = np.average(centered, weights=response.weights)
-        unit = float(np.sqrt(np.average((centered - mean) ** 2, weights=response.weights)))
+        unit = float(
+            np.sqrt(np.average((centered - mean) ** 2, weights=response.weights))
+        )
         size = float(np.sqrt(np.average(centered**2, weights=response.weights)))
         unit = unit if unit > _ROUNDING * size else size or 1.0
         centered = centered - center
@@ -205,7 +213,9 @@ class _CenteredResponse:
         intercept = design.terms[:1] == (INTERCEPT,)
         origin = least_squares(column_moments, intercept)
         residual_squares = self.total - float(origin @ column_moments.response)
-        if residual_squares < _CANCELED * self.total and column_moments.rows > len(design.terms):
+        if residual_squares < _CANCELED * self.total and column_moments.rows > len(
+            design.terms
+        ):
             residuals = self.values - _fixed(design, frame, column_moments, origin)
             residual_moments = moments(design, frame, weights, residuals)
             change = least_squares(residual_moments, intercept)
@@ -214,11 +224,16 @@ class _CenteredResponse:
             w = np.ones(len(residuals)) if weights is None else weights
             residual_squares = float(w @ residuals**2)
         residual = np.sqrt(max(residual_squares, 0.0) / column_moments.total)
-        return origin, float(residual) if residual > _ROUNDING * self.unit else self.unit
+        return origin, float(
+            residual
+        ) if residual > _ROUNDING * self.unit else self.unit
 
 
 def _fixed(
-    design: Design, frame: pd.DataFrame, column_moments: Moments, coefficients: np.ndarray
+    design: Design,
+    frame: pd.DataFrame,
+    column_moments: Moments,
+    coefficients: np.ndarray,
 ) -> np.ndarray:
     """Return the fixed part of the predictor of centered columns, (rows,)."""
     intercept = design.terms[:1] == (INTERCEPT,)
@@ -290,7 +305,9 @@ def _center_and_scale(
     size = np.where(column_moments.mean != 0, np.abs(column_moments.mean), 1.0)
     scale = np.where(column_moments.varies, column_moments.sd, size)
     has_intercept = correlated and design.terms[0] == INTERCEPT
-    return np.where(column_moments.varies & has_intercept, column_moments.mean, 0.0), scale
+    return np.where(
+        column_moments.varies & has_intercept, column_moments.mean, 0.0
+    ), scale
 
 
 def _read_priors(
@@ -408,10 +425,14 @@ def _dataset(
             array = np.asarray(values)
             column_dtype = dtype if array.dtype.kind == "f" else array.dtype
             writers.setdefault(name, Spool(column_dtype)).add(array)
-    return {name: writer.array() for name, writer in writers.items()} | model.labels(frame)
+    return {name: writer.array() for name, writer in writers.items()} | model.labels(
+        frame
+    )
 
 
-def _add_scales(model: Model, params: dict[str, Any], bijectors: dict[str, Any]) -> None:
+def _add_scales(
+    model: Model, params: dict[str, Any], bijectors: dict[str, Any]
+) -> None:
     from tensorflow_probability import bijectors as tfb
 
     for name, support in model.family.aux:
@@ -420,7 +441,9 @@ def _add_scales(model: Model, params: dict[str, Any], bijectors: dict[str, Any])
         elif support == "unit":
             params[name], bijectors[name] = 0.2, tfb.Sigmoid()
         else:
-            params[name] = model.residual if name == "sigma" else 5.0 if name == "nu" else 1.0
+            params[name] = (
+                model.residual if name == "sigma" else 5.0 if name == "nu" else 1.0
+            )
             bijectors[name] = tfb.Exp()
     for effects in model.effects:
         sds = f"sd_{effects.name}"

@@ -16,13 +16,17 @@ from sgmcmc.regression.names import INTERCEPT
 if TYPE_CHECKING:
     import pandas as pd
 
-_COMPARED = 4000  # largest number of columns for which they are all compared with each other
+_COMPARED = (
+    4000  # largest number of columns for which they are all compared with each other
+)
 
 # Reasons why data say nothing of a term.
 _ZERO = "zero in every row"
 _COMBINED = "a linear combination of the terms before it. Leave one of them out"
 
-_RIDGE = 1e-11  # ridge of the scaled normal equations of a regression that need not be exact
+_RIDGE = (
+    1e-11  # ridge of the scaled normal equations of a regression that need not be exact
+)
 
 # Part of a column's variance that is not explained by those before it, below which rounding
 # matters: it is computed again without squares, if there is a dense matrix.
@@ -41,7 +45,9 @@ class Block:
     dense: np.ndarray
     coded: list[tuple[np.ndarray, np.ndarray | None]]
 
-    def times(self, design: Design, coefficients: np.ndarray, center: np.ndarray) -> np.ndarray:
+    def times(
+        self, design: Design, coefficients: np.ndarray, center: np.ndarray
+    ) -> np.ndarray:
         """Return the sum of columns less center times coefficients, (rows,), in float64."""
         dense = design.dense
         values = (self.dense - center[dense]) @ coefficients[dense]
@@ -64,7 +70,9 @@ def blocks(
 def block(design: Design, frame: pd.DataFrame) -> Block:
     """Return some rows of a design."""
     dense = design.matrix(frame)
-    coded = [(term.indices(frame), design.weights(term, frame)) for term in design.coded]
+    coded = [
+        (term.indices(frame), design.weights(term, frame)) for term in design.coded
+    ]
     return Block(dense, coded)
 
 
@@ -136,7 +144,9 @@ def moments(
         sums += _sums(design, chunk, reference, w)
         products += products_of(design, chunk, reference, w)
         if response is not None:
-            response_sums += _sums(design, chunk, reference, w * response[rows_of_chunk])
+            response_sums += _sums(
+                design, chunk, reference, w * response[rows_of_chunk]
+            )
             if not with_intercept:
                 response_sums += reference * float(w @ response[rows_of_chunk])
         rows += int(np.count_nonzero(w))
@@ -150,10 +160,14 @@ def _sparse(design: Design, chunk: Block, number: int) -> scipy.sparse.csr_matri
     indices, numbers = chunk.coded[number]
     n, size = len(indices), design.coded[number].size
     values = np.ones(n) if numbers is None else numbers
-    return scipy.sparse.csr_matrix((values, indices, np.arange(n + 1)), (n, size + 1))[:, :size]
+    return scipy.sparse.csr_matrix((values, indices, np.arange(n + 1)), (n, size + 1))[
+        :, :size
+    ]
 
 
-def _sums(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _sums(
+    design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray
+) -> np.ndarray:
     sums = np.zeros(len(design.terms))
     sums[design.dense] = w @ (chunk.dense - reference[design.dense])
     for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
@@ -162,7 +176,9 @@ def _sums(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) ->
     return sums
 
 
-def _squares(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _squares(
+    design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray
+) -> np.ndarray:
     squares = np.zeros(len(design.terms))
     squares[design.dense] = w @ (chunk.dense - reference[design.dense]) ** 2
     for term, (indices, numbers) in zip(design.coded, chunk.coded, strict=True):
@@ -171,7 +187,9 @@ def _squares(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray)
     return squares
 
 
-def _products(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _products(
+    design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray
+) -> np.ndarray:
     products = np.zeros((len(design.terms), len(design.terms)))
     dense = chunk.dense - reference[design.dense]
     weighted = dense if (w == 1.0).all() else w[:, np.newaxis] * dense
@@ -189,7 +207,10 @@ def _products(design: Design, chunk: Block, reference: np.ndarray, w: np.ndarray
 
 
 def dependent(
-    design: Design, column_moments: Moments, frame: pd.DataFrame, weights: np.ndarray | None = None
+    design: Design,
+    column_moments: Moments,
+    frame: pd.DataFrame,
+    weights: np.ndarray | None = None,
 ) -> dict[str, str]:
     """Return the terms of which data say nothing that other terms do not say, and the reason.
 
@@ -211,10 +232,14 @@ def dependent(
         return aliased
     gram = column_moments.products[np.ix_(compared, compared)]
     if not intercept:
-        gram = gram + rows * np.outer(column_moments.mean[compared], column_moments.mean[compared])
+        gram = gram + rows * np.outer(
+            column_moments.mean[compared], column_moments.mean[compared]
+        )
     size = np.sqrt(np.diag(gram))
     scaled = gram / np.outer(size, size)
-    unexplained = np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
+    unexplained = (
+        np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
+    )
     suspect = np.flatnonzero(unexplained < _SUSPECT)
     if suspect.size and not design.coded:
         center = column_moments.mean[compared] * intercept
@@ -259,9 +284,13 @@ def least_squares(column_moments: Moments, intercept: bool) -> np.ndarray:
         size > 1e-12 * np.sqrt(column_moments.total) * np.abs(column_moments.mean)
     )
     if varying.size:
-        scaled = products[np.ix_(varying, varying)] / np.outer(size[varying], size[varying])
+        scaled = products[np.ix_(varying, varying)] / np.outer(
+            size[varying], size[varying]
+        )
         scaled += _RIDGE * np.eye(len(varying))  # terms may be combinations of others
-        standard = np.linalg.solve(scaled, column_moments.response[varying] / size[varying])
+        standard = np.linalg.solve(
+            scaled, column_moments.response[varying] / size[varying]
+        )
         coefficients[varying] = standard / size[varying]
     return coefficients
 
@@ -287,5 +316,7 @@ def _triangle(
         if weights is not None:
             scaled *= np.sqrt(weights[start : start + len(scaled), np.newaxis])
         start += len(scaled)
-        triangle = np.asarray(np.linalg.qr(np.concatenate([triangle, scaled]), mode="r"))
+        triangle = np.asarray(
+            np.linalg.qr(np.concatenate([triangle, scaled]), mode="r")
+        )
     return np.abs(np.diag(triangle))

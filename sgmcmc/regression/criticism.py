@@ -16,7 +16,9 @@ _LARGEST_RATIO = 0.5
 # The same for a uniform prior, whose density has no curvature that adds to that of the data.
 _LARGEST_RATIO_UNIFORM = 0.75
 
-_SD_OF_LOG_NU = 0.9  # standard deviation of log(ν − 1) if ν > 1 has a gamma(2, 0.1) distribution
+_SD_OF_LOG_NU = (
+    0.9  # standard deviation of log(ν − 1) if ν > 1 has a gamma(2, 0.1) distribution
+)
 
 
 def determined_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
@@ -55,9 +57,14 @@ def _determined_terms(model: Model, draws: Mapping[str, np.ndarray]) -> list[str
     )
     priors, sds = model.described_priors(), model.default_sds
     b = np.asarray(draws["b"], np.float64)
-    sizes = (b.std((0, 1)) * model.unit / np.where(model.is_intercept, 1.0, model.scale)).ravel()
+    sizes = (
+        b.std((0, 1)) * model.unit / np.where(model.is_intercept, 1.0, model.scale)
+    ).ravel()
     for name, term, size in zip(
-        model.fixed_names, model.terms * (len(sizes) // len(model.terms)), sizes, strict=True
+        model.fixed_names,
+        model.terms * (len(sizes) // len(model.terms)),
+        sizes,
+        strict=True,
     ):
         ratio = float(size) / sds.get(term, np.inf)
         if ratio > _LARGEST_RATIO:
@@ -69,7 +76,9 @@ def _determined_terms(model: Model, draws: Mapping[str, np.ndarray]) -> list[str
     return messages
 
 
-def _sd_ratios(model: Model, draws: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float, float]]:
+def _sd_ratios(
+    model: Model, draws: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, float, float]]:
     """Yield scales, shapes and correlations, posterior over prior SD, and what is too much."""
     draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
     for name, support in model.family.aux:
@@ -124,11 +133,20 @@ def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) 
     whole = bool((y == np.floor(y)).all())
     if whole and np.ptp(y) <= 50:
         values = np.arange(y.min(), max(y.max(), np.quantile(drawn, 0.99)) + 1)
-        shares = np.array([[(row == value).mean() for value in values] for row in drawn])
+        shares = np.array(
+            [[(row == value).mean() for value in values] for row in drawn]
+        )
         ends = np.quantile(shares, [0.025, 0.975], axis=0)
-        axes.bar(values, [(y == value).mean() for value in values], color="0.8", label="response")
+        axes.bar(
+            values,
+            [(y == value).mean() for value in values],
+            color="0.8",
+            label="response",
+        )
         axes.vlines(values, *ends, color="C0")
-        axes.plot(values, shares.mean(0), "o", color="C0", label="predictive, 95% interval")
+        axes.plot(
+            values, shares.mean(0), "o", color="C0", label="predictive, 95% interval"
+        )
         if levels:
             axes.set_xticks(values, [str(levels[int(value)]) for value in values])
         axes.set_ylabel("proportion")
@@ -137,9 +155,16 @@ def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) 
         edges = np.linspace(low, high, 41)
         middle = (edges[1:] + edges[:-1]) / 2
         for row in drawn:
-            axes.plot(middle, np.histogram(row, edges, density=True)[0], color="C0", alpha=0.15)
+            axes.plot(
+                middle,
+                np.histogram(row, edges, density=True)[0],
+                color="C0",
+                alpha=0.15,
+            )
         axes.plot([], [], color="C0", label="predictive draws")
-        axes.plot(middle, np.histogram(y, edges, density=True)[0], color="k", label="response")
+        axes.plot(
+            middle, np.histogram(y, edges, density=True)[0], color="k", label="response"
+        )
         axes.set_ylabel("density")
     axes.set_xlabel("response")
     axes.legend()

@@ -114,7 +114,9 @@ class Design:
         if not len(self.dense):
             return np.zeros((len(frame), 0))
         matrix = _matrix(self.spec, frame, self.subexpressions)
-        _need_finite(matrix, [self.terms[index] for index in self.dense], frame, self.variables)
+        _need_finite(
+            matrix, [self.terms[index] for index in self.dense], frame, self.variables
+        )
         return matrix
 
     def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
@@ -132,11 +134,16 @@ class Design:
     def without_intercept(self) -> Design:
         """Return the design without its first column, the intercept."""
         assert self.terms[0] == INTERCEPT and self.dense[0] == 0
-        spec = self.spec.subset(_formula([t for t in self.spec.formula if str(t) != "1"]))
+        spec = self.spec.subset(
+            _formula([t for t in self.spec.formula if str(t) != "1"])
+        )
         return replace(
-            self, terms=self.terms[1:], dense=self.dense[1:] - 1, spec=spec,
+            self,
+            terms=self.terms[1:],
+            dense=self.dense[1:] - 1,
+            spec=spec,
             coded=tuple(replace(term, first=term.first - 1) for term in self.coded),
-        )  # fmt: skip
+        )
 
 
 def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> Design:
@@ -178,12 +185,18 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
         if expr not in atoms:
             raise ValueError(f"`formula`: {terms!r} cannot be read.")
         expression = Expression(atoms[expr], columns)
-        changed[expr] = _learn_factor(expression, frame, subexpressions, states, variables)
-    formula = _formula([_term([changed[f.expr] for f in term.factors]) for term in parsed])
+        changed[expr] = _learn_factor(
+            expression, frame, subexpressions, states, variables
+        )
+    formula = _formula(
+        [_term([changed[f.expr] for f in term.factors]) for term in parsed]
+    )
     spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
     sketch = subexpressions.frame(_sketch(frame), _expressions(spec))
     context = subexpressions.context
-    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), subexpressions).model_spec
+    spec = _of_formulaic(
+        lambda: spec.get_model_matrix(sketch, context), subexpressions
+    ).model_spec
     factors = {}
     for expr, (_, state) in spec.encoder_state.items():
         column = subexpressions.column(expr)
@@ -222,24 +235,36 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         column = parsed.column_of(parsed.tree)
-        at = ", ".join(f"{name} is {frame[name].iloc[row]}" for name in parsed.variables)
-        shown = f"`formula`: {expression!r}" if column is None else f"`data[{column!r}]`"
+        at = ", ".join(
+            f"{name} is {frame[name].iloc[row]}" for name in parsed.variables
+        )
+        shown = (
+            f"`formula`: {expression!r}" if column is None else f"`data[{column!r}]`"
+        )
         where = f", where {at}" if column is None and at else ""
-        raise ValueError(f"{shown} is {numbers[row]:g} in row {row}{where}. It must be finite.")
+        raise ValueError(
+            f"{shown} is {numbers[row]:g} in row {row}{where}. It must be finite."
+        )
     return numbers
 
 
-def _matrix(spec: Any, frame: pd.DataFrame, subexpressions: Subexpressions) -> np.ndarray:
+def _matrix(
+    spec: Any, frame: pd.DataFrame, subexpressions: Subexpressions
+) -> np.ndarray:
     rows = subexpressions.frame(frame, _expressions(spec))
     context = subexpressions.context
     matrix = _of_formulaic(
-        lambda: spec.get_model_matrix(rows, context=context, output="numpy"), subexpressions
+        lambda: spec.get_model_matrix(rows, context=context, output="numpy"),
+        subexpressions,
     )
     return np.asarray(matrix, np.float64).reshape(len(frame), -1)
 
 
 def _need_finite(
-    values: np.ndarray, terms: Sequence[str], frame: pd.DataFrame, variables: Sequence[str]
+    values: np.ndarray,
+    terms: Sequence[str],
+    frame: pd.DataFrame,
+    variables: Sequence[str],
 ) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
@@ -327,7 +352,8 @@ def _learn_factor(
     spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse")
     values = subexpressions.frame(rows, [text])
     learned = _of_formulaic(
-        lambda: spec.get_model_matrix(values, context=subexpressions.context), subexpressions
+        lambda: spec.get_model_matrix(values, context=subexpressions.context),
+        subexpressions,
     ).model_spec
     _need_levels(learned.encoder_state, subexpressions, frame)
     states["transform_state"] |= learned.transform_state
@@ -381,7 +407,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _need_levels(states: Any, subexpressions: Subexpressions, frame: pd.DataFrame) -> None:
+def _need_levels(
+    states: Any, subexpressions: Subexpressions, frame: pd.DataFrame
+) -> None:
     for expression, (_, state) in states.items():
         if len(state.get("categories", (0, 1))) < 2:
             column = subexpressions.column(expression)
@@ -451,7 +479,8 @@ def _shown_terms(
         for name, shown in zip(names, shown_names, strict=True)
     ]
     return [
-        escaped(name, [INTERCEPT] * (index in columns)) for index, name in enumerate(shown_names)
+        escaped(name, [INTERCEPT] * (index in columns))
+        for index, name in enumerate(shown_names)
     ]
 
 
@@ -479,12 +508,17 @@ def _coded_columns(
         weight = None
         if numbers:
             weight = formulaic.ModelSpec(
-                _formula([_term(numbers)]), na_action="raise", output="numpy",
-                transform_state=spec.transform_state, encoder_state=spec.encoder_state,
-            )  # fmt: skip
+                _formula([_term(numbers)]),
+                na_action="raise",
+                output="numpy",
+                transform_state=spec.transform_state,
+                encoder_state=spec.encoder_state,
+            )
         if scoped.scale != 1 or not factors:
             return None
         coded.append(Coded(first, size, tuple(factors), weight))
         first += size
     size_of_all = sum(term.size for term in coded)
-    return coded if size_of_all == len(structure.columns) else None  # else a spline times a factor
+    return (
+        coded if size_of_all == len(structure.columns) else None
+    )  # else a spline times a factor

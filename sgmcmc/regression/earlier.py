@@ -35,7 +35,9 @@ def in_units_of(
     converted = {name: np.asarray(values) for name, values in draws.items()}
     shift: float | np.ndarray = 0.0
     if model.terms:
-        coefficients, cut_shift = _coefficients(model, converted["b"].astype(np.float64), frame)
+        coefficients, cut_shift = _coefficients(
+            model, converted["b"].astype(np.float64), frame
+        )
         centered = coefficients.copy()
         if model.terms[0] == INTERCEPT:
             centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
@@ -49,7 +51,9 @@ def in_units_of(
         if name not in converted:
             continue
         of_bars = [moments(design, frame) for design in factor_effects.designs]
-        size = np.concatenate([np.hypot(columns.mean, columns.sd) for columns in of_bars])
+        size = np.concatenate(
+            [np.hypot(columns.mean, columns.sd) for columns in of_bars]
+        )
         center = factor_effects.center
         effects = converted[name] / np.where(size > 0, size, 1.0)
         for index in np.flatnonzero(center).tolist():
@@ -79,7 +83,9 @@ def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:
     if not effects.center.any():
         return
     sds, partial = f"sd_{effects.name}", f"cor_{effects.name}"
-    at_zero = effects.root(draws[sds].astype(np.float64), draws[partial].astype(np.float64))
+    at_zero = effects.root(
+        draws[sds].astype(np.float64), draws[partial].astype(np.float64)
+    )
     zeros = np.zeros(draws[sds].shape[:-1])
     rows = [np.stack([entry + zeros for entry in row], -1) for row in at_zero]
     for index in np.flatnonzero(effects.center).tolist():

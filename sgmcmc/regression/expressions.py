@@ -37,7 +37,18 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
     name: getattr(np, name)
-    for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
+    for name in (
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "exp",
+        "expm1",
+        "sqrt",
+        "abs",
+        "sin",
+        "cos",
+    )
 }
 # Functions of formulas in addition to those of formulaic.
 FUNCTIONS |= {
@@ -159,7 +170,9 @@ class Expression:
             logarithm = " A logarithm to the base b is log(x) / log(b)."
             raise ValueError(
                 f"`formula`: {self.as_written(node)!r} has {count} arguments, which "
-                f"{self.as_written(node.func)}() does not take." + logarithm * (function is np.log)
+                f"{self.as_written(node.func)}() does not take."
+                + logarithm
+                * (function is np.log)
             )
 
     def _refuse(self, name: str, names: list[str]) -> None:
@@ -170,15 +183,23 @@ class Expression:
         )
 
     def _refuse_function(self, name: str) -> None:
-        functions = sorted(name for name in {**FUNCTIONS, **transforms()} if name.islower())
-        instead = f" Write {_OF_R[name]}." if name in _OF_R else did_you_mean(name, functions)
+        functions = sorted(
+            name for name in {**FUNCTIONS, **transforms()} if name.islower()
+        )
+        instead = (
+            f" Write {_OF_R[name]}." if name in _OF_R else did_you_mean(name, functions)
+        )
         shown = name.replace("as_", "as.", 1) if name.startswith("as_") else name
-        raise ValueError(f"`formula` names {shown!r}, a function that formulas lack.{instead}")
+        raise ValueError(
+            f"`formula` names {shown!r}, a function that formulas lack.{instead}"
+        )
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         owner = owner_of(node)
         if owner == "np":
-            allowed = node.attr in _OF_NUMPY or isinstance(getattr(np, node.attr, None), np.ufunc)
+            allowed = node.attr in _OF_NUMPY or isinstance(
+                getattr(np, node.attr, None), np.ufunc
+            )
         elif owner == "contr":
             allowed = not node.attr.startswith("_")
         else:
@@ -194,7 +215,8 @@ class Expression:
         """Whether a part of it, such as ``scale(x)``, learns from all rows by itself."""
         functions = transforms()
         return any(
-            hasattr(functions.get(name), "__is_stateful_transform__") for name in calls(self.tree)
+            hasattr(functions.get(name), "__is_stateful_transform__")
+            for name in calls(self.tree)
         )
 
     def column_of(self, node: ast.AST) -> str | None:
@@ -277,7 +299,9 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
         return _attribute(node, names)
     if isinstance(node, ast.Dict):
         keys = [_value(key, names) for key in node.keys if key is not None]
-        return dict(zip(keys, (_value(value, names) for value in node.values), strict=True))
+        return dict(
+            zip(keys, (_value(value, names) for value in node.values), strict=True)
+        )
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
         return kind(_value(element, names) for element in node.elts)
@@ -291,9 +315,17 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
         return operation(_value(node.left, names), _value(node.comparators[0], names))
     assert isinstance(node, ast.Call)
     called = node.func
-    function = _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
-    read = plain if isinstance(called, ast.Name) and called.id in _OF_LEVELS else as_argument
-    words = {word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg}
+    function = (
+        _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
+    )
+    read = (
+        plain
+        if isinstance(called, ast.Name) and called.id in _OF_LEVELS
+        else as_argument
+    )
+    words = {
+        word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg
+    }
     return function(*(read(_value(element, names)) for element in node.args), **words)
 
 
@@ -313,12 +345,17 @@ def owner_of(node: ast.Attribute) -> str:
 class _Freezer(ast.NodeTransformer):
     """Replaces parts of an expression that are numbers of all rows by names of constants."""
 
-    def __init__(self, expression: Expression, frame: pd.DataFrame, constants: Constants) -> None:
+    def __init__(
+        self, expression: Expression, frame: pd.DataFrame, constants: Constants
+    ) -> None:
         self._expression, self._frame, self._constants = expression, frame, constants
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Return a call, or the name of its value."""
-        uses_rows, shown = self._expression.looks_at_rows(node), self._expression.as_written(node)
+        uses_rows, shown = (
+            self._expression.looks_at_rows(node),
+            self._expression.as_written(node),
+        )
         self.generic_visit(node)
         if not uses_rows:
             return node

@@ -43,10 +43,22 @@ class Responses(NamedTuple):
     def of(cls, y: Any, **columns: Any) -> Responses:
         """Return responses with weights and trials of 1, and no offset or censoring by default."""
         y = np.asarray(y, np.float64)
-        fields = {"weights": 1.0, "offset": 0.0, "trials": 1.0, "censored": 0.0, **columns}
-        numbers = {name: np.asarray(value, np.float64) for name, value in fields.items()}
+        fields = {
+            "weights": 1.0,
+            "offset": 0.0,
+            "trials": 1.0,
+            "censored": 0.0,
+            **columns,
+        }
+        numbers = {
+            name: np.asarray(value, np.float64) for name, value in fields.items()
+        }
         return cls(
-            y, **{name: np.broadcast_to(values, y.shape) for name, values in numbers.items()}
+            y,
+            **{
+                name: np.broadcast_to(values, y.shape)
+                for name, values in numbers.items()
+            },
         )
 
 
@@ -81,7 +93,9 @@ class Family:
     columns: Callable[[Responses], Columns]
     start: Callable[[Responses], float]
     mean: Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]
-    draw: Callable[[np.random.Generator, np.ndarray, dict[str, np.ndarray], Any], np.ndarray]
+    draw: Callable[
+        [np.random.Generator, np.ndarray, dict[str, np.ndarray], Any], np.ndarray
+    ]
     good: Callable[[np.ndarray], np.ndarray]
     range: str
     intercept: str = "normal"
@@ -133,13 +147,17 @@ def _start_at_size(responses: Responses) -> float:
 def _start_at_time(responses: Responses) -> float:
     """Return the log of time over ends, half an end more."""
     ends = float(responses.weights @ (1.0 - responses.censored)) + 0.5
-    return _log_sum(np.log(responses.y) - responses.offset, responses.weights) - float(np.log(ends))
+    return _log_sum(np.log(responses.y) - responses.offset, responses.weights) - float(
+        np.log(ends)
+    )
 
 
 def _start_at_proportion(link: str) -> Callable[[Responses], float]:
     def start(responses: Responses) -> float:
         """Return the link of successes over trials, half of each kind more."""
-        p = (responses.weights @ responses.y + 0.5) / (responses.weights @ responses.trials + 1.0)
+        p = (responses.weights @ responses.y + 0.5) / (
+            responses.weights @ responses.trials + 1.0
+        )
         return float(_linked(link, p)) - float(
             np.average(responses.offset, weights=responses.weights)
         )
@@ -149,7 +167,8 @@ def _start_at_proportion(link: str) -> Callable[[Responses], float]:
 
 def _start_at_share(responses: Responses) -> float:
     mean, offset = (
-        np.average(v, weights=responses.weights) for v in (responses.y, responses.offset)
+        np.average(v, weights=responses.weights)
+        for v in (responses.y, responses.offset)
     )
     return float(_linked("logit", mean) - offset)
 
@@ -194,7 +213,12 @@ def _times(responses: Responses) -> Columns:
 def _shares(responses: Responses) -> Columns:
     y = responses.y
     log_odds = np.log(y) - np.log1p(-y)
-    return {"y": y, "log_odds": log_odds, AT: log_odds, "constant": -np.log(y) - np.log1p(-y)}
+    return {
+        "y": y,
+        "log_odds": log_odds,
+        AT: log_odds,
+        "constant": -np.log(y) - np.log1p(-y),
+    }
 
 
 def _gaussian(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
@@ -205,7 +229,9 @@ def _gaussian(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
 def _student(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     sigma, nu = aux["sigma"], 1.0 + aux["nu"]
     constant = _rest_of_gamma(0.5 * (nu + 1)) - _rest_of_gamma(0.5 * nu)
-    constant += 0.5 * nu * tf.math.log1p(1.0 / nu) - 0.5 - 0.5 * _LOG_2PI - tf.math.log(sigma)
+    constant += (
+        0.5 * nu * tf.math.log1p(1.0 / nu) - 0.5 - 0.5 * _LOG_2PI - tf.math.log(sigma)
+    )
     return constant - 0.5 * (nu + 1) * tf.math.log1p((d / sigma) ** 2 / nu)
 
 
@@ -217,8 +243,15 @@ def _rest_of_gamma(z: tf.Tensor) -> tf.Tensor:
     """Return log Γ(z) − (z − ½) log z + z − ½ log 2π, which is small."""
     small, inverse = tf.minimum(z, _FAR_GAMMA), 1.0 / tf.maximum(z, _FAR_GAMMA)
     square = inverse**2
-    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    direct = tf.math.lgamma(small) - (small - 0.5) * tf.math.log(small) + small - 0.5 * _LOG_2PI
+    series = inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))
+    )
+    direct = (
+        tf.math.lgamma(small)
+        - (small - 0.5) * tf.math.log(small)
+        + small
+        - 0.5 * _LOG_2PI
+    )
     return tf.where(z > _FAR_GAMMA, series, direct)
 
 
@@ -275,10 +308,17 @@ def _bernoulli(link: str) -> Family:
 
     p = _probability(link)
     return Family(
-        "bernoulli", link, terms, _levels, _start_at_proportion(link), p,
+        "bernoulli",
+        link,
+        terms,
+        _levels,
+        _start_at_proportion(link),
+        p,
         lambda rng, eta, aux, _: rng.binomial(1, p(eta)),
-        lambda y: (y == 0) | (y == 1), "0 or 1", "probability",
-    )  # fmt: skip
+        lambda y: (y == 0) | (y == 1),
+        "0 or 1",
+        "probability",
+    )
 
 
 def _binomial(link: str) -> Family:
@@ -307,10 +347,19 @@ def _binomial(link: str) -> Family:
 
     p = _probability(link)
     return Family(
-        "binomial", link, terms, columns, _start_at_proportion(link), p,
-        lambda rng, eta, aux, trials: rng.binomial(np.asarray(trials).astype(int), p(eta)), _count,
-        "integers, 0 or more", "probability",
-    )  # fmt: skip
+        "binomial",
+        link,
+        terms,
+        columns,
+        _start_at_proportion(link),
+        p,
+        lambda rng, eta, aux, trials: rng.binomial(
+            np.asarray(trials).astype(int), p(eta)
+        ),
+        _count,
+        "integers, 0 or more",
+        "probability",
+    )
 
 
 def _poisson(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
@@ -322,7 +371,11 @@ def _negative_binomial(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     shape, y = aux["shape"], rows["y"]
     a = tf.maximum(y, 0.5)
     ratio = _log_ratio(d, a / (a + shape), tf.math.log(a) - tf.math.log(shape))
-    more = _rest_of_gamma(y + shape) - _rest_of_gamma(shape) - 0.5 * tf.math.log1p(y / shape)
+    more = (
+        _rest_of_gamma(y + shape)
+        - _rest_of_gamma(shape)
+        - 0.5 * tf.math.log1p(y / shape)
+    )
     best = tf.where(y > 0, more + rows["constant"], -shape * tf.math.log1p(a / shape))
     return y * d - (y + shape) * ratio + best
 
@@ -338,7 +391,9 @@ def _beta(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     log_odds = rows["log_odds"]
     eta = d + log_odds
     mean = tf.sigmoid(eta)
-    best = 0.5 * (tf.math.log(phi) - _LOG_2PI - tf.nn.softplus(eta) - tf.nn.softplus(-eta))
+    best = 0.5 * (
+        tf.math.log(phi) - _LOG_2PI - tf.nn.softplus(eta) - tf.nn.softplus(-eta)
+    )
     best += _rest_of_gamma(phi) - _rest_of_gamma(mean * phi)
     best -= _rest_of_gamma(tf.sigmoid(-eta) * phi)
     return phi * (_log_ratio(d, y, log_odds) - mean * d) + best + rows["constant"]
@@ -351,7 +406,11 @@ def _exponential(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
 def _weibull(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     k = aux["shape"]
     power = k * (tf.math.lgamma(1.0 + 1.0 / k) - d)
-    return (1.0 - rows["censored"]) * (tf.math.log(k) + power) - tf.exp(power) + rows["constant"]
+    return (
+        (1.0 - rows["censored"]) * (tf.math.log(k) + power)
+        - tf.exp(power)
+        + rows["constant"]
+    )
 
 
 def _zero_inflated(d: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
@@ -370,8 +429,13 @@ def _ordinal(eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     cuts = tf.concat([-far, tf.cast(aux["cut"], eta.dtype), far], 0)
     level = tf.cast(rows["y"], tf.int32)
     # Products with indicators, not gathers: derivatives of any order stay dense.
-    lower = tf.linalg.matvec(tf.one_hot(level, cuts.shape[0], dtype=eta.dtype), cuts) - eta
-    upper = tf.linalg.matvec(tf.one_hot(level + 1, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    lower = (
+        tf.linalg.matvec(tf.one_hot(level, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    )
+    upper = (
+        tf.linalg.matvec(tf.one_hot(level + 1, cuts.shape[0], dtype=eta.dtype), cuts)
+        - eta
+    )
     # F(u) − F(l) = F(u) (1 − F(l)) (1 − exp(l − u)): no difference of numbers near 1.
     log_difference = tf.math.log(-tf.math.expm1(lower - upper))
     return log_difference - tf.nn.softplus(-upper) - tf.nn.softplus(lower)
@@ -384,7 +448,9 @@ def _ordinal_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
 
 
 def _categorical(eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
-    indicator = tf.one_hot(tf.cast(rows["y"], tf.int32) - 1, eta.shape[-1], dtype=eta.dtype)
+    indicator = tf.one_hot(
+        tf.cast(rows["y"], tf.int32) - 1, eta.shape[-1], dtype=eta.dtype
+    )
     all_levels = tf.concat([tf.zeros_like(eta[:, :1]), eta], 1)
     return tf.reduce_sum(indicator * eta, 1) - tf.reduce_logsumexp(all_levels, 1)
 
@@ -410,19 +476,27 @@ def _nb_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.
     return rng.poisson(rng.gamma(shape, np.exp(eta) / shape))
 
 
-def _beta_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+def _beta_draw(
+    rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any
+) -> np.ndarray:
     mean = _special().expit(eta)
     return rng.beta(mean * aux["phi"], (1 - mean) * aux["phi"])
 
 
-def _weibull_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+def _weibull_draw(
+    rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any
+) -> np.ndarray:
     k = aux["shape"]
     scale = np.exp(eta - _special().gammaln(1 + 1 / k))
     return scale * rng.standard_exponential(eta.shape) ** (1 / k)
 
 
-def _zip_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
-    return np.where(rng.uniform(size=eta.shape) < aux["zi"], 0, rng.poisson(np.exp(eta)))
+def _zip_draw(
+    rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any
+) -> np.ndarray:
+    return np.where(
+        rng.uniform(size=eta.shape) < aux["zi"], 0, rng.poisson(np.exp(eta))
+    )
 
 
 _SIGMA, _SHAPE = ("sigma", "positive"), ("shape", "positive")

@@ -65,25 +65,43 @@ def parse(text: Any) -> Formula:
         'a:b'
     """
     if not isinstance(text, str):
-        raise TypeError(f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}.")
+        raise TypeError(
+            f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}."
+        )
     tokens = tokens_of(text)
-    tildes = [token for _, token in top_level(tokens) if token.kind == "op" and token.text == "~"]
-    left, right = (text[: tildes[0].start], text[tildes[0].end :]) if tildes else ("", "")
+    tildes = [
+        token
+        for _, token in top_level(tokens)
+        if token.kind == "op" and token.text == "~"
+    ]
+    left, right = (
+        (text[: tildes[0].start], text[tildes[0].end :]) if tildes else ("", "")
+    )
     if len(tildes) != 1 or not left.strip() or not right.strip():
-        raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
+        raise ValueError(
+            f"`formula` must have a response, '~' and terms; it is {text!r}."
+        )
     response, about = _left_side(left)
     right = _FACTOR.sub(lambda match: match[1] or "C(", right)
     fixed, bars = _without_bars(right)
     fixed, offset = _without_offset(fixed)
     return Formula(
-        text, response, about.get("trials"), about.get("cens"), fixed, offset, tuple(bars)
+        text,
+        response,
+        about.get("trials"),
+        about.get("cens"),
+        fixed,
+        offset,
+        tuple(bars),
     )
 
 
 def _left_side(text: str) -> tuple[str, dict[str, str]]:
     """Return the response, and what stands in ``trials(...)`` or ``cens(...)`` after a bar."""
     tokens = tokens_of(text)
-    bar = next((t for _, t in top_level(tokens) if t.kind == "op" and t.text == "|"), None)
+    bar = next(
+        (t for _, t in top_level(tokens) if t.kind == "op" and t.text == "|"), None
+    )
     if bar is None:
         return text.strip(), {}
     response, about = text[: bar.start].strip(), text[bar.end :].strip()
@@ -118,13 +136,18 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
         return formula
     expressions = [formula.response, formula.trials, formula.censored, formula.offset]
     used = {
-        name for expression in expressions if expression for name in columns_in(expression, columns)
+        name
+        for expression in expressions
+        if expression
+        for name in columns_in(expression, columns)
     }
     used |= {name for bar in formula.bars for name in columns_of(bar.by)}
     used |= {weights} if isinstance(weights, str) else set()
     remaining = [name for name in columns if name not in used]
     if not remaining:
-        raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
+        raise ValueError(
+            "`formula`: '.' is all other columns, and there are no other columns."
+        )
     total = f"({' + '.join(map(written, remaining))})"
     fixed = _DOT.sub(lambda match: match[1] or total, formula.fixed)
     return replace(formula, fixed=fixed, dotted=True)
@@ -135,7 +158,10 @@ def _with_quoted_names(formula: Formula, columns: list[str]) -> Formula:
         replaced, last = "", 0
         for token in tokens_of(text, columns):
             if token.kind == "quoted":
-                replaced, last = replaced + text[last : token.start] + quoted(token.text), token.end
+                replaced, last = (
+                    replaced + text[last : token.start] + quoted(token.text),
+                    token.end,
+                )
         return replaced + text[last:]
 
     return replace(
@@ -159,7 +185,9 @@ def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[An
     used = [name for name in frame.columns if str(name) in named]
     for name in used:
         if used.count(name) > 1:
-            raise ValueError(f"`data` has {used.count(name)} columns {name!r}. Rename all but one.")
+            raise ValueError(
+                f"`data` has {used.count(name)} columns {name!r}. Rename all but one."
+            )
     return used
 
 
@@ -178,7 +206,9 @@ def _without_bars(text: str) -> tuple[str, list[Bar]]:
         end = closing(tokens, index, text)
         called = index > 0 and tokens[index - 1].kind in ("name", "quoted")
         inner = [
-            operator for _, operator in top_level(tokens[index + 1 : end]) if operator.kind == "op"
+            operator
+            for _, operator in top_level(tokens[index + 1 : end])
+            if operator.kind == "op"
         ]
         split = [operator for operator in inner if operator.text in ("|", "||")]
         if split and not called:
@@ -206,7 +236,9 @@ def _without_marks(text: str) -> str:
 
 
 def _bars(inside: str) -> list[Bar]:
-    operators = [token for _, token in top_level(tokens_of(inside)) if token.kind == "op"]
+    operators = [
+        token for _, token in top_level(tokens_of(inside)) if token.kind == "op"
+    ]
     bar = next(operator for operator in operators if operator.text in ("|", "||"))
     terms, by = inside[: bar.start].strip(), inside[bar.end :]
     factors = [_factor(factor) for factor in _split(by, "/")]
@@ -216,13 +248,18 @@ def _bars(inside: str) -> list[Bar]:
         )
     nested = [sum(factors[: level + 1], []) for level in range(len(factors))]
     return [
-        Bar(terms, spelled(list(dict.fromkeys(columns))), bar.text == "|") for columns in nested
+        Bar(terms, spelled(list(dict.fromkeys(columns))), bar.text == "|")
+        for columns in nested
     ]
 
 
 def _split(text: str, operator: str) -> list[str]:
     """Return the parts of a text between operators that are in no parentheses."""
-    cuts = [t for _, t in top_level(tokens_of(text)) if t.kind == "op" and t.text == operator]
+    cuts = [
+        t
+        for _, t in top_level(tokens_of(text))
+        if t.kind == "op" and t.text == operator
+    ]
     starts = [0, *(token.end for token in cuts)]
     ends = [*(token.start for token in cuts), len(text)]
     return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
@@ -245,12 +282,18 @@ def _without_offset(text: str) -> tuple[str, str | None]:
     offsets: list[str] = []
     remaining, last = "", 0
     for index, (token, after) in enumerate(zip(tokens, tokens[1:], strict=False)):
-        is_offset = token.kind == "name" and token.text == "offset" and after.text == "("
+        is_offset = (
+            token.kind == "name" and token.text == "offset" and after.text == "("
+        )
         if is_offset and after.kind == "op" and token.start >= last:
             end = tokens[closing(tokens, index + 1, text)]
             offsets.append(text[after.end : end.start].strip())
             remaining, last = remaining + text[last : token.start] + _REMOVED, end.end
     if not offsets:
         return text, None
-    total = offsets[0] if len(offsets) == 1 else " + ".join(f"({offset})" for offset in offsets)
+    total = (
+        offsets[0]
+        if len(offsets) == 1
+        else " + ".join(f"({offset})" for offset in offsets)
+    )
     return _without_marks(remaining + text[last:]), total

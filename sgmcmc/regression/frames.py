@@ -105,7 +105,9 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
         if hasattr(field.type, "index_type"):
             coded = read_categories(table[field.name], f"data[{field.name!r}]")
             categorical[field.name] = categories(coded)
-    frame = table.select([name for name in names if name not in categorical]).to_pandas()
+    frame = table.select(
+        [name for name in names if name not in categorical]
+    ).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
 
 
@@ -114,8 +116,12 @@ def categories(column: Categories | None) -> pd.Categorical:
     import pandas as pd
 
     assert column is not None
-    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates; never of tuples
-    return pd.Categorical.from_codes(column.codes, levels, ordered=column.levels.ordered)
+    levels = pd.Index(
+        list(column.levels.values)
+    )  # of text, numbers or dates; never of tuples
+    return pd.Categorical.from_codes(
+        column.codes, levels, ordered=column.levels.ordered
+    )
 
 
 def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -139,10 +145,18 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if not sizes:  # one row
         return {name: np.reshape(values, 1) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
-        lengths = ", ".join(f"{name!r} {size}" for name, size in list(sizes.items())[:6])
-        raise ValueError(f"The columns of `data` must have one length; they have {lengths}.")
+        lengths = ", ".join(
+            f"{name!r} {size}" for name, size in list(sizes.items())[:6]
+        )
+        raise ValueError(
+            f"The columns of `data` must have one length; they have {lengths}."
+        )
     with_index = (pd.Series, pd.DataFrame)
-    indexed = {name: value.index for name, value in data.items() if isinstance(value, with_index)}
+    indexed = {
+        name: value.index
+        for name, value in data.items()
+        if isinstance(value, with_index)
+    }
     first = next(iter(indexed), None)
     for name, index in indexed.items():
         need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
@@ -159,12 +173,18 @@ def _values(name: Any, values: Any) -> Any:
     return np.asarray(values) if coded is None else categories(coded)
 
 
-def need_one_order(label: str, index: pd.Index, other_label: str, other_index: pd.Index) -> None:
+def need_one_order(
+    label: str, index: pd.Index, other_label: str, other_index: pd.Index
+) -> None:
     """Refuse a series whose index has the labels of another in another order.
 
     Rows are matched by position: rows of one label would not meet.
     """
-    if len(index) != len(other_index) or index.equals(other_index) or not index.is_unique:
+    if (
+        len(index) != len(other_index)
+        or index.equals(other_index)
+        or not index.is_unique
+    ):
         return
     if other_index.is_unique and index.isin(other_index).all():
         raise ValueError(
@@ -175,8 +195,13 @@ def need_one_order(label: str, index: pd.Index, other_label: str, other_index: p
 
 
 def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    names = [n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")]
-    columns = {name: categories(read_categories(frame[name], f"data[{name!r}]")) for name in names}
+    names = [
+        n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")
+    ]
+    columns = {
+        name: categories(read_categories(frame[name], f"data[{name!r}]"))
+        for name in names
+    }
     return frame.assign(**columns) if names else frame
 
 
@@ -192,11 +217,15 @@ def _mapped(
     for batch in arrow_batches(stored, list(names)):
         if drop:
             valid = [_is_valid(column) for column in batch.columns]
-            masks.append(np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool))
+            masks.append(
+                np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool)
+            )
             batch = batch if masks[-1].all() else batch.filter(array(masks[-1]))
         for name, reader in readers.items():
             reader.add(batch.column(name))
-    frame = pd.DataFrame({name: reader.series() for name, reader in readers.items()}, copy=False)
+    frame = pd.DataFrame(
+        {name: reader.series() for name, reader in readers.items()}, copy=False
+    )
     frame.attrs = {TEXT: [name for name, reader in readers.items() if reader.text]}
     mask = np.concatenate(masks) if masks else np.ones(0, bool)
     return frame, None if mask.all() else mask
@@ -221,14 +250,20 @@ class _Reader:
         if self._coded:
             self._dtype = np.dtype(np.int32)
         else:
-            self._dtype = np.dtype(np.float64 if self._decimal else kind.to_pandas_dtype())
+            self._dtype = np.dtype(
+                np.float64 if self._decimal else kind.to_pandas_dtype()
+            )
         self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
         column = column.cast("float64") if self._decimal else column
-        values = self._coder.of_arrow(column) if self._coded else column.to_pandas().to_numpy()
+        values = (
+            self._coder.of_arrow(column)
+            if self._coded
+            else column.to_pandas().to_numpy()
+        )
         if values.dtype.kind == "O" or self._dtype.kind == "O":
             raise TypeError(
                 f"`data[{self._name!r}]` holds {column.type}, which regressions do not read from "
@@ -298,7 +333,9 @@ def need_column(frame: pd.DataFrame, name: str) -> None:
             + did_you_mean(name, list(map(str, frame.columns)))
         )
     if frame[name].ndim > 1:
-        raise ValueError(f"`data` has {frame[name].shape[1]} columns {name!r}. Rename all but one.")
+        raise ValueError(
+            f"`data` has {frame[name].shape[1]} columns {name!r}. Rename all but one."
+        )
     if frame[name].isna().any():
         count = int(frame[name].isna().sum())
         raise ValueError(
@@ -371,6 +408,8 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
         codes = observed.coded_by(levels, label, "regression")
         if kind == "number":
             columns[name] = np.array(levels.values)[codes]
-        elif kind == "category" or not set(observed.levels.values) <= set(levels.values):
+        elif kind == "category" or not set(observed.levels.values) <= set(
+            levels.values
+        ):
             columns[name] = categories(Categories(codes, levels))
     return frame.assign(**columns) if columns else frame

@@ -113,7 +113,8 @@ def glm(
         counted = np.flatnonzero(row_weights)
         need_noise(model, y[counted], frame.iloc[counted].reset_index(drop=True))
     keywords.setdefault(
-        "dtype", tf.float32 if _SMALLEST_UNIT < model.unit < 1 / _SMALLEST_UNIT else tf.float64
+        "dtype",
+        tf.float32 if _SMALLEST_UNIT < model.unit < 1 / _SMALLEST_UNIT else tf.float64,
     )
     dtype = checks.floating_dtype("dtype", keywords["dtype"])
     arguments = posterior(model, y, frame, row_weights, dtype.as_numpy_dtype)
@@ -138,16 +139,22 @@ def _weights(
     if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
         values = values[mask]
     if values.dtype.kind == "O" and values.ndim == 1:
-        values = np.asarray(plain(pd.Series(values)))  # decimals, and integers of Python's
+        values = np.asarray(
+            plain(pd.Series(values))
+        )  # decimals, and integers of Python's
     if values.dtype.kind not in "biuf":
         raise TypeError(
             "`weights` must be a number, 0 or more, for each row of `data`; it holds "
             f"{values.reshape(-1)[0]!r}."
         )
     if np.ma.is_masked(weights):
-        raise ValueError("`weights` has masked values. A weight is a number for each row.")
+        raise ValueError(
+            "`weights` has masked values. A weight is a number for each row."
+        )
     if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
+        raise ValueError(
+            "`weights` must be a number, 0 or more, for each row of `data`."
+        )
     if not values.any():
         raise ValueError("`weights` are zero for every row of `data`: no row counts.")
     return values.astype(np.float64)

@@ -63,7 +63,9 @@ def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
         return
     counts = _COUNTS[name]
     arguments = list(zip(counts, call.args[1:], strict=False))
-    arguments += [(word.arg, word.value) for word in call.keywords if word.arg in counts]
+    arguments += [
+        (word.arg, word.value) for word in call.keywords if word.arg in counts
+    ]
     for argument, value in arguments:
         if isinstance(value, ast.Constant) and value.value is None:
             continue
@@ -88,7 +90,9 @@ def _need_small(text: str, node: ast.BinOp) -> None:
                     "not. Compute a column of `data` before."
                 )
     if isinstance(node.op, ast.LShift):
-        raise ValueError(f"`formula`: {text!r} has <<, which formulas may not. Write * 2**k.")
+        raise ValueError(
+            f"`formula`: {text!r} has <<, which formulas may not. Write * 2**k."
+        )
     if isinstance(node.op, _UP_TO_THE_POWER):
         _constant(text, node)
 
@@ -98,8 +102,13 @@ def _is_sequence(node: ast.expr) -> bool:
         return isinstance(node.value, str | bytes)
     if isinstance(node, ast.BinOp):
         return _is_sequence(node.left) or _is_sequence(node.right)
-    text = any(isinstance(child, ast.Attribute) and child.attr == "str" for child in ast.walk(node))
-    return isinstance(node, ast.List | ast.Tuple) or (text and not _is_number_of_text(node))
+    text = any(
+        isinstance(child, ast.Attribute) and child.attr == "str"
+        for child in ast.walk(node)
+    )
+    return isinstance(node, ast.List | ast.Tuple) or (
+        text and not _is_number_of_text(node)
+    )
 
 
 def _is_number_of_text(node: ast.expr) -> bool:
@@ -121,7 +130,13 @@ def _constant(text: str, node: ast.expr) -> float | None:
         value = float(node.value) if abs(node.value) <= _LARGEST else math.inf
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         inner = _constant(text, node.operand)
-        return None if inner is None else -inner if isinstance(node.op, ast.USub) else inner
+        return (
+            None
+            if inner is None
+            else -inner
+            if isinstance(node.op, ast.USub)
+            else inner
+        )
     elif isinstance(node, ast.BinOp):
         left, right = _constant(text, node.left), _constant(text, node.right)
         if isinstance(node.op, ast.Pow) and right is not None and abs(right) > _COLUMNS:

@@ -87,7 +87,9 @@ class Change:
         """
         with np.errstate(invalid="ignore"):  # infinite numbers
             fixed = after.fixed.dense - before.fixed.dense
-            factors = [b - a for a, b in zip(before.factors, after.factors, strict=True)]
+            factors = [
+                b - a for a, b in zip(before.factors, after.factors, strict=True)
+            ]
         changed = np.flatnonzero(fixed.any(0))
         coded: list[tuple[int, np.ndarray, np.ndarray]] = []
         pairs = zip(before.fixed.coded, after.fixed.coded, strict=True)
@@ -107,15 +109,26 @@ class Change:
             offset if offset is not None and offset.any() else None,
             tuple(values if values.any() else None for values in factors),
         )
-        arrays = [change.dense, change.offset, *change.factors, *(values for _, _, values in coded)]
-        return change if all(np.isfinite(a).all() for a in arrays if a is not None) else None
+        arrays = [
+            change.dense,
+            change.offset,
+            *change.factors,
+            *(values for _, _, values in coded),
+        ]
+        return (
+            change
+            if all(np.isfinite(a).all() for a in arrays if a is not None)
+            else None
+        )
 
     def part(self, rows: np.ndarray) -> Change:
         """Return that of some of the rows."""
         return Change(
             self.columns,
             self.dense[rows],
-            tuple((number, indices[rows], by[rows]) for number, indices, by in self.coded),
+            tuple(
+                (number, indices[rows], by[rows]) for number, indices, by in self.coded
+            ),
             None if self.offset is None else self.offset[rows],
             tuple(None if factor is None else factor[rows] for factor in self.factors),
         )
@@ -152,7 +165,9 @@ class Members:
                 return rows[np.argsort(codes[rows], kind="stable")]
         return rows
 
-    def effects(self, rows: np.ndarray, later: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def effects(
+        self, rows: np.ndarray, later: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return draws of effects, (effects, draws, groups), and each row's group among these.
 
         Args:
@@ -163,7 +178,10 @@ class Members:
         for number, codes in enumerate(self._codes):
             row_groups = codes[rows]
             cached, drawn = self._cache.get(number, (np.zeros(0, int), np.zeros(0)))
-            if len(cached) < len(self._labels[number]) and not np.isin(row_groups, cached).all():
+            if (
+                len(cached) < len(self._labels[number])
+                and not np.isin(row_groups, cached).all()
+            ):
                 cached = self._next(number, row_groups, codes[later])
                 labels = [self._labels[number][group] for group in cached]
                 drawn = self.linear.effects(number, labels, self.seed)
@@ -240,7 +258,9 @@ class LinearPredictor:
     @cached_property
     def columns(self) -> list[str]:
         """All columns of the data that linear predictors depend on."""
-        groups = [name for effects in self.model.effects for name in columns_of(effects.by)]
+        groups = [
+            name for effects in self.model.effects for name in columns_of(effects.by)
+        ]
         return list(dict.fromkeys([*self.variables, *groups]))
 
     def numbers(self, frame: pd.DataFrame) -> Numbers:
@@ -254,7 +274,9 @@ class LinearPredictor:
         offset = model.formula.offset
         return Numbers(
             block(model.design, frame),
-            None if offset is None else evaluated(offset, frame, model.constants).astype(float),
+            None
+            if offset is None
+            else evaluated(offset, frame, model.constants).astype(float),
             tuple(effects.columns(frame) for effects in model.effects),
         )
 
@@ -277,7 +299,11 @@ class LinearPredictor:
             effects: Draws of the effects of each factor, and each row's group among these.
         """
         rows = len(numbers.fixed.dense)
-        eta = np.zeros((self.draws, rows)) if self._b is None else self._fixed(numbers.fixed)
+        eta = (
+            np.zeros((self.draws, rows))
+            if self._b is None
+            else self._fixed(numbers.fixed)
+        )
         if numbers.offset is not None:
             eta += numbers.offset
         _add_effects(eta, numbers.factors, effects)
@@ -297,7 +323,9 @@ class LinearPredictor:
             effects: Draws of the effects of each factor, and each row's group among these.
         """
         new_eta = eta.copy()
-        levels_last = np.moveaxis(new_eta, -1, 1) if self.model.family.several else new_eta
+        levels_last = (
+            np.moveaxis(new_eta, -1, 1) if self.model.family.several else new_eta
+        )
         if self._b is not None and change.columns.size:
             levels_last += _product(self._b[..., change.columns], change.dense)
         for number, indices, weights in change.coded:
@@ -310,7 +338,9 @@ class LinearPredictor:
     def _fixed(self, design_rows: Block) -> np.ndarray:
         model, design = self.model, self.model.design
         assert self._b is not None
-        eta = _product(self._b[..., design.dense], design_rows.dense - model.center[design.dense])
+        eta = _product(
+            self._b[..., design.dense], design_rows.dense - model.center[design.dense]
+        )
         for number, (indices, weights) in enumerate(design_rows.coded):
             columns = design.coded[number].columns
             values = self._of_level(number, indices)

@@ -92,14 +92,20 @@ def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.Dat
         if change is None and levels is not None:
             reference, *compared = [_set_to(name, level) for level in levels]
             for level, setting in zip(levels[1:], compared, strict=True):
-                contrasts[f"{name}: {level} - {levels[0]}"] = Contrast(setting, reference)
+                contrasts[f"{name}: {level} - {levels[0]}"] = Contrast(
+                    setting, reference
+                )
         elif isinstance(change, tuple | list) and len(change) == 2:
             _need_levels(name, levels, change)
             before, after = (_set_to(name, value) for value in change)
             contrasts[f"{name}: {change[1]} - {change[0]}"] = Contrast(after, before)
-        elif levels is None and numeric and (change is None or checks.is_number(change)):
+        elif (
+            levels is None and numeric and (change is None or checks.is_number(change))
+        ):
             step = 1.0 if change is None else float(change)
-            contrasts[f"{name}: {step:+g}"] = Contrast(_shifted_by(name, step), AS_THEY_ARE)
+            contrasts[f"{name}: {step:+g}"] = Contrast(
+                _shifted_by(name, step), AS_THEY_ARE
+            )
         elif change is None and variables is None:
             continue  # text or dates inside of a function, which only a pair of values changes
         else:
@@ -159,7 +165,9 @@ def _differences(
     import pandas as pd
 
     rows = _rows(predictor, about)
-    keys, totals, by_contrast = _averaged(predictor, rows, list(contrasts.values()), about.prob)
+    keys, totals, by_contrast = _averaged(
+        predictor, rows, list(contrasts.values()), about.prob
+    )
     names, blocks = [], []
     levels = [f" [{level}]" for level in predictor.model.outcomes]
     levels = levels if predictor.model.family.by_level else [""]
@@ -177,7 +185,10 @@ def _differences(
 
 
 def _table(
-    predictor: Predictor, shown: pd.DataFrame, values: np.ndarray, totals: np.ndarray | None = None
+    predictor: Predictor,
+    shown: pd.DataFrame,
+    values: np.ndarray,
+    totals: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Return rows with statistics, a row for each level if responses are levels."""
     import pandas as pd
@@ -205,12 +216,22 @@ def _table(
 def _counts(totals: np.ndarray) -> np.ndarray:
     """Return sums of weights, as integers if they are."""
     whole = np.round(totals)
-    return whole.astype(np.int64) if (np.abs(totals - whole) <= 1e-9 * whole).all() else totals
+    return (
+        whole.astype(np.int64)
+        if (np.abs(totals - whole) <= 1e-9 * whole).all()
+        else totals
+    )
 
 
 def _rows(predictor: Predictor, about: Question) -> Rows:
     """Return the rows of a question, without those of weight zero."""
-    by = [about.by] if isinstance(about.by, str) else None if about.by is None else list(about.by)
+    by = (
+        [about.by]
+        if isinstance(about.by, str)
+        else None
+        if about.by is None
+        else list(about.by)
+    )
     frame, weights = predictor.frame, predictor.weights
     if about.condition is not None:
         if about.data is not None:
@@ -222,7 +243,9 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
         frame, weights = grid(predictor, about.data), None
     elif about.data is not None:
         frame, column = as_frame(about.data), predictor.weights_column
-        weights = None if column is None or column not in frame.columns else frame[column]
+        weights = (
+            None if column is None or column not in frame.columns else frame[column]
+        )
     if not len(frame):
         raise ValueError("`data` has no rows.")
     for name in by or ():
@@ -239,7 +262,9 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
     if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError("`weights` must be a number, 0 or more, for each row.")
     if not values.any():
-        raise ValueError("`weights` are zero in every row: there is nothing to average over.")
+        raise ValueError(
+            "`weights` are zero in every row: there is nothing to average over."
+        )
     return Rows(frame, values, by)
 
 
@@ -252,7 +277,9 @@ def _cells(predictor: Predictor, rows: Rows) -> tuple[pd.DataFrame, Cells]:
     cell, first = numbered(shown, np.zeros(len(frame), int))
     assert cell is not None
     keys = shown.iloc[first].reset_index(drop=True)
-    return keys, Cells(frame, weights, cell, len(first)).distinct(predictor.linear.columns)
+    return keys, Cells(frame, weights, cell, len(first)).distinct(
+        predictor.linear.columns
+    )
 
 
 def _set_to(name: str, value: Any) -> Setting:
@@ -260,13 +287,18 @@ def _set_to(name: str, value: Any) -> Setting:
     import pandas as pd
 
     def column(values: pd.Series) -> Any:
-        if isinstance(values.dtype, pd.CategoricalDtype) and value in values.cat.categories:
+        if (
+            isinstance(values.dtype, pd.CategoricalDtype)
+            and value in values.cat.categories
+        ):
             code = values.cat.categories.get_loc(value)
             codes = np.full(len(values), code)
             return pd.Categorical.from_codes(codes, dtype=values.dtype)
         if checks.is_number(value):
             return np.full(len(values), value)
-        return pd.Series([value] * len(values), dtype=None if isinstance(value, bool) else object)
+        return pd.Series(
+            [value] * len(values), dtype=None if isinstance(value, bool) else object
+        )
 
     return Setting(name, column)
 
@@ -290,7 +322,9 @@ def _slope(predictor: Predictor, name: str) -> Contrast:
             x = values.to_numpy(np.float64)
             step = np.full(len(x), _STEP * sd)
             if low > 0:
-                step = np.clip(_RELATIVE_STEP * np.abs(x), _SMALLEST_STEP * sd, _STEP * sd)
+                step = np.clip(
+                    _RELATIVE_STEP * np.abs(x), _SMALLEST_STEP * sd, _STEP * sd
+                )
             inside = (x >= low) & (x <= high)
             target = x + sign * step
             return np.where(inside, np.clip(target, low, high), target)
@@ -367,12 +401,16 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
             columns[name] = list(np.atleast_1d(np.asarray(choice)))
     product = pd.MultiIndex.from_product(list(columns.values()), names=list(columns))
     rows = product.to_frame(index=False)
-    row_weights = pd.Series(np.ones(len(frame)) if weights is None else weights, frame.index)
+    row_weights = pd.Series(
+        np.ones(len(frame)) if weights is None else weights, frame.index
+    )
     for name in predictor.linear.columns:
         if name not in columns:
             column = frame[name]
             if _levels(predictor, name) is None and _is_variable(predictor, name):
-                rows[name] = np.average(column.to_numpy(np.float64), weights=row_weights)
+                rows[name] = np.average(
+                    column.to_numpy(np.float64), weights=row_weights
+                )
                 continue
             typical = row_weights.groupby(column, observed=True).sum().idxmax()
             rows[name] = pd.Series([typical] * len(rows), dtype=column.dtype)

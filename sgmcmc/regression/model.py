@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_PRIOR_SD = 2.5  # standard deviations of the default priors, in units of response over term
-_PRIOR_RATE = 100.0  # mean of the default prior of a rate, in units of that of all rows together
+_PRIOR_SD = (
+    2.5  # standard deviations of the default priors, in units of response over term
+)
+_PRIOR_RATE = (
+    100.0  # mean of the default prior of a rate, in units of that of all rows together
+)
 _PRIOR_DISPERSION = 10.0  # mean of the default prior of 1/shape and 1/phi
-SD_OF_LOG = float(np.pi / np.sqrt(6.0))  # standard deviation of the log of an exponential variable
+SD_OF_LOG = float(
+    np.pi / np.sqrt(6.0)
+)  # standard deviation of the log of an exponential variable
 
 # Standard deviation of a logistic variable: of the log odds of a uniform probability.
 _SD_OF_LOGISTIC = float(np.pi / np.sqrt(3.0))
@@ -70,7 +76,13 @@ class Effects:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of indices of correlated effects, in the order of their partial correlations."""
-        return [(i, j) for indices in self.correlated for i in indices for j in indices if j < i]
+        return [
+            (i, j)
+            for indices in self.correlated
+            for i in indices
+            for j in indices
+            if j < i
+        ]
 
     @property
     def entry(self) -> str:
@@ -81,7 +93,9 @@ class Effects:
     def rows(self) -> list[str]:
         """Names of standard deviations, and of correlations in the order of ``pairs``."""
         sds = [f"sd({self.by}: {term})" for term in self.terms]
-        return sds + [f"cor({self.by}: {self.terms[j]}, {self.terms[i]})" for i, j in self.pairs]
+        return sds + [
+            f"cor({self.by}: {self.terms[j]}, {self.terms[i]})" for i, j in self.pairs
+        ]
 
     def power(self, i: int, j: int) -> float:
         """Return that of 1 − p² in the density of the partial correlation p of a pair."""
@@ -118,16 +132,26 @@ class Effects:
             triangle = _triangle(sds, partial)
             standard = tf.linalg.triangular_solve(triangle, tf.transpose(r))
             log_determinant = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(triangle)))
-            return -0.5 * tf.reduce_sum(standard**2, 0) - log_determinant - 0.5 * q * _LOG_2PI
+            return (
+                -0.5 * tf.reduce_sum(standard**2, 0)
+                - log_determinant
+                - 0.5 * q * _LOG_2PI
+            )
         root = self.root(sds, partial)
         total: Any = 0.0
         standardized: list[tf.Tensor] = []
         for i in range(q):
             explained = sum(
-                (root[i][k] * standardized[k] for k in range(i)), start=tf.zeros([], r.dtype)
+                (root[i][k] * standardized[k] for k in range(i)),
+                start=tf.zeros([], r.dtype),
             )
             standardized.append((r[:, i] - explained) / root[i][i])
-            total = total - 0.5 * standardized[i] ** 2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
+            total = (
+                total
+                - 0.5 * standardized[i] ** 2
+                - tf.math.log(root[i][i])
+                - 0.5 * _LOG_2PI
+            )
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
@@ -143,7 +167,9 @@ class Effects:
         """Return the effects of the user's columns, (..., effects), of those that the chain has."""
         raw = effects * (self.unit / self.scale)
         for effect in np.flatnonzero(self.center).tolist():
-            raw[..., self.intercept_of(effect)] -= self.center[effect] * raw[..., effect]
+            raw[..., self.intercept_of(effect)] -= (
+                self.center[effect] * raw[..., effect]
+            )
         return raw
 
     def uncentered(self, root: list[list[Any]]) -> list[list[Any]]:
@@ -155,7 +181,9 @@ class Effects:
         rows = [list(row) for row in root]
         for effect in np.flatnonzero(self.center).tolist():
             first, center = self.intercept_of(effect), float(self.center[effect])
-            rows[first] = [a - center * b for a, b in zip(rows[first], root[effect], strict=True)]
+            rows[first] = [
+                a - center * b for a, b in zip(rows[first], root[effect], strict=True)
+            ]
         return rows
 
 
@@ -229,7 +257,9 @@ class Model:
         """Names of the fixed terms; with several predictors, of each level's."""
         if not self.family.several:
             return list(self.terms)
-        return [f"{level}: {term}" for level in self.outcomes[1:] for term in self.terms]
+        return [
+            f"{level}: {term}" for level in self.outcomes[1:] for term in self.terms
+        ]
 
     @property
     def level(self) -> float:
@@ -271,9 +301,13 @@ class Model:
             dataset[place_name(number)] = tf.constant(indices)
             if weights is not None:
                 dataset[weight_name(number)] = weights
-        reference = design_rows.times(self.design, self.origin, self.center) - self.level
+        reference = (
+            design_rows.times(self.design, self.origin, self.center) - self.level
+        )
         if self.formula.offset is not None:
-            reference = reference + evaluated(self.formula.offset, frame, self.constants)
+            reference = reference + evaluated(
+                self.formula.offset, frame, self.constants
+            )
         for effects in self.effects:
             dataset[f"Z_{effects.name}"] = effects.columns(frame)
         return {**dataset, REFERENCE: reference}
@@ -298,9 +332,15 @@ class Model:
         """
         if self.family.several:
             return tf.transpose(self._fixed(params["b"], rows))
-        eta = self._fixed(params["b"], rows) if self.terms else tf.reduce_sum(rows["X"], 1)
+        eta = (
+            self._fixed(params["b"], rows)
+            if self.terms
+            else tf.reduce_sum(rows["X"], 1)
+        )
         for effects in self.effects:
-            eta += tf.reduce_sum(rows[f"Z_{effects.name}"] * params[f"r_{effects.name}"], 1)
+            eta += tf.reduce_sum(
+                rows[f"Z_{effects.name}"] * params[f"r_{effects.name}"], 1
+            )
         return eta
 
     def _fixed(self, b: tf.Tensor, rows: Tensors) -> tf.Tensor:
@@ -317,7 +357,9 @@ class Model:
             by_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
             center = tf.constant(self.center[columns], b.dtype)
             zero = tf.zeros_like(by_level[..., :1])
-            values = tf.gather(tf.concat([by_level, zero], -1), rows[place_name(number)], axis=-1)
+            values = tf.gather(
+                tf.concat([by_level, zero], -1), rows[place_name(number)], axis=-1
+            )
             if term.weight is not None:
                 values *= rows[weight_name(number)]
             eta += values - tf.reduce_sum(by_level * center, -1, keepdims=True)
@@ -337,7 +379,9 @@ class Model:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
         raw = b * (self.unit / self.scale) + self.origin
         if self.terms and self.terms[0] == INTERCEPT:
-            intercept = raw[..., :1] - (raw[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
+            intercept = raw[..., :1] - (raw[..., 1:] * self.center[1:]).sum(
+                -1, keepdims=True
+            )
             raw = np.concatenate([intercept, raw[..., 1:]], -1)
         return raw
 
@@ -367,7 +411,9 @@ class Model:
                 # (1 − p²)^((q − 2 − j)/2).
                 power = effects.power(i, j)
                 if power:
-                    total += power * tf.math.log1p(-(params[f"cor_{effects.name}"][k] ** 2))
+                    total += power * tf.math.log1p(
+                        -(params[f"cor_{effects.name}"][k] ** 2)
+                    )
         return total
 
     def _log_prior_of_aux(self, name: str, value: tf.Tensor) -> tf.Tensor:
@@ -386,7 +432,9 @@ class Model:
     def _log_prior_of_sds(self, effects: Effects, params: Tensors) -> tf.Tensor:
         sds, prior = params[f"sd_{effects.name}"], self.priors.get("sd")
         if prior is None:
-            return -tf.reduce_sum(sds * tf.constant(effects.scale / self.unit, sds.dtype))
+            return -tf.reduce_sum(
+                sds * tf.constant(effects.scale / self.unit, sds.dtype)
+            )
         if not effects.center.any():
             return _density(prior, sds)
         # The user's priors are those of the effects at zero. Σ = T Σ₀ Tᵀ with |T| = 1, and the
@@ -404,11 +452,15 @@ class Model:
     def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
         mean, sd = self._normals()
         unit = np.where(self.is_intercept, self.unit, self.unit / self.scale)
-        custom = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
+        custom = np.array(
+            [hasattr(self.priors.get(term), "log_prob") for term in self.terms]
+        )
         normal = np.isfinite(sd) & ~custom
         standard = b - tf.constant((mean - self.origin) / unit, b.dtype)
         standard /= tf.constant(np.where(normal, sd, unit) / unit, b.dtype)
-        total = -0.5 * tf.reduce_sum(tf.where(normal, standard**2, tf.zeros([], b.dtype)))
+        total = -0.5 * tf.reduce_sum(
+            tf.where(normal, standard**2, tf.zeros([], b.dtype))
+        )
         for index in np.flatnonzero(custom):
             value = b[..., index] * float(unit[index]) + float(self.origin[index])
             total += _density(self.priors[self.terms[index]], value)
@@ -424,11 +476,17 @@ class Model:
             size = size if kind == "rate" else -size
             return size - tf.exp(size) / _PRIOR_RATE
         if kind == "simplex":
-            return tf.reduce_sum(tf.nn.log_softmax(tf.concat([tf.zeros([1], b.dtype), b], 0)))
+            return tf.reduce_sum(
+                tf.nn.log_softmax(tf.concat([tf.zeros([1], b.dtype), b], 0))
+            )
         a = b + float(self.origin[0] + self.offset_mean)
         if link == "probit":
             return -0.5 * a**2
-        return a - tf.exp(a) if link == "cloglog" else -tf.nn.softplus(a) - tf.nn.softplus(-a)
+        return (
+            a - tf.exp(a)
+            if link == "cloglog"
+            else -tf.nn.softplus(a) - tf.nn.softplus(-a)
+        )
 
     def _normals(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and SD of the normal prior of each coefficient, (terms,).
@@ -440,7 +498,10 @@ class Model:
             prior = self.priors.get(term)
             if term == INTERCEPT:
                 normal = self.family.intercept == "normal"
-                mean[index], sd[index] = self.start, _PRIOR_SD * self.unit if normal else np.inf
+                mean[index], sd[index] = (
+                    self.start,
+                    _PRIOR_SD * self.unit if normal else np.inf,
+                )
             if isinstance(prior, tuple | list):
                 mean[index], sd[index] = prior
         return mean, sd
@@ -473,7 +534,9 @@ class Model:
                 described[term] = self._intercept_in_words() + at
         for name, support in self.family.aux:
             if support == "ordered":
-                described[name] = "uniform probabilities of levels (at the means of all columns)"
+                described[name] = (
+                    "uniform probabilities of levels (at the means of all columns)"
+                )
             elif name in self.priors:
                 described[name] = _in_words(self.priors[name])
             elif name in ("zi", "nu"):
@@ -487,8 +550,12 @@ class Model:
             return described
         for effects in self.effects:
             at = " (at the means of all columns)" if effects.center.any() else ""
-            for name, term, scale in zip(effects.rows, effects.terms, effects.scale, strict=False):
-                described[name] = _in_words(scale / self.unit) + at * (term == INTERCEPT)
+            for name, term, scale in zip(
+                effects.rows, effects.terms, effects.scale, strict=False
+            ):
+                described[name] = _in_words(scale / self.unit) + at * (
+                    term == INTERCEPT
+                )
         return described
 
     def _intercept_in_words(self) -> str:
@@ -497,7 +564,11 @@ class Model:
             return f"log of exponential({np.exp(-self.start) / _PRIOR_RATE:.4g})"
         if kind == "time":
             return f"-log of exponential({np.exp(self.start) / _PRIOR_RATE:.4g})"
-        return "uniform probability" if kind == "probability" else "uniform probabilities of levels"
+        return (
+            "uniform probability"
+            if kind == "probability"
+            else "uniform probabilities of levels"
+        )
 
 
 def _density(prior: Any, value: tf.Tensor) -> tf.Tensor:

@@ -38,7 +38,9 @@ def escaped(name: str, reserved: Collection[str]) -> str:
 
 def spelled(columns: Sequence[str]) -> str:
     """Return a factor of one or more columns, such as ``a:b``, from the names of its columns."""
-    return ":".join(name if re.fullmatch(r"[\w.]+", name) else quoted(name) for name in columns)
+    return ":".join(
+        name if re.fullmatch(r"[\w.]+", name) else quoted(name) for name in columns
+    )
 
 
 def columns_of(by: str) -> list[str]:

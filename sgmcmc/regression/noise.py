@@ -52,9 +52,15 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
         reason = "is a linear combination of the terms"
     elif parameter == "sigma":
         constant = [
-            effects.by for effects in grouped if _constant_in_groups(effects.by, y, frame, size)
+            effects.by
+            for effects in grouped
+            if _constant_in_groups(effects.by, y, frame, size)
         ]
-        reason = f"is the same in all rows of each group of {constant[0]!r}" if constant else ""
+        reason = (
+            f"is the same in all rows of each group of {constant[0]!r}"
+            if constant
+            else ""
+        )
     if reason:
         less = " less offset" if parameter == "sigma" and offset is not None else ""
         raise ValueError(
@@ -63,7 +69,9 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
         )
 
 
-def _constant_in_groups(by: str, y: np.ndarray, frame: pd.DataFrame, size: float) -> bool:
+def _constant_in_groups(
+    by: str, y: np.ndarray, frame: pd.DataFrame, size: float
+) -> bool:
     import pandas as pd
 
     groups = labels(frame, by)

@@ -31,13 +31,21 @@ def packed(frame: pd.DataFrame) -> tuple[Arrays, list[dict[str, Any]]]:
         values = frame[name]
         about: dict[str, Any] = {"name": str(name)}
         if isinstance(values.dtype, pd.CategoricalDtype):
-            levels = _packed_values(name, values.cat.categories, f"levels/{number}", arrays)
-            about |= {"kind": "category", "ordered": bool(values.cat.ordered), "levels": levels}
+            levels = _packed_values(
+                name, values.cat.categories, f"levels/{number}", arrays
+            )
+            about |= {
+                "kind": "category",
+                "ordered": bool(values.cat.ordered),
+                "levels": levels,
+            }
             arrays[f"column/{number}"] = values.cat.codes.to_numpy()
         elif values.dtype.kind == "O" or isinstance(values.dtype, pd.StringDtype):
             codes, levels = pd.factorize(values)
             about |= {"kind": "objects"}
-            about["levels"] = _packed_values(name, pd.Index(levels), f"levels/{number}", arrays)
+            about["levels"] = _packed_values(
+                name, pd.Index(levels), f"levels/{number}", arrays
+            )
             arrays[f"column/{number}"] = codes.astype(np.int32)
         else:
             about |= _packed_values(name, pd.Index(values), f"column/{number}", arrays)
@@ -45,7 +53,9 @@ def packed(frame: pd.DataFrame) -> tuple[Arrays, list[dict[str, Any]]]:
     return arrays, columns
 
 
-def unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) -> pd.DataFrame:
+def unpacked(
+    arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]
+) -> pd.DataFrame:
     """Return the frame that :func:`packed` took apart."""
     import pandas as pd
 
@@ -58,7 +68,9 @@ def unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) ->
             level_kind = about.get("levels", {"kind": "array"})
             levels = _unpacked_values(level_kind, f"levels/{number}", arrays)
             if kind == "category":
-                values = pd.Categorical.from_codes(values, levels, ordered=about["ordered"])
+                values = pd.Categorical.from_codes(
+                    values, levels, ordered=about["ordered"]
+                )
             else:
                 values = np.array([*levels, None], object)[values]
         else:
@@ -67,7 +79,9 @@ def unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) ->
     return pd.DataFrame(columns_by_name)
 
 
-def _packed_values(name: Any, values: pd.Index, key: str, arrays: Arrays) -> dict[str, Any]:
+def _packed_values(
+    name: Any, values: pd.Index, key: str, arrays: Arrays
+) -> dict[str, Any]:
     """Return the description of values, whose arrays are added."""
     import pandas as pd
 
@@ -90,7 +104,9 @@ def _packed_values(name: Any, values: pd.Index, key: str, arrays: Arrays) -> dic
         if (text == array).all():  # NumPy drops zero bytes at the end
             arrays[key] = text
             return {"kind": "array"}
-    single = [value.item() if isinstance(value, np.generic) else value for value in array]
+    single = [
+        value.item() if isinstance(value, np.generic) else value for value in array
+    ]
     if not all(type(value) in _SINGLE.values() for value in single):
         raise ValueError(
             f"`data[{name!r}]` holds {', '.join(sorted(kinds))}, which cannot be written."
@@ -100,13 +116,16 @@ def _packed_values(name: Any, values: pd.Index, key: str, arrays: Arrays) -> dic
     return {"kind": "several"}
 
 
-def _unpacked_values(about: Mapping[str, Any], key: str, arrays: Mapping[str, np.ndarray]) -> Any:
+def _unpacked_values(
+    about: Mapping[str, Any], key: str, arrays: Mapping[str, np.ndarray]
+) -> Any:
     import pandas as pd
 
     kind = about["kind"]
     if kind == "interval":
         left, right = (
-            _unpacked_values(about[end], f"{key}/{end}", arrays) for end in ("left", "right")
+            _unpacked_values(about[end], f"{key}/{end}", arrays)
+            for end in ("left", "right")
         )
         return pd.IntervalIndex.from_arrays(left, right, closed=about["closed"])
     values = arrays[key]

@@ -81,13 +81,19 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
         position = match.end()
     for token in tokens:
         if token.kind == "op" and token.text in "`'\"":
-            raise ValueError(f"`formula`: {token.text} is not closed in {text.strip()!r}.")
+            raise ValueError(
+                f"`formula`: {token.text} is not closed in {text.strip()!r}."
+            )
     return tokens
 
 
 def _dotted_column(text: str, start: int, dotted: Collection[str]) -> str | None:
     """Return the longest name with dots that starts at a position, and is no function's."""
-    match = None if start and re.match(r"[\w.]", text[start - 1]) else _DOTTED.match(text, start)
+    match = (
+        None
+        if start and re.match(r"[\w.]", text[start - 1])
+        else _DOTTED.match(text, start)
+    )
     longest = match[0] if match else ""
     for end in range(len(longest), 0, -1):
         remainder = text[start + end :]
@@ -123,8 +129,12 @@ def columns_in(text: str, columns: Collection[str]) -> list[str]:
     """Return the columns that a text names, in the order of the text."""
     tokens = [*tokens_of(text, columns), Token("end", "", len(text), len(text))]
     named: dict[str, None] = {}
-    for before, token, after in zip([tokens[-1], *tokens], tokens, tokens[1:], strict=False):
-        called = token.kind == "name" and after.text in ("(", "=") and after.kind == "op"
+    for before, token, after in zip(
+        [tokens[-1], *tokens], tokens, tokens[1:], strict=False
+    ):
+        called = (
+            token.kind == "name" and after.text in ("(", "=") and after.kind == "op"
+        )
         attribute = before.kind == "op" and before.text == "."
         if token.kind in ("name", "quoted") and token.text in columns and not called:
             if token.kind == "quoted" or not attribute:
@@ -132,7 +142,9 @@ def columns_in(text: str, columns: Collection[str]) -> list[str]:
     return list(named)
 
 
-def atoms_of(text: str, columns: Collection[str], prefix: str) -> tuple[str, dict[str, str]]:
+def atoms_of(
+    text: str, columns: Collection[str], prefix: str
+) -> tuple[str, dict[str, str]]:
     """Return terms whose factors are replaced by plain names, and the factors by these names.
 
     Args:
@@ -273,7 +285,11 @@ class Parser:
             kind = _COMPARED[self._next().text]
             right = self._expression(_COMPARISON + 1)
             comparison = ast.Compare(left, [kind()], [right])
-            chain = comparison if chain is None else ast.BinOp(chain, ast.BitAnd(), comparison)
+            chain = (
+                comparison
+                if chain is None
+                else ast.BinOp(chain, ast.BitAnd(), comparison)
+            )
             left = right
         assert chain is not None
         return chain
@@ -327,7 +343,11 @@ class Parser:
         name = function.id if isinstance(function, ast.Name) else ""
         if name == "c":
             return ast.List(arguments, ast.Load())
-        if name == "Q" and len(arguments) == 1 and isinstance(arguments[0], ast.Constant):
+        if (
+            name == "Q"
+            and len(arguments) == 1
+            and isinstance(arguments[0], ast.Constant)
+        ):
             return ast.Name(self._column(str(arguments[0].value)), ast.Load())
         return ast.Call(function, arguments, words)
 

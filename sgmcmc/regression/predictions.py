@@ -59,7 +59,9 @@ class Predictor:
         """Linear predictors at these draws."""
         return LinearPredictor(self.model, self.thinned, self.frame.columns)
 
-    def pieces(self, data: Any, seed: int = 0) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    def pieces(
+        self, data: Any, seed: int = 0
+    ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
         """Yield rows and the draws of their linear predictors, (draws, rows, ...), in chunks."""
         frame = self.frame if data is None else as_frame(data)
         members = Members(self.linear, frame, seed)
@@ -67,13 +69,23 @@ class Predictor:
         for start in range(0, len(frame), length):
             chunk = frame.iloc[start : start + length].reset_index(drop=True)
             rows = np.arange(start, start + len(chunk))
-            yield chunk, self.linear.values(self.linear.numbers(chunk), members.effects(rows, rows))
+            yield (
+                chunk,
+                self.linear.values(
+                    self.linear.numbers(chunk), members.effects(rows, rows)
+                ),
+            )
 
-    def predict(self, data: Any, kind: str, quantiles: Sequence[float], seed: int) -> np.ndarray:
+    def predict(
+        self, data: Any, kind: str, quantiles: Sequence[float], seed: int
+    ) -> np.ndarray:
         """Return predictions, as :meth:`Regression.predict` does."""
         if kind == "response":
             return self._responses(data, seed)
-        frame, weights = self.frame if data is None else as_frame(data), self.linear.weights
+        frame, weights = (
+            self.frame if data is None else as_frame(data),
+            self.linear.weights,
+        )
 
         def summary(draws: np.ndarray) -> np.ndarray:
             if kind == "mean":
@@ -90,20 +102,28 @@ class Predictor:
         rng = np.random.default_rng(seed)
         draws = []
         for frame, eta in self.pieces(data, seed):
-            trials = trials_of(model.formula, frame) if family.name == "binomial" else None
+            trials = (
+                trials_of(model.formula, frame) if family.name == "binomial" else None
+            )
             drawn = family.draw(rng, eta, self.linear.aux, trials)
-            draws.append(np.asarray(model.outcomes)[drawn] if family.by_level else drawn)
+            draws.append(
+                np.asarray(model.outcomes)[drawn] if family.by_level else drawn
+            )
         return np.concatenate(draws, axis=1)
 
     def response(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the response of some rows in numbers."""
         model = self.model
-        return read_response(model.formula, frame, model.family, model.outcomes, model.constants)
+        return read_response(
+            model.formula, frame, model.family, model.outcomes, model.constants
+        )
 
     def dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without weights."""
         model = self.model
-        response = responses(model.formula, frame, self.response(frame), model.constants, None)
+        response = responses(
+            model.formula, frame, self.response(frame), model.constants, None
+        )
         return model.observed(model.rows(frame), response)
 
     def log_density(self, row_indices: np.ndarray) -> np.ndarray:
@@ -114,8 +134,12 @@ class Predictor:
 
     def mean_log_density(self) -> np.ndarray:
         """Return an approximate log density of each row: the mean over a few draws."""
-        count = len(next(iter(by_chain(self.thinned.settings, self.thinned).values()))[0])
-        few_draws = self.thinned[:: max(1, count if len(self.frame) > _MANY else count // 5)]
+        count = len(
+            next(iter(by_chain(self.thinned.settings, self.thinned).values()))[0]
+        )
+        few_draws = self.thinned[
+            :: max(1, count if len(self.frame) > _MANY else count // 5)
+        ]
         log_density = [
             few_draws.predict(self.model.log_lik, self.dataset(chunk))
             for chunk in chunks(self.frame, len(self.model.terms))

@@ -27,14 +27,18 @@ def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """
     trials = _of_each_row("trials", formula.trials or "1", frame)
     bad = (trials < 1) | (trials != np.floor(trials))
-    return _refuse_first(bad, trials, f"trials({formula.trials}) must hold integers, 1 or more")
+    return _refuse_first(
+        bad, trials, f"trials({formula.trials}) must hold integers, 1 or more"
+    )
 
 
 def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """Return 1 for each row whose time is a lower bound, else 0."""
     flags = _of_each_row("cens", formula.censored or "0", frame)
     bad = ~np.isin(flags, (0.0, 1.0))
-    requirement = f"cens({formula.censored}) must hold 1 if the time is censored, else 0"
+    requirement = (
+        f"cens({formula.censored}) must hold 1 if the time is censored, else 0"
+    )
     return _refuse_first(bad, flags, requirement)
 
 
@@ -51,15 +55,21 @@ def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
     constants: Constants = {}
     numbers = _numbers(name, text, frame, constants)
     if constants:
-        raise ValueError(f"`formula`: {name}({text}) must be a function of each row alone.")
+        raise ValueError(
+            f"`formula`: {name}({text}) must be a function of each row alone."
+        )
     return numbers
 
 
-def _numbers(name: str, text: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
+def _numbers(
+    name: str, text: str, frame: pd.DataFrame, constants: Constants
+) -> np.ndarray:
     """Return the expression in ``trials(...)``, ``cens(...)`` or ``offset(...)``, in float64."""
     numbers = evaluated(text, frame, constants)
     if numbers.dtype.kind not in "biuf":
-        raise TypeError(f"`formula`: {name}({text}) must hold numbers; it holds {numbers[0]!r}.")
+        raise TypeError(
+            f"`formula`: {name}({text}) must hold numbers; it holds {numbers[0]!r}."
+        )
     return numbers.astype(np.float64)
 
 
@@ -79,7 +89,11 @@ def response_levels(
     """
     name = unquoted(formula.response)
     values = evaluated(formula.response, frame, constants)
-    categories = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
+    categories = (
+        getattr(frame[name].dtype, "categories", None)
+        if name in frame.columns
+        else None
+    )
     if family.by_level:
         values = as_levels(values)
     if name in frame.attrs.get(TEXT, ()):
@@ -94,7 +108,11 @@ def response_levels(
                 f"`data[{name!r}]`, the response of family {family.name!r}, must hold numbers"
                 f"{or_two}; it has the levels {', '.join(texts[:4])}{' …' * (len(texts) > 4)}."
             )
-        return tuple(map(str, texts)) if categories is None else _observed(categories, values)
+        return (
+            tuple(map(str, texts))
+            if categories is None
+            else _observed(categories, values)
+        )
     if categories is not None:
         levels = _observed(categories, values)
     elif values.dtype.kind in "biuf":
@@ -107,7 +125,9 @@ def response_levels(
     else:
         levels = tuple(map(str, np.unique(values.astype(str))))
     if len(levels) < 2:
-        raise ValueError(f"`data[{name!r}]`, the response, has one level: it needs two or more.")
+        raise ValueError(
+            f"`data[{name!r}]`, the response, has one level: it needs two or more."
+        )
     if values.dtype.kind == "f" and len(levels) > max(20, len(values) // 2):
         raise ValueError(
             f"`data[{name!r}]`, the response of family {family.name!r}, has {len(levels)} levels "
@@ -143,7 +163,11 @@ def read_response(
     if levels:
         label = f"data[{formula.response!r}]"
         known_levels = Levels.of(levels)
-        y = factorized(values, label).coded_by(known_levels, label, "regression").astype(np.float64)
+        y = (
+            factorized(values, label)
+            .coded_by(known_levels, label, "regression")
+            .astype(np.float64)
+        )
     else:
         y = values.astype(np.float64)
     bad = ~(np.isfinite(y) & family.good(y))
@@ -163,9 +187,13 @@ def read_response(
             f"`formula`: trials(n) is for family 'binomial' only; the family is {family.name!r}."
         )
     if family.name == "binomial" and (y > trials_of(formula, frame)).any():
-        raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
+        raise ValueError(
+            f"`data[{formula.response!r}]` has more successes than trials."
+        )
     if formula.censored is not None and family.name not in ("exponential", "weibull"):
-        raise ValueError(f"`formula`: cens(c) is not compatible with family {family.name!r}.")
+        raise ValueError(
+            f"`formula`: cens(c) is not compatible with family {family.name!r}."
+        )
     censored_of(formula, frame)
     return y
 

@@ -97,9 +97,15 @@ class Regression:
         if only_used:
             frame = frame[saved.used_columns(model, frame, self._weights_column)]
         return saved.Content(
-            self.formula, self.family, self.link, model.priors, frame, self._weights,
-            self._weights_column, self.dropped,
-        )  # fmt: skip
+            self.formula,
+            self.family,
+            self.link,
+            model.priors,
+            frame,
+            self._weights,
+            self._weights_column,
+            self.dropped,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Families have functions, and samplers graphs: both are made again.
@@ -109,7 +115,12 @@ class Regression:
         content: saved.Content = state["content"]
         model, samples = saved.made_again(state["samples"], content)
         self.__init__(  # type: ignore[misc]
-            model, samples, content.frame, content.dropped, content.weights, content.weights_column
+            model,
+            samples,
+            content.frame,
+            content.dropped,
+            content.weights,
+            content.weights_column,
         )
 
     def __copy__(self) -> Regression:
@@ -130,7 +141,12 @@ class Regression:
         samples, content = saved.read(Path(folder))
         model, samples = saved.made_again(samples, content)
         return cls(
-            model, samples, content.frame, content.dropped, content.weights, content.weights_column
+            model,
+            samples,
+            content.frame,
+            content.dropped,
+            content.weights,
+            content.weights_column,
         )
 
     @property
@@ -177,7 +193,9 @@ class Regression:
                 for index, shown in enumerate(cut_names(model.outcomes)):
                     by_term[shown] = cuts[..., index]
                 continue
-            by_term[name] = draws[name].astype(np.float64) + (1.0 if name == "nu" else 0.0)
+            by_term[name] = draws[name].astype(np.float64) + (
+                1.0 if name == "nu" else 0.0
+            )
         return by_term
 
     @property
@@ -187,9 +205,15 @@ class Regression:
         draws = by_chain(self.samples.settings, self.samples)
         origin = self.samples.origin
         if origin is not None and origin.groups is not None and self._weights is None:
-            levels = {name: len(labels) for name, labels in origin.groups.labels.items()}
+            levels = {
+                name: len(labels) for name, labels in origin.groups.labels.items()
+            }
             messages += of_single_rows(self._model, levels, len(self._frame))
-        return messages + of_aliased(self._model) + determined_by_priors(self._model, draws)
+        return (
+            messages
+            + of_aliased(self._model)
+            + determined_by_priors(self._model, draws)
+        )
 
     @property
     def _fixed_names(self) -> list[str]:
@@ -202,7 +226,8 @@ class Regression:
         )
         sds = [np.sqrt(sum(entry**2 for entry in row)) for row in root]
         cors = [
-            sum(a * b for a, b in zip(root[i], root[j], strict=True)) / (sds[i] * sds[j])
+            sum(a * b for a, b in zip(root[i], root[j], strict=True))
+            / (sds[i] * sds[j])
             for i, j in effects.pairs
         ]
         return dict(zip(effects.rows, sds + cors, strict=True))
@@ -238,7 +263,9 @@ class Regression:
                 **({"robust": interval_draws.std()} if robust else {}),
                 "lower": lower,
                 "upper": upper,
-                "ess_bulk": float(libraries.arviz().ess(np.asarray(draws), method="bulk")),
+                "ess_bulk": float(
+                    libraries.arviz().ess(np.asarray(draws), method="bulk")
+                ),
                 "r_hat": r_hat,
             }
         return pd.DataFrame.from_dict(rows, orient="index")
@@ -286,7 +313,9 @@ class Regression:
         draws = effects.of_columns(
             self._predictor.thinned.effects(effects.entry)[f"r_{effects.name}"]
         )
-        structure = self.samples.origin.groups if self.samples.origin is not None else None
+        structure = (
+            self.samples.origin.groups if self.samples.origin is not None else None
+        )
         assert structure is not None
         names = structure.shown(effects.entry)
         index = pd.MultiIndex.from_product([names, effects.terms], names=[by, "term"])
@@ -342,7 +371,9 @@ class Regression:
             ValueError: The response is a level, from which nothing can be subtracted.
         """
         if self._model.family.by_level:
-            raise ValueError(f"Responses of family {self.family!r} are levels, without residuals.")
+            raise ValueError(
+                f"Responses of family {self.family!r} are levels, without residuals."
+            )
         y = self._predictor.response(self._frame)
         if self.family == "binomial":
             y = y / trials_of(self._model.formula, self._frame)
@@ -367,7 +398,11 @@ class Regression:
         some = counted[chosen_rows(len(counted), _LOO_ROWS, seed)]
         log_density = self._predictor.log_density(some)
         return leave_one_out(
-            log_density, some, len(self._frame), self._predictor.mean_log_density, self._weights
+            log_density,
+            some,
+            len(self._frame),
+            self._predictor.mean_log_density,
+            self._weights,
         )
 
     def predictions(
@@ -480,7 +515,9 @@ class Regression:
             return self._predictive_check()
         terms = self._model.terms * max(1, len(self._model.outcomes) - 1)
         names = [
-            name for name, term in zip(self._fixed_names, terms, strict=False) if term != INTERCEPT
+            name
+            for name, term in zip(self._fixed_names, terms, strict=False)
+            if term != INTERCEPT
         ]
         table = self.summary(prob).loc[names]
         figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
@@ -496,13 +533,17 @@ class Regression:
     def _predictive_check(self) -> Any:
         levels, rows = self._model.outcomes, np.arange(len(self._frame))
         if len(rows) > _SHOWN_ROWS:
-            rows = np.sort(np.random.default_rng(0).choice(rows, _SHOWN_ROWS, replace=False))
+            rows = np.sort(
+                np.random.default_rng(0).choice(rows, _SHOWN_ROWS, replace=False)
+            )
         frame = self._frame.iloc[rows].reset_index(drop=True)
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:
             codes = {level: code for code, level in enumerate(levels)}
-            drawn = np.array([[codes[level] for level in row] for row in drawn.tolist()])
+            drawn = np.array(
+                [[codes[level] for level in row] for row in drawn.tolist()]
+            )
         return predictive_panel(self._predictor.response(frame), drawn, levels)
 
     def __repr__(self) -> str:
@@ -510,7 +551,9 @@ class Regression:
             f"Family: {self.family} (link {self.link})",
             f"Formula: {self.formula}",
             f"Rows: {len(self._frame)}"
-            + (f" ({self.dropped} with missing values dropped)" if self.dropped else ""),
+            + (
+                f" ({self.dropped} with missing values dropped)" if self.dropped else ""
+            ),
         ]
         for effects in self._model.effects:
             origin = self.samples.origin
@@ -521,12 +564,16 @@ class Regression:
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
         hidden = list(table.index[_SHOWN : len(self._fixed_names)])
         table = table.drop(index=hidden)
-        more = [f"{len(hidden)} more terms: see summary() and priors."] if hidden else []
+        more = (
+            [f"{len(hidden)} more terms: see summary() and priors."] if hidden else []
+        )
         lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), *more]
         unnamed = set(self._model.terms[_SHOWN:])
         lines += ["", "Priors:"]
         lines += [
-            f"  {name} ~ {prior}" for name, prior in self.priors.items() if name not in unnamed
+            f"  {name} ~ {prior}"
+            for name, prior in self.priors.items()
+            if name not in unnamed
         ]
         warnings = self.warnings
         lines += ["", "Warnings: " + ("none" if not warnings else "")]

@@ -61,14 +61,19 @@ class Content:
 def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
     """Return the columns that a regression uses, in the order of the data."""
     formula = model.formula
-    designs = [model.design, *(design for effects in model.effects for design in effects.designs)]
+    designs = [
+        model.design,
+        *(design for effects in model.effects for design in effects.designs),
+    ]
     used = {name for design in designs for name in design.variables}
     used |= {name for effects in model.effects for name in columns_of(effects.by)}
     used |= set() if weights is None else {weights}
     for text in (formula.response, formula.trials, formula.censored, formula.offset):
         if text is not None:
             used |= (
-                {text} if text in frame.columns else set(Expression(text, frame.columns).variables)
+                {text}
+                if text in frame.columns
+                else set(Expression(text, frame.columns).variables)
             )
     return [name for name in frame.columns if str(name) in used]
 
@@ -129,9 +134,16 @@ def read(folder: Path) -> tuple[Samples, Content]:
     frame = unpacked(arrays, about["columns"])
     frame.attrs[TEXT] = about.get("text", [])
     content = Content(
-        about["formula"], about["family"], about["link"], about["priors"] or {}, frame,
-        arrays.get("weights"), about["weights"], about["dropped"], about["format"],
-    )  # fmt: skip
+        about["formula"],
+        about["family"],
+        about["link"],
+        about["priors"] or {},
+        frame,
+        arrays.get("weights"),
+        about["weights"],
+        about["dropped"],
+        about["format"],
+    )
     return Samples.load(folder / _DRAWS), content
 
 
@@ -140,12 +152,17 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     frame = content.frame
     formula = with_dot(parse(content.formula), frame, content.weights_column)
     family = read_family(content.family, content.link)
-    model, y = make_model(formula, frame, family, dict(content.priors) or None, content.weights)
+    model, y = make_model(
+        formula, frame, family, dict(content.priors) or None, content.weights
+    )
     if content.format in earlier.FORMATS:
         samples = Samples(
-            earlier.in_units_of(model, samples, frame), log_post=samples.log_post,
-            settings=samples.settings, report=samples.report, weights=samples.weights,
-        )  # fmt: skip
+            earlier.in_units_of(model, samples, frame),
+            log_post=samples.log_post,
+            settings=samples.settings,
+            report=samples.report,
+            weights=samples.weights,
+        )
         warnings.warn(
             "The regression was sampled by an earlier version, whose default priors were others. "
             "`priors` shows those of this version.",
@@ -154,12 +171,21 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
         )
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
     stepwise = setup(
-        **posterior(model, y, frame, content.weights), dynamics="sgld", gradient="minibatch",
-        minibatches="uniform", minibatch_size=1, preconditioner="none", stepsize=1e-9,
-        n_chains=samples.settings["n_chains"], seed=0, verbose=False,
-    )  # fmt: skip
+        **posterior(model, y, frame, content.weights),
+        dynamics="sgld",
+        gradient="minibatch",
+        minibatches="uniform",
+        minibatch_size=1,
+        preconditioner="none",
+        stepsize=1e-9,
+        n_chains=samples.settings["n_chains"],
+        seed=0,
+        verbose=False,
+    )
     return model, samples.made_by(SamplerOrigin(stepwise._sampler))
 
 
 def _plain(prior: Any) -> Any:
-    return float(prior) if checks.is_number(prior) else [float(value) for value in prior]
+    return (
+        float(prior) if checks.is_number(prior) else [float(value) for value in prior]
+    )

@@ -37,7 +37,9 @@ def plain(frame: pd.DataFrame, names: Sequence[Any], used: bool) -> pd.DataFrame
         column = _plain(values)
         objects = isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
         if used and objects and not _is_text(column):
-            kinds = list(dict.fromkeys(type(value).__name__ for value in column.dropna()))
+            kinds = list(
+                dict.fromkeys(type(value).__name__ for value in column.dropna())
+            )
             raise TypeError(
                 f"`data[{name!r}]` holds Python objects, {', '.join(kinds[:4])}, which are neither "
                 "all numbers nor all text. Make them one or the other, pd.to_numeric(...) or "
@@ -58,7 +60,10 @@ def _is_text(values: pd.Series) -> bool:
     import pandas as pd
 
     # Flags with missing values stay objects, so that the missing ones are found.
-    return pd.api.types.infer_dtype(values, skipna=True) in _TEXT | {"boolean", "interval"}
+    return pd.api.types.infer_dtype(values, skipna=True) in _TEXT | {
+        "boolean",
+        "interval",
+    }
 
 
 def _plain(values: pd.Series) -> pd.Series:
@@ -68,7 +73,11 @@ def _plain(values: pd.Series) -> pd.Series:
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         levels = _plain_levels(values.cat.categories)
-        return values if levels is values.cat.categories else values.cat.rename_categories(levels)
+        return (
+            values
+            if levels is values.cat.categories
+            else values.cat.rename_categories(levels)
+        )
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return _of_objects(values)
     if str(dtype) == "str":  # text of pandas 3
@@ -83,7 +92,11 @@ def _plain(values: pd.Series) -> pd.Series:
         )
     if isinstance(dtype, np.dtype):
         wide = kind == "f" and dtype.itemsize not in (4, 8)
-        return values.astype(np.float32 if dtype.itemsize == 2 else np.float64) if wide else values
+        return (
+            values.astype(np.float32 if dtype.itemsize == 2 else np.float64)
+            if wide
+            else values
+        )
     if isinstance(dtype, pd.DatetimeTZDtype | pd.PeriodDtype):
         return values
     if isinstance(dtype, pd.IntervalDtype):

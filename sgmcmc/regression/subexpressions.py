@@ -92,10 +92,16 @@ class Subexpressions:
             tree: The same with numbers of all rows as names.
             frame: Some rows, from which it is seen whether a part is a factor.
         """
-        return ast.unparse(_Substitution(self, expression, frame).visit(copy.deepcopy(tree)))
+        return ast.unparse(
+            _Substitution(self, expression, frame).visit(copy.deepcopy(tree))
+        )
 
     def name(
-        self, expression: Expression, tree: ast.expr, frame: pd.DataFrame, levels: bool = False
+        self,
+        expression: Expression,
+        tree: ast.expr,
+        frame: pd.DataFrame,
+        levels: bool = False,
     ) -> str:
         """Return the plain name of a part."""
         column = expression.column_of(tree)
@@ -105,7 +111,11 @@ class Subexpressions:
         written = column or expression.as_written(tree)
         key = levels, column or "", written
         for name, subexpression in self.by_name.items():
-            if (subexpression.levels, subexpression.column or "", subexpression.written) == key:
+            if (
+                subexpression.levels,
+                subexpression.column or "",
+                subexpression.written,
+            ) == key:
                 return name
         name = f"{_PREFIX}{len(self.by_name)}_"
         self.by_name[name] = Subexpression(expression, tree, levels, written, column)
@@ -115,8 +125,12 @@ class Subexpressions:
         """Return the parts that some expressions need, for some rows."""
         import pandas as pd
 
-        names = dict.fromkeys(name for text in expressions for name in _TOKEN.findall(text))
-        columns = {name: self.by_name[name].values(rows, self.constants) for name in names}
+        names = dict.fromkeys(
+            name for text in expressions for name in _TOKEN.findall(text)
+        )
+        columns = {
+            name: self.by_name[name].values(rows, self.constants) for name in names
+        }
         return pd.DataFrame({"rows": np.zeros(len(rows)), **columns})
 
     def written(self, text: str, unique: bool = False) -> str:
@@ -145,7 +159,9 @@ class Subexpressions:
             text: Expression, as formulaic has it.
             contrasts: Whether ``C(f, ...)`` is one of these.
         """
-        pattern = rf"({_PREFIX}\d+_)|C\(({_PREFIX}\d+_)({', .*' if contrasts else ''})?\)"
+        pattern = (
+            rf"({_PREFIX}\d+_)|C\(({_PREFIX}\d+_)({', .*' if contrasts else ''})?\)"
+        )
         match = re.fullmatch(pattern, text)
         return self.by_name[match[1] or match[2]].column if match else None
 
@@ -154,9 +170,16 @@ class _Substitution(ast.NodeTransformer):
     """Replaces the parts of an expression that are computed here by plain names."""
 
     def __init__(
-        self, subexpressions: Subexpressions, expression: Expression, frame: pd.DataFrame
+        self,
+        subexpressions: Subexpressions,
+        expression: Expression,
+        frame: pd.DataFrame,
     ) -> None:
-        self._subexpressions, self._expression, self._frame = subexpressions, expression, frame
+        self._subexpressions, self._expression, self._frame = (
+            subexpressions,
+            expression,
+            frame,
+        )
         self._levels = False
 
     def visit(self, node: ast.AST) -> Any:
@@ -166,12 +189,19 @@ class _Substitution(ast.NodeTransformer):
         if not any(self._expression.column_of(child) for child in ast.walk(node)):
             return node
         if calls(node) <= _COMPUTED:
-            name = self._subexpressions.name(self._expression, node, self._frame, self._levels)
+            name = self._subexpressions.name(
+                self._expression, node, self._frame, self._levels
+            )
             return ast.Name(name, ast.Load())
         if isinstance(node, ast.Call):
-            levels, self._levels = self._levels, "C" in calls(ast.Call(node.func, [], []))
+            levels, self._levels = (
+                self._levels,
+                "C" in calls(ast.Call(node.func, [], [])),
+            )
             node.args = [self.visit(child) for child in node.args]
-            node.keywords = [ast.keyword(w.arg, self.visit(w.value)) for w in node.keywords]
+            node.keywords = [
+                ast.keyword(w.arg, self.visit(w.value)) for w in node.keywords
+            ]
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
             self._levels = levels

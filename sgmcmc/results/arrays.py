@@ -33,7 +33,9 @@ class Arrays(Mapping[str, np.ndarray]):
         try:
             return self._arrays[name]
         except KeyError:
-            raise KeyError(f"no {name!r} here; there is {', '.join(self._arrays)}") from None
+            raise KeyError(
+                f"no {name!r} here; there is {', '.join(self._arrays)}"
+            ) from None
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._arrays
@@ -106,7 +108,9 @@ def by_chain(
 ) -> dict[str, np.ndarray]:
     """Return arrays of such samples with a leading chain axis, whether or not they had one."""
     chains = has_chains(settings)
-    return {name: array if chains else array[np.newaxis] for name, array in arrays.items()}
+    return {
+        name: array if chains else array[np.newaxis] for name, array in arrays.items()
+    }
 
 
 def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -116,7 +120,9 @@ def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     )
 
 
-SLICE = "slice"  # the setting for the slice of a chain's kept draws: `[start, stop, step]`
+SLICE = (
+    "slice"  # the setting for the slice of a chain's kept draws: `[start, stop, step]`
+)
 
 
 def need_slice(index: Any) -> slice:
@@ -131,7 +137,9 @@ def need_slice(index: Any) -> slice:
 
 
 def sliced(
-    settings: Mapping[str, Any], groups: Mapping[str, Mapping[str, np.ndarray] | None], index: slice
+    settings: Mapping[str, Any],
+    groups: Mapping[str, Mapping[str, np.ndarray] | None],
+    index: slice,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the arrays of a slice along the draws.
 
@@ -144,7 +152,11 @@ def sliced(
         ValueError: The slice holds no draws, or runs backwards.
     """
     axis = 1 if has_chains(settings) else 0
-    lengths = [array.shape[axis] for arrays in groups.values() for array in (arrays or {}).values()]
+    lengths = [
+        array.shape[axis]
+        for arrays in groups.values()
+        for array in (arrays or {}).values()
+    ]
     if not lengths:
         raise ValueError("`samples` holds no draws to slice.")
     try:
@@ -158,15 +170,22 @@ def sliced(
         raise ValueError(
             f"`samples[{_text(index)}]` holds none of the {lengths[0]} draws of each chain."
         )
-    numbers = draw_numbers(settings, lengths[0])[selected.start : selected.stop : selected.step]
-    selection = (slice(None),) * axis + (slice(selected.start, selected.stop, selected.step),)
+    numbers = draw_numbers(settings, lengths[0])[
+        selected.start : selected.stop : selected.step
+    ]
+    selection = (slice(None),) * axis + (
+        slice(selected.start, selected.stop, selected.step),
+    )
     sliced_arrays = {
         group: None
         if arrays is None
         else {name: array[selection] for name, array in arrays.items()}
         for group, arrays in groups.items()
     }
-    return {**settings, SLICE: [numbers.start, numbers.stop, numbers.step]}, sliced_arrays
+    return {
+        **settings,
+        SLICE: [numbers.start, numbers.stop, numbers.step],
+    }, sliced_arrays
 
 
 def draw_numbers(settings: Mapping[str, Any], draws: int) -> range:

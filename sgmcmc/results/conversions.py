@@ -11,8 +11,20 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.atomic_files import KEPT, arrays_in, explained, refuse_saved_model, write_arrays
-from sgmcmc.results.arrays import LogPost, Results, by_chain, coordinate_names, draw_numbers
+from sgmcmc.atomic_files import (
+    KEPT,
+    arrays_in,
+    explained,
+    refuse_saved_model,
+    write_arrays,
+)
+from sgmcmc.results.arrays import (
+    LogPost,
+    Results,
+    by_chain,
+    coordinate_names,
+    draw_numbers,
+)
 from sgmcmc.results.evaluation import OfRows, Span
 from sgmcmc.results.inference_data import to_inference_data, write_zarr
 from sgmcmc.results.predictions import Predictions
@@ -73,7 +85,9 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     refuse_saved_model("path", Path(path))
     if os.path.isdir(path):
-        raise ValueError(f"`path`: {os.fspath(path)!r} is a folder; Samples.open reads a store.")
+        raise ValueError(
+            f"`path`: {os.fspath(path)!r} is a folder; Samples.open reads a store."
+        )
     with open(path, "rb") as file:
         try:
             return _read(file)
@@ -90,13 +104,20 @@ def _read(file: BinaryIO) -> dict[str, Any]:
         raise ValueError("it does not say what it holds")
     about = json.loads(str(arrays["about"]))
     if about["format"] != _FORMAT:
-        raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+        raise ValueError(
+            f"its format is {about['format']}, this version's is {_FORMAT}"
+        )
     settings, report = about["settings"], about["report"]
     if not isinstance(settings, dict) or not isinstance(report, dict | None):
         raise ValueError("its settings or its report are none")
-    if "draws" not in about["names"] or not checks.up_to_date(about["names"]).keys() <= _GROUPS:
+    if (
+        "draws" not in about["names"]
+        or not checks.up_to_date(about["names"]).keys() <= _GROUPS
+    ):
         raise ValueError(f"it holds {', '.join(about['names']) or 'nothing'}")
-    if not all(isinstance(name, str) for names in about["names"].values() for name in names):
+    if not all(
+        isinstance(name, str) for names in about["names"].values() for name in names
+    ):
         raise ValueError("names of parameters are none")
     groups: dict[str, Any] = {
         group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
@@ -214,21 +235,30 @@ class Conversions(Predictions):
         checks.function("f", f, "of `params` and `dataset`")
         for q in quantiles:
             if not (checks.is_number(q) and 0 <= q <= 1):
-                raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
+                raise ValueError(
+                    f"`quantiles` must be between 0 and 1; there is {q!r}."
+                )
         if self._origin is not None and self._origin.groups is not None:
             raise ValueError(
                 "`samples` is of a model with groups, whose effects a SavedModel does not have."
             )
         arrays, weights = self._by_chain(), self.weights
-        if weights is not None:  # draws of exploring stages do not count, and need no room
+        if (
+            weights is not None
+        ):  # draws of exploring stages do not count, and need no room
             counted = weights > 0
             arrays = {name: array[:, counted] for name, array in arrays.items()}
             weights = weights[counted]
         chains, count = next(iter(arrays.values())).shape[:2]
         limit = checks.whole_number("draws", draws, chains)
         step = -(-count // (limit // chains))
-        arrays = {name: np.ascontiguousarray(array[:, ::step]) for name, array in arrays.items()}
-        served = Served(f, arrays, None if weights is None else weights[::step], quantiles)
+        arrays = {
+            name: np.ascontiguousarray(array[:, ::step])
+            for name, array in arrays.items()
+        }
+        served = Served(
+            f, arrays, None if weights is None else weights[::step], quantiles
+        )
         data = self._data(dataset)
         columns = self._evaluation("f", f, data, arrays).columns(Span(0, 1, 0))
         every = dataset is not None
@@ -283,7 +313,13 @@ class Conversions(Predictions):
             The InferenceData schema, ArviZ documentation.
         """
         return to_inference_data(
-            self, dims, coords, observed_data, log_likelihood, log_likelihood_draws, effects
+            self,
+            dims,
+            coords,
+            observed_data,
+            log_likelihood,
+            log_likelihood_draws,
+            effects,
         )
 
     def to_zarr(

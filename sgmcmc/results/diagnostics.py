@@ -21,11 +21,17 @@ RHAT = 1.01  # the largest R-hat of chains that agree
 @dataclass(frozen=True)
 class _DiagnosticSettings:
     coordinates: int = 1000  # of a parameter above which not all are used
-    many: int = 100  # coordinates of a parameter: chance may explain the largest R-hat of more
+    many: int = (
+        100  # coordinates of a parameter: chance may explain the largest R-hat of more
+    )
     chance: float = 0.01  # probability of a larger R-hat by chance
     batches: int = 20  # of each chain, whose means show which coordinates are slow
-    slowest: int = 3  # coordinates checked first, by values and by distances from the mean
-    reliable: float = 400.0  # effective draws for which 1.01 is meant (Vehtari et al. 2021)
+    slowest: int = (
+        3  # coordinates checked first, by values and by distances from the mean
+    )
+    reliable: float = (
+        400.0  # effective draws for which 1.01 is meant (Vehtari et al. 2021)
+    )
 
 
 _SETTINGS = _DiagnosticSettings()
@@ -101,7 +107,9 @@ def until_enough(draws: Mapping[str, Any], ess: float) -> Diagnostics:
         ess: Effective sample size that every coordinate should have.
     """
     slow = {name: _slowest(a) for name, a in draws.items()}
-    if any(len(coordinates) < len(_used(draws[name])) for name, coordinates in slow.items()):
+    if any(
+        len(coordinates) < len(_used(draws[name])) for name, coordinates in slow.items()
+    ):
         diagnostics = diagnose(draws, slow)
         if diagnostics.smallest < ess:
             return replace(diagnostics, complete=False)
@@ -184,7 +192,8 @@ def _ess_within(x: np.ndarray) -> float:
     """
     az = libraries.arviz()
     return min(
-        sum(float(az.ess(chain)) for chain in values) for values in (x, np.abs(x - np.median(x)))
+        sum(float(az.ess(chain)) for chain in values)
+        for values in (x, np.abs(x - np.median(x)))
     )
 
 
@@ -202,7 +211,9 @@ def _limit(ess: float, coordinates: int, chains: int) -> float:
     if not ess > 0:
         return RHAT
     halves = 2 * chains
-    quantile = scipy.stats.chi2.isf(_SETTINGS.chance / (2 * coordinates), halves - 1) / (halves - 1)
+    quantile = scipy.stats.chi2.isf(
+        _SETTINGS.chance / (2 * coordinates), halves - 1
+    ) / (halves - 1)
     return max(RHAT, float(np.sqrt(1.0 + (quantile - 1.0) * halves / ess)))
 
 
@@ -235,7 +246,9 @@ def weights_of(samples: Any) -> np.ndarray | None:
     settings, origin, weights = samples.settings, samples.origin, samples.own_weights
     if weights is None and (origin is not None or settings.get("weights")):
         numbers = np.asarray(draw_numbers(settings, number_of_draws(samples)))
-        iterations = settings.get("burn_in", 0) + settings.get("thin", 1) * (1 + numbers)
+        iterations = settings.get("burn_in", 0) + settings.get("thin", 1) * (
+            1 + numbers
+        )
         if origin is not None:
             weights = origin.weights(iterations)
         else:
@@ -243,7 +256,9 @@ def weights_of(samples: Any) -> np.ndarray | None:
     if weights is None or np.ptp(weights) == 0 < weights[0]:
         return None
     if not weights.any():
-        raise ValueError("`samples` holds no draw that counts: all are of exploring stages.")
+        raise ValueError(
+            "`samples` holds no draw that counts: all are of exploring stages."
+        )
     return weights / weights.mean()
 
 
@@ -263,7 +278,11 @@ def weighted_quantiles(
     order = np.argsort(flat, axis=0)
     for column in range(flat.shape[1]):
         ordered_weights = weights[order[:, column]]
-        midpoints = np.cumsum(ordered_weights) - 0.5 * (ordered_weights + ordered_weights[0])
+        midpoints = np.cumsum(ordered_weights) - 0.5 * (
+            ordered_weights + ordered_weights[0]
+        )
         ranks = midpoints / midpoints[-1] if midpoints[-1] > 0 else midpoints
-        quantiles[:, column] = np.interp(probabilities, ranks, flat[order[:, column], column])
+        quantiles[:, column] = np.interp(
+            probabilities, ranks, flat[order[:, column], column]
+        )
     return quantiles.reshape(len(probabilities), *values.shape[1:])

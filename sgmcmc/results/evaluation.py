@@ -25,10 +25,14 @@ def read_path(store: Any) -> Path | None:
     if store is None:
         return None
     if not isinstance(store, str | os.PathLike) or not os.fspath(store):
-        raise TypeError(f"`store` must be the path of a file, or None; it is {describe(store)}.")
+        raise TypeError(
+            f"`store` must be the path of a file, or None; it is {describe(store)}."
+        )
     path = Path(store)
     if path.is_dir():
-        raise ValueError(f"`store`: {str(path)!r} is a folder; these values go to one npy file.")
+        raise ValueError(
+            f"`store`: {str(path)!r} is a folder; these values go to one npy file."
+        )
     return path
 
 
@@ -62,7 +66,9 @@ class _FileValues:
     Ordinary writes, not a mapping: a full disk is an error then, not the end of the process.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, ...], evaluation: Evaluation) -> None:
+    def __init__(
+        self, path: Path, shape: tuple[int, ...], evaluation: Evaluation
+    ) -> None:
         self._file = open(path, "xb", buffering=0)
         header = np.lib.format.header_data_from_array_1_0(np.empty(0, evaluation.dtype))
         np.lib.format.write_array_header_2_0(self._file, {**header, "shape": shape})
@@ -156,13 +162,17 @@ class Evaluation:
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
         self.weights: np.ndarray | None = None
         self.rows = data.size
-        tried = self.block(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
+        tried = self.block(
+            0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0))
+        )
         self.shape, self.dtype = tried.shape[2:], tried.dtype
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": (None, {})}
 
-    def over(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[np.ndarray]:
+    def over(
+        self, method: str, calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[np.ndarray]:
         """Yield a method's result for each of these arguments."""
         return map_over(self._data, self, method, calls)
 
@@ -175,7 +185,8 @@ class Evaluation:
         numbers_of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
         entries = max(1, _NUMBERS // max(1, numbers_of_row))
         bytes_of_draw = sum(
-            array.itemsize * int(np.prod(array.shape[2:])) for array in self._arrays.values()
+            array.itemsize * int(np.prod(array.shape[2:]))
+            for array in self._arrays.values()
         )
         draws_in_memory = max(1, PIECE_BYTES // max(1, bytes_of_draw))
         draws = min(self.draws, draws_in_memory)
@@ -196,7 +207,9 @@ class Evaluation:
         try:
             return np.asarray(self._pass.run("values", params, columns))
         except tf.errors.ResourceExhaustedError as error:
-            raise MemoryError(f"`{self._label}` needs too much memory. {error}") from error
+            raise MemoryError(
+                f"`{self._label}` needs too much memory. {error}"
+            ) from error
         except tf.errors.OpError as error:
             raise ValueError(
                 f"`{self._label}` failed when it was run. {first_lines(error)}"
@@ -217,7 +230,10 @@ class Evaluation:
         length = max(1, min(self.draws, _NUMBERS // max(1, size)))
         return np.concatenate(
             [
-                np.asarray(self.block(chain, span, columns)[span.new - span.start :], np.float64)
+                np.asarray(
+                    self.block(chain, span, columns)[span.new - span.start :],
+                    np.float64,
+                )
                 for chain, span in self.spans_by_chain(length)
             ]
         )
@@ -228,11 +244,15 @@ class Evaluation:
         for chain, draws in self.spans_by_chain(length):
             values = self.values(rows, chain, draws)
             if self.weights is not None:
-                values = np.tensordot(self.weights[draws.new : draws.stop], values, 1)[np.newaxis]
+                values = np.tensordot(self.weights[draws.new : draws.stop], values, 1)[
+                    np.newaxis
+                ]
             sums += values.sum(axis=0, dtype=np.float64)
         return sums
 
-    def quantiles(self, rows: Span, length: int, probabilities: list[float]) -> np.ndarray:
+    def quantiles(
+        self, rows: Span, length: int, probabilities: list[float]
+    ) -> np.ndarray:
         """Return quantiles over all draws for new rows of a span, (probabilities, rows, *shape)."""
         values = [
             np.asarray(self.values(rows, chain, draws), np.float64)
@@ -259,12 +279,21 @@ class Evaluation:
         shapes = ", ".join(f"{name!r} {tuple(v.shape)}" for name, v in params.items())
         received = f"params {shapes}; dataset {rows}"
         returned = call(
-            self._label, self._chain_dtype, self._function, received, params=params, dataset=columns
+            self._label,
+            self._chain_dtype,
+            self._function,
+            received,
+            params=params,
+            dataset=columns,
         )
         values = as_tensor(
             self._label, returned, "a tensor with an entry for each row of `dataset`"
         )
-        if values.shape.rank is None or values.shape.rank == 0 or values.shape[0] != size:
+        if (
+            values.shape.rank is None
+            or values.shape.rank == 0
+            or values.shape[0] != size
+        ):
             raise ValueError(
                 f"`{self._label}` must return an entry for each of the {size} rows that it "
                 f"receives, a tensor of shape ({size},) or ({size}, ...); it returned one of "
@@ -286,7 +315,9 @@ def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
         statistics = np.empty((evaluation.rows, *shape))
     else:
         method = "quantiles"
-        largest_rows = max(1, 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape)))))
+        largest_rows = max(
+            1, 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape))))
+        )
         statistics = np.empty((len(quantiles), evaluation.rows, *shape))
     length, draws = evaluation.block_size(largest_rows)
     row_spans = list(spans(evaluation.rows, length))

@@ -53,9 +53,13 @@ def to_inference_data(
             drawn, dims, coords = _effects(samples, effects, dims or {}, coords or {})
             groups["posterior"] = {**groups["posterior"], **drawn}
     if observed_data is not None:
-        groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
+        groups["observed_data"] = {
+            name: np.asarray(a) for name, a in observed_data.items()
+        }
     named = {
-        "dims": None if dims is None else {name: list(names) for name, names in dims.items()},
+        "dims": None
+        if dims is None
+        else {name: list(names) for name, names in dims.items()},
         "coords": None if coords is None else dict(coords),
     }
     attrs = {"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")}
@@ -72,11 +76,17 @@ def to_inference_data(
         values = by_chain(samples.settings, {"lp": samples.log_post.values})["lp"]
         statistics = xr.Dataset(
             {"lp": (("chain", "lp_iteration"), values)},
-            {"chain": np.arange(values.shape[0]), "lp_iteration": samples.log_post.iterations},
+            {
+                "chain": np.arange(values.shape[0]),
+                "lp_iteration": samples.log_post.iterations,
+            },
         )
     if samples.weights is not None:
         chains = samples.settings.get("n_chains") or 1
-        statistics["weight"] = (("chain", "draw"), np.tile(samples.weights, (chains, 1)))
+        statistics["weight"] = (
+            ("chain", "draw"),
+            np.tile(samples.weights, (chains, 1)),
+        )
         statistics = statistics.assign_coords(
             chain=np.arange(chains), draw=np.arange(samples.weights.size)
         )
@@ -120,7 +130,9 @@ def write_zarr(
     dataset = xr.Dataset(entries, labels, attrs)
     with new_folder("path", target) as temporary:
         # Format 2 is what every version reads, and its metadata in one file are part of it.
-        dataset.to_zarr(str(temporary), encoding=encoding, zarr_format=2, consolidated=True)
+        dataset.to_zarr(
+            str(temporary), encoding=encoding, zarr_format=2, consolidated=True
+        )
     return target
 
 
@@ -137,9 +149,13 @@ def _effects(
     for by, labels in effects.items():
         of_factor = samples.effects(by, labels)
         drawn |= of_factor
-        coords[by] = samples.origin.groups.shown(by) if labels is None else np.atleast_1d(labels)
+        coords[by] = (
+            samples.origin.groups.shown(by) if labels is None else np.atleast_1d(labels)
+        )
         for name, array in of_factor.items():
-            axes = list(dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)]))
+            axes = list(
+                dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)])
+            )
             dims[name] = [by, *axes]
     return drawn, dims, coords
 
@@ -182,7 +198,11 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
     if libraries.arviz_is_new():
-        return libraries.arviz().from_dict({"posterior": dict(arrays)}).posterior.to_dataset()
+        return (
+            libraries.arviz()
+            .from_dict({"posterior": dict(arrays)})
+            .posterior.to_dataset()
+        )
     return libraries.arviz().from_dict(posterior=dict(arrays)).posterior
 
 

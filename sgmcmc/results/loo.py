@@ -65,12 +65,16 @@ class Loo:
         """
         same_rows = self.size == other.size and np.array_equal(self.rows, other.rows)
         if not (same_rows and np.array_equal(_or_ones(self), _or_ones(other))):
-            raise ValueError("`other` must be of the same rows: of the same data, with one `seed`.")
+            raise ValueError(
+                "`other` must be of the same rows: of the same data, with one `seed`."
+            )
         approximation = None
         if self.near is not None and other.near is not None:
             approximation = self.near - other.near
         differences = self.terms - other.terms
-        return Difference(*_extrapolated(differences, self.rows, _or_ones(self), approximation))
+        return Difference(
+            *_extrapolated(differences, self.rows, _or_ones(self), approximation)
+        )
 
     @property
     def size(self) -> int:
@@ -134,7 +138,10 @@ def _or_ones(loo: Loo) -> np.ndarray:
 
 
 def _extrapolated(
-    values: np.ndarray, rows: np.ndarray, weights: np.ndarray, approximation: np.ndarray | None
+    values: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    approximation: np.ndarray | None,
 ) -> tuple[float, float, float]:
     """Return the sum over all rows, its standard error, and the part of unseen rows in that.
 
@@ -157,7 +164,11 @@ def _extrapolated(
     differences = w * (values - approximation[rows])
     without_replacement = (1 - len(rows) / N) / len(rows)
     missed = float(N * np.std(differences, ddof=1) * np.sqrt(without_replacement))
-    return total + N * float(differences.mean()), float(np.hypot(spread, missed)), missed
+    return (
+        total + N * float(differences.mean()),
+        float(np.hypot(spread, missed)),
+        missed,
+    )
 
 
 def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _WatchSettings:
     coordinates: int = 20  # of a parameter; of one with more, some are watched
-    candidates: int = 200  # coordinates of a large parameter among which these are chosen
-    scarcest: int = 5  # candidates that are watched: those with the fewest effective draws
-    smallest_variance: float = 0.05  # fraction of a variance left when its error is subtracted
+    candidates: int = (
+        200  # coordinates of a large parameter among which these are chosen
+    )
+    scarcest: int = (
+        5  # candidates that are watched: those with the fewest effective draws
+    )
+    smallest_variance: float = (
+        0.05  # fraction of a variance left when its error is subtracted
+    )
     standard_errors: float = 2.0  # beyond the tolerance at which an error is reported
 
 
@@ -83,7 +89,9 @@ def measured_error(
         tolerance: Largest accepted relative error of an SD.
         samples_at_half: Samples to return.
     """
-    return compared(watched(draws, at_half), watched(at_half), factor, tolerance, samples_at_half)
+    return compared(
+        watched(draws, at_half), watched(at_half), factor, tolerance, samples_at_half
+    )
 
 
 def compared(
@@ -99,7 +107,9 @@ def compared(
     """
     import pandas as pd
 
-    rows = {name: _row(coarse[name], fine[name], factor) for name in coarse if name in fine}
+    rows = {
+        name: _row(coarse[name], fine[name], factor) for name in coarse if name in fine
+    }
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
     return MeasuredError(table, tolerance, _warnings(table, tolerance), samples_at_half)
 
@@ -128,7 +138,11 @@ def watched(
         if d > _SETTINGS.coordinates:
             series[f"mean of {name}"] = flat.mean(2, dtype=np.float64)
             series[f"mean square of {name}"] = np.square(flat, dtype=np.float64).mean(2)
-            by = flat if judged is None else np.reshape(judged[name], (*judged[name].shape[:2], -1))
+            by = (
+                flat
+                if judged is None
+                else np.reshape(judged[name], (*judged[name].shape[:2], -1))
+            )
             coordinates = coordinates[:: -(-d // _SETTINGS.candidates)]
             scarcest = np.argsort(
                 [_ess(by[:, :, coordinate].astype(float)) for coordinate in coordinates]
@@ -157,14 +171,19 @@ def _row(coarse: np.ndarray, fine: np.ndarray, factor: float) -> tuple[float, ..
             for deviations in squares
         )
     )
-    remaining = max(_SETTINGS.smallest_variance, 1.0 - factor * (1.0 - fine_variance / variance))
+    remaining = max(
+        _SETTINGS.smallest_variance, 1.0 - factor * (1.0 - fine_variance / variance)
+    )
     sd = np.sqrt(remaining * variance)
     mean_se = factor * np.sqrt(variance / ess[0] + fine_variance / ess[1]) / sd
     sd_se = 0.5 * factor * fine_variance / variance * spread / remaining**1.5
     return (
-        factor * (coarse.mean() - fine.mean()) / sd, mean_se, 1.0 / np.sqrt(remaining) - 1.0, sd_se,
+        factor * (coarse.mean() - fine.mean()) / sd,
+        mean_se,
+        1.0 / np.sqrt(remaining) - 1.0,
+        sd_se,
         min(ess),
-    )  # fmt: skip
+    )
 
 
 def _ess(series: np.ndarray) -> float:
@@ -180,15 +199,21 @@ def _beyond(table: Any, tolerance: float) -> Any:
 
     return pd.DataFrame(
         {
-            "mean": table.mean_error.abs() > 0.1 + _SETTINGS.standard_errors * table.mean_error_se,
-            "sd": table.sd_error.abs() > tolerance + _SETTINGS.standard_errors * table.sd_error_se,
+            "mean": table.mean_error.abs()
+            > 0.1 + _SETTINGS.standard_errors * table.mean_error_se,
+            "sd": table.sd_error.abs()
+            > tolerance + _SETTINGS.standard_errors * table.sd_error_se,
         }
     )
 
 
 def _named(quantity: str) -> str:
     """Return the name of a watched quantity for a sentence."""
-    return f"the {quantity}" if " of " in quantity or quantity.startswith("log-") else quantity
+    return (
+        f"the {quantity}"
+        if " of " in quantity or quantity.startswith("log-")
+        else quantity
+    )
 
 
 def _warnings(table: Any, tolerance: float) -> list[str]:
@@ -205,7 +230,9 @@ def _warnings(table: Any, tolerance: float) -> list[str]:
                 f"The posterior SD of {_named(name)} is off by {row.sd_error:+.1%} "
                 f"(± {row.sd_error_se:.1%})."
             )
-    blind = table.index[(table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)]
+    blind = table.index[
+        (table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)
+    ]
     if len(blind):
         messages.append(
             f"The chains are too short to detect errors of {', '.join(map(str, blind[:3]))}"

@@ -73,17 +73,23 @@ class Origin(Protocol):
     def units(self, by: str | None) -> Any:
         """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
 
-    def at_half_stepsize(self, samples: Any, seed: int | None, verbose: bool) -> tuple[Any, float]:
+    def at_half_stepsize(
+        self, samples: Any, seed: int | None, verbose: bool
+    ) -> tuple[Any, float]:
         """Return draws at half the stepsize, and the factor from the difference to the error."""
 
     def report(self, samples: Any) -> Report | None:
         """Return the report on these draws."""
 
 
-def need_chains(settings: Mapping[str, Any], origin: Origin | None) -> Callable[[int, bool], Any]:
+def need_chains(
+    settings: Mapping[str, Any], origin: Origin | None
+) -> Callable[[int, bool], Any]:
     """Return the function that continues the chains of some draws, or raise an error."""
     if settings.get("slice") is not None:
-        raise ValueError("`samples` is a slice: extend all draws, and slice what comes back.")
+        raise ValueError(
+            "`samples` is a slice: extend all draws, and slice what comes back."
+        )
     if origin is None:
         raise ValueError(
             "`samples` is not in the process of the chain that made it, and files do not hold the "

@@ -19,7 +19,14 @@ from sgmcmc.data.travel import read_machines
 from sgmcmc.graphs.user_functions import need_sum
 from sgmcmc.model.target import LogLik, terms, untempered
 from sgmcmc.results.arrays import Arrays, by_chain
-from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read_path, reduced
+from sgmcmc.results.evaluation import (
+    Evaluation,
+    OfRows,
+    Span,
+    all_values,
+    read_path,
+    reduced,
+)
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
 
@@ -34,7 +41,9 @@ class Predictions(Arrays):
         settings: Settings of the run.
     """
 
-    def __init__(self, draws: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, draws: Mapping[str, np.ndarray], settings: Mapping[str, Any]
+    ) -> None:
         super().__init__(draws)
         self.settings = dict(settings)
         self._origin: Origin | None = None
@@ -49,10 +58,13 @@ class Predictions(Arrays):
         """
         labels = self.settings.get("labels", {}).items()
         group_levels = {
-            by: Levels.from_json(stored) for by, stored in labels if isinstance(stored, Mapping)
+            by: Levels.from_json(stored)
+            for by, stored in labels
+            if isinstance(stored, Mapping)
         }
         return {
-            name: list(stored.values) for name, stored in {**self._levels, **group_levels}.items()
+            name: list(stored.values)
+            for name, stored in {**self._levels, **group_levels}.items()
         }
 
     @property
@@ -111,22 +123,32 @@ class Predictions(Arrays):
         """
         checks.function("f", f, "of `params` and `dataset`")
         if reduce not in ("mean", "quantiles", None):
-            raise ValueError(f"`reduce` must be 'mean', 'quantiles' or None; it is {reduce!r}.")
+            raise ValueError(
+                f"`reduce` must be 'mean', 'quantiles' or None; it is {reduce!r}."
+            )
         path = read_path(store)
         if reduce is not None and path is not None:
-            raise ValueError("`store`: reduced values stay in memory. Write reduce=None with it.")
+            raise ValueError(
+                "`store`: reduced values stay in memory. Write reduce=None with it."
+            )
         for q in quantiles if reduce == "quantiles" else ():
             if not (checks.is_number(q) and 0 <= q <= 1):
-                raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
+                raise ValueError(
+                    f"`quantiles` must be between 0 and 1; there is {q!r}."
+                )
         draws = self._by_chain()
         if self._origin is not None:
             f, draws, dataset = self._origin.rows(f, draws, dataset)
         with read_machines(executor) as machines:
-            evaluation = self._evaluation("f", f, self._data(dataset).on(machines), draws)
+            evaluation = self._evaluation(
+                "f", f, self._data(dataset).on(machines), draws
+            )
             if reduce is None:
                 return all_values(evaluation, path)
             evaluation.weights = self.weights
-            return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
+            return reduced(
+                evaluation, list(quantiles) if reduce == "quantiles" else None
+            )
 
     def log_lik(
         self,
@@ -187,7 +209,9 @@ class Predictions(Arrays):
         function, data = self._log_lik(log_lik), self._data(dataset)
         of_rows = _terms_of(function)
         with read_machines(executor) as machines:
-            evaluation = self._evaluation("log_lik", of_rows, data.on(machines), self._by_chain())
+            evaluation = self._evaluation(
+                "log_lik", of_rows, data.on(machines), self._by_chain()
+            )
             _need_sum(function, by_chain(self.settings, self), evaluation)
             return all_values(evaluation, path)
 
@@ -255,9 +279,15 @@ class Predictions(Arrays):
         units = self._units(dataset, log_lik, by)
         data = self._data(dataset)
         function = units.function if units is not None else self._log_lik(log_lik)
-        size, seed = checks.whole_number("rows", rows, 2), checks.whole_number("seed", seed, 0)
+        size, seed = (
+            checks.whole_number("rows", rows, 2),
+            checks.whole_number("seed", seed, 0),
+        )
         N = data.size if units is None else len(units.pack)
-        draws, of_rows = self._by_chain(), function if units is not None else _terms_of(function)
+        draws, of_rows = (
+            self._by_chain(),
+            function if units is not None else _terms_of(function),
+        )
         chains, count = next(iter(draws.values())).shape[:2]
         if self.weights is not None:
             # Systematic resampling: draws that all count once.
@@ -278,7 +308,9 @@ class Predictions(Arrays):
                     _mean(draws),
                     {name: array[-1:, -1:] for name, array in draws.items()},
                 ):
-                    log_density = reduced(self._evaluation("log_lik", of_rows, distributed, point))
+                    log_density = reduced(
+                        self._evaluation("log_lik", of_rows, distributed, point)
+                    )
                     if units is not None:
                         log_density = log_density[units.pack, units.place]
                     if np.isfinite(log_density).all():
@@ -286,12 +318,18 @@ class Predictions(Arrays):
             return log_density
 
         if units is None:
-            return leave_one_out(evaluation.at(data.rows(chosen)), chosen, N, mean_log_density)
+            return leave_one_out(
+                evaluation.at(data.rows(chosen)), chosen, N, mean_log_density
+            )
         packs, index = np.unique(units.pack[chosen], return_inverse=True)
-        terms = evaluation.at(data.rows(packs))[:, index.reshape(-1), units.place[chosen]]
+        terms = evaluation.at(data.rows(packs))[
+            :, index.reshape(-1), units.place[chosen]
+        ]
         return leave_one_out(terms, chosen, N, mean_log_density)
 
-    def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
+    def effects(
+        self, by: str, groups: Any = None, *, seed: int = 0
+    ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, each given the global draw at the same place.
 
         A draw z_g ~ p(z_g | y_g, θ) ∝ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) for each kept draw of θ
@@ -415,7 +453,9 @@ def _terms_of(function: LogLik) -> OfRows:
     def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
         values = terms(function, params, columns)
         if values.shape.rank != 1:
-            raise ValueError(f"it must return one number for each row, not {values.shape}")
+            raise ValueError(
+                f"it must return one number for each row, not {values.shape}"
+            )
         return values
 
     return of_rows
@@ -424,16 +464,22 @@ def _terms_of(function: LogLik) -> OfRows:
 def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the posterior mean, as the one draw of one chain."""
     return {
-        name: array.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(array.dtype)
+        name: array.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(
+            array.dtype
+        )
         for name, array in draws.items()
     }
 
 
-def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation) -> None:
+def _need_sum(
+    function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation
+) -> None:
     """Raise an error if a log-likelihood is not the sum of its values at single rows."""
     rows = Span(0, min(evaluation.rows, 11), 0)
     columns = evaluation.columns(rows)
-    params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}
+    params = {
+        name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()
+    }
     together = float(np.sum(function(params, dict(columns)), dtype=np.float64))
     alone = evaluation.block(0, Span(0, 1, 0), columns)[0].astype(np.float64)
     need_sum(together, alone)

@@ -41,7 +41,9 @@ class Report(Mapping[str, Any]):
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        contents: Mapping[str, Any] = facts._facts if isinstance(facts, Report) else facts
+        contents: Mapping[str, Any] = (
+            facts._facts if isinstance(facts, Report) else facts
+        )
         self._facts: dict[str, Any] = dict(contents)
 
     def __getitem__(self, name: str) -> Any:
@@ -76,17 +78,26 @@ class Report(Mapping[str, Any]):
         """
         if not labels:
             return self
-        pattern = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, labels)) + r")(?![\w\[])")
+        pattern = re.compile(
+            r"(?<!\w)(" + "|".join(map(re.escape, labels)) + r")(?![\w\[])"
+        )
 
         def changed(value: Any) -> Any:
             if isinstance(value, str):
                 return pattern.sub(lambda match: labels[match[0]], value)
             if isinstance(value, Mapping):
                 return {changed(name): changed(entry) for name, entry in value.items()}
-            return [changed(entry) for entry in value] if isinstance(value, list) else value
+            return (
+                [changed(entry) for entry in value]
+                if isinstance(value, list)
+                else value
+            )
 
         return Report(
-            {name: functools.partial(lambda key: changed(self[key]), name) for name in self}
+            {
+                name: functools.partial(lambda key: changed(self[key]), name)
+                for name in self
+            }
         )
 
     @property
@@ -96,12 +107,19 @@ class Report(Mapping[str, Any]):
     def __str__(self) -> str:
         sections = [facts for facts in self.values() if isinstance(facts, Mapping)]
         width = 2 + max([44, *(len(name) for facts in sections for name in facts)])
-        lines = [self._head, _RANGES, ""] if any(map(_has_range, sections)) else [self._head, ""]
+        lines = (
+            [self._head, _RANGES, ""]
+            if any(map(_has_range, sections))
+            else [self._head, ""]
+        )
         for title, facts in self.items():
             if isinstance(facts, Mapping):
                 lines += [
                     title,
-                    *(f"  {name:<{width}}{_text(value)}" for name, value in facts.items()),
+                    *(
+                        f"  {name:<{width}}{_text(value)}"
+                        for name, value in facts.items()
+                    ),
                 ]
                 lines.append("")
         lines.append("Warnings")
@@ -113,7 +131,9 @@ class Report(Mapping[str, Any]):
 
     def _repr_html_(self) -> str:
         sections = [
-            html_table([title, ""], [(name, _text(value)) for name, value in facts.items()])
+            html_table(
+                [title, ""], [(name, _text(value)) for name, value in facts.items()]
+            )
             for title, facts in self.items()
             if isinstance(facts, Mapping)
         ]
@@ -153,7 +173,8 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of texts."""
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>"
+        for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -166,22 +187,37 @@ def html_page(title: str, *sections: str, warnings: Sequence[str] = ()) -> str:
 
 
 def draws_table(
-    settings: Mapping[str, Any], draws: Mapping[str, np.ndarray], report: Mapping[str, Any] | None
+    settings: Mapping[str, Any],
+    draws: Mapping[str, np.ndarray],
+    report: Mapping[str, Any] | None,
 ) -> str:
     """Return a table of parameters, with the diagnostics of the worst coordinate of each."""
     if not draws:
         return "<p>no draws kept</p>"
-    sizes = [int(np.prod(array.shape[2:])) for array in by_chain(settings, draws).values()]
+    sizes = [
+        int(np.prod(array.shape[2:])) for array in by_chain(settings, draws).values()
+    ]
     judged = [
         (heading, [form.format(worst(numbers)) for numbers in by_parameter])
         for name, heading, worst, form in _SHOWN
-        if (by_parameter := _by_parameter((report or {}).get(_SECTION, {}).get(name), sizes))
+        if (
+            by_parameter := _by_parameter(
+                (report or {}).get(_SECTION, {}).get(name), sizes
+            )
+        )
     ]
     rows = [
-        [name, str(array.shape), str(array.dtype), *(texts[column] for _, texts in judged)]
+        [
+            name,
+            str(array.shape),
+            str(array.dtype),
+            *(texts[column] for _, texts in judged),
+        ]
         for column, (name, array) in enumerate(draws.items())
     ]
-    return html_table(["parameter", "shape", "dtype", *(heading for heading, _ in judged)], rows)
+    return html_table(
+        ["parameter", "shape", "dtype", *(heading for heading, _ in judged)], rows
+    )
 
 
 def _by_parameter(numbers: Any, sizes: Sequence[int]) -> list[np.ndarray]:

@@ -102,7 +102,9 @@ class Samples(Conversions):
             mode_gradient=self.mode_gradient,
         )
         subset._origin = self._origin
-        subset.own_weights = None if self.own_weights is None else self.own_weights[name]
+        subset.own_weights = (
+            None if self.own_weights is None else self.own_weights[name]
+        )
         return subset
 
     @property
@@ -137,7 +139,11 @@ class Samples(Conversions):
 
         If that would take longer, a sentence says so.
         """
-        if self._report is None and self._origin is not None and not self._origin.judges_quickly:
+        if (
+            self._report is None
+            and self._origin is not None
+            and not self._origin.judges_quickly
+        ):
             return ["Not checked yet (slow for this model); run print(samples.report)."]
         return [] if self.report is None else self.report.warnings
 
@@ -173,9 +179,13 @@ class Samples(Conversions):
             ValueError: The draws are a slice, or are no longer linked to their sampler.
         """
         go_on = need_chains(self.settings, self._origin)
-        return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
+        return go_on(
+            checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose)
+        )
 
-    def update(self, rows: Any, seed: int | None = None, verbose: bool = True) -> Samples:
+    def update(
+        self, rows: Any, seed: int | None = None, verbose: bool = True
+    ) -> Samples:
         """Make the posterior with new rows added to the dataset.
 
         The call that made these draws is made again on all rows, the old and the new. The search
@@ -262,12 +272,19 @@ class Samples(Conversions):
         need_chains(settings, origin)
         assert origin is not None
         if not checks.positive_number("tolerance", tolerance) < 1:
-            raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance}.")
+            raise ValueError(
+                f"`tolerance` must be below 1, a relative error; it is {tolerance}."
+            )
         if seed is not None:
             seed = checks.whole_number("seed", seed, 0)
-        at_half, factor = origin.at_half_stepsize(self, seed, checks.flag("verbose", verbose))
+        at_half, factor = origin.at_half_stepsize(
+            self, seed, checks.flag("verbose", verbose)
+        )
         coarse, fine = (
-            {**by_chain(settings, samples), **by_chain(settings, samples.test_functions or {})}
+            {
+                **by_chain(settings, samples),
+                **by_chain(settings, samples.test_functions or {}),
+            }
             for samples in (self, at_half)
         )
         return measured_error(coarse, fine, factor, tolerance, at_half)
@@ -311,7 +328,9 @@ class Samples(Conversions):
                 "`samples` are no longer linked to their sampler, which has the data. Make the "
                 "call again."
             )
-        adjusted = Samples(self._origin.robust(self), settings=self.settings, report=self._report)
+        adjusted = Samples(
+            self._origin.robust(self), settings=self.settings, report=self._report
+        )
         return adjusted.made_by(self._origin)
 
     @property
@@ -366,7 +385,11 @@ class Samples(Conversions):
             ...     Samples.load(os.path.join(folder, "chain.npz"))["theta"]
             array([0., 1., 2.])
         """
-        groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
+        groups = {
+            group: arrays
+            for group, arrays in self._groups().items()
+            if arrays is not None
+        }
         if self.weights is not None:
             groups["weights"] = {"weights": self.weights}
         write_archive(Path(path), groups, self.log_post, self.settings, self._report)
@@ -423,4 +446,6 @@ class Samples(Conversions):
 
 
 def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:
-    return [f"  {label}{name}  {a.shape}  {a.dtype}" for name, a in (arrays or {}).items()]
+    return [
+        f"  {label}{name}  {a.shape}  {a.dtype}" for name, a in (arrays or {}).items()
+    ]

@@ -14,13 +14,20 @@ from sgmcmc.model.layout import Layout
 from sgmcmc.results.arrays import LogPost
 
 # Names in stores of the arrays that a run writes; those of test functions begin with `TEST`.
-DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = "draws", "gradients", "log_post", "unnormalised"
+DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = (
+    "draws",
+    "gradients",
+    "log_post",
+    "unnormalised",
+)
 TEST = "test/"
 
 # Log posterior estimates of a chain at least, if it has as many iterations and they are light.
 ESTIMATES = 100
 
-_SHORT_BLOCK = 64  # largest number of iterations of a block if each needs a megabyte or more
+_SHORT_BLOCK = (
+    64  # largest number of iterations of a block if each needs a megabyte or more
+)
 
 # Smallest number of such iterations between two estimates. The chain stops at each, and a stop
 # writes as much as the draws of a whole block, which is here the work of two iterations.
@@ -89,14 +96,19 @@ class Schema:
             modes: Modes, in the user's space, flat, and the gradients there, chains first.
             reductions: Results of the reductions, for each chain.
         """
-        records = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
+        records = {
+            name: self._chains_or_one(array[:, :draws])
+            for name, array in arrays.items()
+        }
         log_post = arrays[LOG_POST][:, :blocks]
         log_post = log_post[:, self._as_of_one_run(log_post[0, :, 0])]
         about_mode = {}
         if modes is not None:
             about_mode = {
                 "mode": Layout(self.params).split(self._chains_or_one(modes[0])),
-                "mode_gradient": Layout(self.coordinates).split(self._chains_or_one(modes[1])),
+                "mode_gradient": Layout(self.coordinates).split(
+                    self._chains_or_one(modes[1])
+                ),
             }
         folded = {
             name: self._stack([reduction[name] for reduction in reductions])
@@ -108,9 +120,16 @@ class Schema:
                 log_post[0, :, 0].astype(int), self._chains_or_one(log_post[:, :, 1])
             ),
             "settings": self.settings,
-            "gradients": self._split(records, GRADIENTS, self.coordinates, self.with_gradients),
-            "unnormalized": self._split(records, UNNORMALIZED, self.coordinates, self.unnormalized),
-            "test_functions": {name: records[TEST + name] for name in self.test_functions} or None,
+            "gradients": self._split(
+                records, GRADIENTS, self.coordinates, self.with_gradients
+            ),
+            "unnormalized": self._split(
+                records, UNNORMALIZED, self.coordinates, self.unnormalized
+            ),
+            "test_functions": {
+                name: records[TEST + name] for name in self.test_functions
+            }
+            or None,
             "reductions": folded or None,
             **about_mode,
         }
@@ -133,11 +152,17 @@ class Schema:
 
     def _stack(self, values: list[Any]) -> Any:
         if isinstance(values[0], Mapping):
-            return {key: self._stack([value[key] for value in values]) for key in values[0]}
+            return {
+                key: self._stack([value[key] for value in values]) for key in values[0]
+            }
         return self._chains_or_one(np.stack(values))
 
     def _split(
-        self, records: Mapping[str, np.ndarray], record: str, shapes: Shapes, names: tuple[str, ...]
+        self,
+        records: Mapping[str, np.ndarray],
+        record: str,
+        shapes: Shapes,
+        names: tuple[str, ...],
     ) -> dict[str, np.ndarray] | None:
         if record not in records:
             return None
@@ -158,7 +183,9 @@ def estimates_apart(total: int, block: int) -> int:
         total: Number of iterations of the run.
         block: Number of iterations of a block, after each of which there is an estimate anyway.
     """
-    interval = max(_SMALLEST_INTERVAL if block <= _SHORT_BLOCK else 1, total // ESTIMATES)
+    interval = max(
+        _SMALLEST_INTERVAL if block <= _SHORT_BLOCK else 1, total // ESTIMATES
+    )
     return block if block <= interval else 2 ** (interval.bit_length() - 1)
 
 
@@ -171,7 +198,9 @@ def most_estimates(total: int) -> int:
     return min(total, ESTIMATES * (1 + (total // ESTIMATES).bit_length()))
 
 
-_ROUNDING = 1e-5  # log-likelihood and gradient may differ by rounding between two machines
+_ROUNDING = (
+    1e-5  # log-likelihood and gradient may differ by rounding between two machines
+)
 
 # Settings that earlier versions did not store, with their values then.
 _BEFORE = {"updates": "joint", "temperature": 1.0}

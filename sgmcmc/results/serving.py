@@ -40,7 +40,9 @@ class _Predictor(tf.Module):
     ) -> None:
         super().__init__()
         keys = {name: _keys_of(name, values) for name, values in levels.items()}
-        self.levels = {name: tf.Variable(values, trainable=False) for name, values in keys.items()}
+        self.levels = {
+            name: tf.Variable(values, trainable=False) for name, values in keys.items()
+        }
         self.tables = {name: _table_of(values) for name, values in keys.items()}
         self._function = function
         self._chains, self._draws = next(iter(draws.values())).shape[:2]
@@ -59,7 +61,9 @@ class _Predictor(tf.Module):
     def values(self, rows: Tensors) -> tf.Tensor:
         """Return the values at all draws of all chains, (chains * draws, rows, ...)."""
         rows = {**rows, **{name: self._codes(name, rows[name]) for name in self.tables}}
-        points = {name: tf.convert_to_tensor(values) for name, values in self.params.items()}
+        points = {
+            name: tf.convert_to_tensor(values) for name, values in self.params.items()
+        }
         return vectorized_map(lambda params: self._function(params, dict(rows)), points)
 
     def _codes(self, name: str, values: tf.Tensor) -> tf.Tensor:
@@ -67,7 +71,9 @@ class _Predictor(tf.Module):
         codes = tf.cast(self.tables[name].lookup(values), tf.int32)
         message = f"`{name}` must hold levels that the model has seen, which `levels` of it has."
         shown = [message, "It holds:", tf.boolean_mask(values, codes < 0)]
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(codes >= 0), shown)]):
+        with tf.control_dependencies(
+            [tf.debugging.Assert(tf.reduce_all(codes >= 0), shown)]
+        ):
             return tf.identity(codes)
 
     def mean(self, rows: Tensors) -> dict[str, tf.Tensor]:
@@ -85,12 +91,17 @@ class _Predictor(tf.Module):
         values = tf.sort(values, axis=0)
         last = self._chains * self._draws - 1
         positions = self.probabilities * last
-        below = tf.clip_by_value(tf.cast(tf.floor(positions), tf.int32), 0, max(0, last - 1))
+        below = tf.clip_by_value(
+            tf.cast(tf.floor(positions), tf.int32), 0, max(0, last - 1)
+        )
         fraction = positions - tf.cast(below, tf.float64)
         fraction = tf.reshape(
             fraction, tf.concat([[-1], tf.ones(tf.rank(values) - 1, tf.int32)], 0)
         )
-        low, high = tf.gather(values, below), tf.gather(values, tf.minimum(below + 1, last))
+        low, high = (
+            tf.gather(values, below),
+            tf.gather(values, tf.minimum(below + 1, last)),
+        )
         return {"quantiles": low + fraction * (high - low)}
 
     def _weighted_quantiles(self, values: tf.Tensor) -> tf.Tensor:
@@ -105,16 +116,22 @@ class _Predictor(tf.Module):
         )
         at = tf.math.divide_no_nan(middle, middle[:, -1:])
         probabilities = tf.tile(self.probabilities[tf.newaxis], [tf.shape(at)[0], 1])
-        above = tf.clip_by_value(tf.searchsorted(at, probabilities), 1, tf.maximum(shape[0] - 1, 1))
+        above = tf.clip_by_value(
+            tf.searchsorted(at, probabilities), 1, tf.maximum(shape[0] - 1, 1)
+        )
         above = tf.minimum(above, shape[0] - 1)
         below = tf.maximum(above - 1, 0)
-        low, high = (tf.gather(ordered, index, batch_dims=1) for index in (below, above))
+        low, high = (
+            tf.gather(ordered, index, batch_dims=1) for index in (below, above)
+        )
         start, stop = (tf.gather(at, index, batch_dims=1) for index in (below, above))
         fraction = tf.clip_by_value(
             tf.math.divide_no_nan(probabilities - start, stop - start), 0.0, 1.0
         )
         quantiles = tf.transpose(low + fraction * (high - low))
-        return tf.reshape(quantiles, tf.concat([[len(self.probabilities)], shape[1:]], 0))
+        return tf.reshape(
+            quantiles, tf.concat([[len(self.probabilities)], shape[1:]], 0)
+        )
 
     def draws(self, rows: Tensors) -> dict[str, tf.Tensor]:
         """Return all values, (chains, draws, rows, ...)."""
@@ -154,14 +171,18 @@ def _keys_of(name: str, levels: Levels) -> tf.Tensor:
         return tf.constant(whole, tf.int64)
     texts = list(map(text_of, levels.values))
     if len(set(texts)) < len(texts):
-        raise ValueError(f"`dataset[{name!r}]` has two levels that look alike; rename one.")
+        raise ValueError(
+            f"`dataset[{name!r}]` has two levels that look alike; rename one."
+        )
     return tf.constant(texts, tf.string)
 
 
 def _table_of(keys: tf.Tensor) -> tf.lookup.StaticHashTable:
     """Return the table of the numbers of levels; -1 for others."""
     numbers = tf.range(tf.size(keys, tf.int64), dtype=tf.int64)
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, numbers), -1)
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(keys, numbers), -1
+    )
 
 
 def write_saved_model(
@@ -183,24 +204,40 @@ def write_saved_model(
     path = Path(folder)
     if not every:
         read = _read_by(served, columns)
-        columns = {name: column for name, column in columns.items() if name in read} or columns
-        levels = {name: column_levels for name, column_levels in levels.items() if name in columns}
+        columns = {
+            name: column for name, column in columns.items() if name in read
+        } or columns
+        levels = {
+            name: column_levels
+            for name, column_levels in levels.items()
+            if name in columns
+        }
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
-            raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature does not support.")
+            raise ValueError(
+                f"`dataset[{name!r}]` is sparse, which a signature does not support."
+            )
         if not name.isidentifier():
-            raise ValueError(f"`dataset`: a signature cannot have an input called {name!r}.")
-    model = _Predictor(served.function, served.draws, served.quantiles, levels, served.weights)
+            raise ValueError(
+                f"`dataset`: a signature cannot have an input called {name!r}."
+            )
+    model = _Predictor(
+        served.function, served.draws, served.quantiles, levels, served.weights
+    )
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
     inputs = [
         {
-            name: tf.TensorSpec([None, *column.shape[1:]], kinds.get(name, column.dtype), name)
+            name: tf.TensorSpec(
+                [None, *column.shape[1:]], kinds.get(name, column.dtype), name
+            )
             for name, column in columns.items()
         }
     ]
     signatures = {}
     for name in ("mean", "quantiles", "draws"):
-        graph = tf.function(getattr(model, name), autograph=False, input_signature=inputs)
+        graph = tf.function(
+            getattr(model, name), autograph=False, input_signature=inputs
+        )
         try:
             with without_chatter():
                 signatures[name] = graph.get_concrete_function()
@@ -223,7 +260,9 @@ def _read_by(served: Served, columns: Tensors) -> set[str]:
         return served.function(dict(params), dict(zip(names, values, strict=True)))
 
     with without_chatter():
-        graph = tf.function(of_columns, autograph=False).get_concrete_function(*columns.values())
+        graph = tf.function(of_columns, autograph=False).get_concrete_function(
+            *columns.values()
+        )
     waiting = [tensor.op for tensor in graph.graph.outputs]
     seen: set[Any] = set()
     while waiting:
@@ -233,7 +272,9 @@ def _read_by(served: Served, columns: Tensors) -> set[str]:
             waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
     read, inputs = set(), iter(graph.graph.inputs)
     for name, column in columns.items():
-        tensors = [next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)]
+        tensors = [
+            next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)
+        ]
         if any(tensor.op.name in seen for tensor in tensors):
             read.add(name)
     return read

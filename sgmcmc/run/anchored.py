@@ -78,8 +78,14 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         center = target.space.params(mode.position, target.dtype)
         return Anchored(with_fixed_nodes(request, Held(1, center)), mode)
     root, position = np.linalg.cholesky(mode.information.covariance), mode.position
-    fixed_nodes = find_fixed_nodes(marginal, target, data, position, lambda z: z @ root.T, seed)
-    return None if fixed_nodes is None else Anchored(with_fixed_nodes(request, fixed_nodes), mode)
+    fixed_nodes = find_fixed_nodes(
+        marginal, target, data, position, lambda z: z @ root.T, seed
+    )
+    return (
+        None
+        if fixed_nodes is None
+        else Anchored(with_fixed_nodes(request, fixed_nodes), mode)
+    )
 
 
 def with_more_nodes(request: Request) -> Request | None:
@@ -92,7 +98,9 @@ def with_more_nodes(request: Request) -> Request | None:
         return None
     if not fixed_nodes.near_only or marginal.groups.nodes_given:
         return None
-    nodes = next((n for n in _NODES[marginal.groups.size] if n > fixed_nodes.nodes), None)
+    nodes = next(
+        (n for n in _NODES[marginal.groups.size] if n > fixed_nodes.nodes), None
+    )
     if nodes is None:
         return None
     denser = replace(fixed_nodes, nodes=nodes)
@@ -158,12 +166,18 @@ def find_fixed_nodes(
     space, dtype = target.space, target.dtype
     center = space.params(mode, dtype)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    positions = mode + _WIDTH * spread(rng.standard_normal((_MEASURED_POSITIONS, target.size)))
+    positions = mode + _WIDTH * spread(
+        rng.standard_normal((_MEASURED_POSITIONS, target.size))
+    )
     by_position = [space.params(position, dtype) for position in positions]
-    params = {name: np.stack([values[name] for values in by_position]) for name in by_position[0]}
+    params = {
+        name: np.stack([values[name] for values in by_position])
+        for name in by_position[0]
+    }
     axes = spread(np.eye(target.size)) if target.size <= _COORDINATES else ()
     side_points = tuple(
-        (space.params(mode + step, dtype), space.params(mode - step, dtype)) for step in axes
+        (space.params(mode + step, dtype), space.params(mode - step, dtype))
+        for step in axes
     )
     fixed_nodes = Held(marginal.nodes, center, side_points)
     packs = fixed_nodes.hold(marginal, data)
@@ -190,11 +204,17 @@ class Searching(Objective):
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
         self._anchor, self._packs = Anchor(target.log_lik, data), data
-        self._space, self._packed_dtype, self._packed_target = target.space, target.dtype, target
+        self._space, self._packed_dtype, self._packed_target = (
+            target.space,
+            target.dtype,
+            target,
+        )
         self._anchored: tuple[bytes, Data] | None = None
         self._pack_weight = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
-        first = Data({name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1)
+        first = Data(
+            {name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1
+        )
         anchored_data = Anchor(target.log_lik, first).at(origin)
         super().__init__(target, anchored_data, size=int(weight * data.size))
 
@@ -215,14 +235,19 @@ class Searching(Objective):
             return self
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
         rows = np.sort(rng.choice(data.size, size, replace=False))
-        columns = {name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()}
+        columns = {
+            name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
+        }
         return Searching(self._packed_target, Data(columns, size), data.size / size)
 
     def anchored_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""
         key = u.tobytes()
         if self._anchored is None or self._anchored[0] != key:
-            self._anchored = key, self._anchor.at(self._space.params(u, self._packed_dtype))
+            self._anchored = (
+                key,
+                self._anchor.at(self._space.params(u, self._packed_dtype)),
+            )
         return self._anchored[1]
 
     def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:

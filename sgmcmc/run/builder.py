@@ -78,30 +78,42 @@ def make_runners(
         pool = pool_of(kernel, phase.stepsizes)
         prefetchers = [
             Prefetcher(
-                kernel, pool, BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, total)
+                kernel,
+                pool,
+                BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, total),
             )
             for number in range(len(starts))
         ]
         chain_starts = [
             prefetcher.start(start, kernel.gradient.init(its_whole, start))
-            for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
+            for prefetcher, start, its_whole in zip(
+                prefetchers, starts, whole, strict=True
+            )
         ]
         if kernel.iteration.own_parts:
             try_parts(kernel.iteration, chain_starts[0])
         carries = executor.begin(kernel, chain_starts)
         runners = [
             Runner(
-                kernel, prefetcher, whole[number], carries[number], total, rows[number],
-                _bind(save, number), not executor.together,
+                kernel,
+                prefetcher,
+                whole[number],
+                carries[number],
+                total,
+                rows[number],
+                _bind(save, number),
+                not executor.together,
             )
             for number, prefetcher in enumerate(prefetchers)
-        ]  # fmt: skip
+        ]
         resume(runners)
         # They all run the same kernel. If XLA cannot compile it, the next is a plain graph,
         # which may need another data stream.
         unfinished = [runner for runner in runners if not runner.finished]
         if not unfinished or executor.compile(unfinished[0]):
-            for runner in runners:  # which share no kernel after all if that did not compile
+            for (
+                runner
+            ) in runners:  # which share no kernel after all if that did not compile
                 runner.stops = not executor.together
             return runners
 
@@ -122,9 +134,15 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     stream = chosen_stream(sampler, phase, ahead)
     target = sampler.target.shared if sampler.compiler.uses_xla else sampler.target
     iteration = Iteration(
-        target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
-        phase.turns, unseen(sampler.draws, sampler.data.size),
-    )  # fmt: skip
+        target,
+        phase.dynamics,
+        phase.gradient,
+        stream,
+        phase.recorder,
+        sampler.latents,
+        phase.turns,
+        unseen(sampler.draws, sampler.data.size),
+    )
     return Kernel(iteration)
 
 

@@ -21,7 +21,13 @@ from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Pool
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.engine.vectorized import Group, GroupBuffers, GroupKernel, begin_together, group_pool
+from sgmcmc.engine.vectorized import (
+    Group,
+    GroupBuffers,
+    GroupKernel,
+    begin_together,
+    group_pool,
+)
 from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import ChainExecutor, chosen_stream
@@ -39,9 +45,15 @@ SMALLEST = 16
 # Bytes of the minibatches of a group's iteration, which should stay in a core's cache.
 _CACHE = 2**18
 _BLOCK = 2**26  # bytes of the inputs of a group's block, and of its results, at most
-_FULL_DATA_ROWS = 2**14  # largest number of rows of a dataset of which every iteration uses all
-_WIDE = 2**7  # bytes of a row from which on chains of exact dynamics read a large dataset together
-_LARGE = 2**25  # bytes of a dataset that does not stay in the cache from one gradient to the next
+_FULL_DATA_ROWS = (
+    2**14
+)  # largest number of rows of a dataset of which every iteration uses all
+_WIDE = (
+    2**7
+)  # bytes of a row from which on chains of exact dynamics read a large dataset together
+_LARGE = (
+    2**25
+)  # bytes of a dataset that does not stay in the cache from one gradient to the next
 
 
 def group_size(sampler: Sampler, phase: Phase) -> int:
@@ -62,7 +74,9 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     fewest = 2 if exact else FEWEST
     if chains < fewest or libraries.no_groups() or not _can_share(sampler, phase):
         return 1
-    largest_group = _exact_chains(sampler.data) if exact else _chains_in_cache(sampler, phase)
+    largest_group = (
+        _exact_chains(sampler.data) if exact else _chains_in_cache(sampler, phase)
+    )
     return -(-chains // -(-chains // largest_group))
 
 
@@ -74,13 +88,19 @@ def _exact_chains(data: Data) -> int:
 
 def _chains_in_cache(sampler: Sampler, phase: Phase) -> int:
     """Return the largest number of chains whose minibatches stay in the cache together."""
-    stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
+    stream, target, dynamics = (
+        chosen_stream(sampler, phase),
+        sampler.target,
+        phase.dynamics,
+    )
     rows = dynamics.steps * stream.size
     if sampler.draws.every_row:
         if stream.size > _FULL_DATA_ROWS:
             return 1
         rows = 0  # the same for all
-    iteration_bytes = 4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
+    iteration_bytes = (
+        4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
+    )
     block_bytes = block_length(stream, dynamics, target) * iteration_bytes
     in_cache = _CACHE // max(1, rows * sampler.data.row_bytes)
     chains = min(LARGEST, in_cache, _BLOCK // block_bytes, len(sampler.starts) // 4)
@@ -96,7 +116,11 @@ def _can_share(sampler: Sampler, phase: Phase) -> bool:
         and sampler.latents is None
         and phase.turns is None
         and not recorder.stepwise
-        and (dynamics.in_step if isinstance(dynamics, ExactDynamics) else not dynamics.seeds)
+        and (
+            dynamics.in_step
+            if isinstance(dynamics, ExactDynamics)
+            else not dynamics.seeds
+        )
         and phase.gradient.refresh_every(sampler.whole()) is None
         and shared_stream(sampler, phase, 1) is not None
     )
@@ -115,7 +139,10 @@ def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream |
 
 
 def start_in_groups(
-    sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[ChainStart]
+    sampler: Sampler,
+    kernel: Kernel,
+    stream: SharedStream | None,
+    starts: Sequence[ChainStart],
 ) -> list[Carry] | None:
     """Return the starts of chains that run in groups; ``None`` if they cannot.
 
@@ -131,7 +158,9 @@ def start_in_groups(
         return None
     try:
         return begin_together(kernel, stream, starts)
-    except Exception as error:  # of any kind; what is wrong with a single chain shows there, too
+    except (
+        Exception
+    ) as error:  # of any kind; what is wrong with a single chain shows there, too
         pass_on(error)
         return None
 
@@ -146,8 +175,14 @@ class GroupedChains:
         size: Number of chains in a group.
     """
 
-    def __init__(self, ungrouped: ChainExecutor, sampler: Sampler, phase: Phase, size: int) -> None:
-        self._ungrouped, self._sampler, self._stepsizes = ungrouped, sampler, phase.stepsizes
+    def __init__(
+        self, ungrouped: ChainExecutor, sampler: Sampler, phase: Phase, size: int
+    ) -> None:
+        self._ungrouped, self._sampler, self._stepsizes = (
+            ungrouped,
+            sampler,
+            phase.stepsizes,
+        )
         self._stream, self._size = shared_stream(sampler, phase, size), size
         self._kernel: GroupKernel | None = None
         self._pool: Pool[GroupBuffers] | None = None
@@ -206,7 +241,10 @@ def by_group(
 
 
 def group_of(
-    kernel: GroupKernel, pool: Pool[GroupBuffers], goals: Sequence[int], runners: Sequence[Runner]
+    kernel: GroupKernel,
+    pool: Pool[GroupBuffers],
+    goals: Sequence[int],
+    runners: Sequence[Runner],
 ) -> Group:
     """Return the group of some runners, each of which has its place by its number."""
     positions = [runner.chain % kernel.chains for runner in runners]

@@ -55,7 +55,9 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     latents = {} if sampler.latents is None else sampler.latents.starts
     facts = {
         **{name: v for name, v in sampler.settings.items() if _compared(name, v)},
-        "dataset": {name: column.digest() for name, column in sampler.data.columns.items()},
+        "dataset": {
+            name: column.digest() for name, column in sampler.data.columns.items()
+        },
         "params": {name: _or_digest(array) for name, array in starts.items()},
         "latents": {name: _or_digest(array) for name, array in latents.items()},
         "model": sampler.dry_run,
@@ -167,14 +169,18 @@ class Checkpoints:
     def _write(self, folder: Path, number: int, runner: Runner) -> None:
         start = time.monotonic()
         results = Results(runner.reductions()).flat()
-        state = runner.snapshot() | {REDUCTION + name: value for name, value in results.items()}
+        state = runner.snapshot() | {
+            REDUCTION + name: value for name, value in results.items()
+        }
         # Results of reductions are read from the small file, by those who open the store.
         large = {
             name: array
             for name, array in state.items()
             if array.nbytes >= LARGE_BYTES and not name.startswith(REDUCTION)
         }
-        small: Mapping[str, np.ndarray] = {n: a for n, a in state.items() if n not in large}
+        small: Mapping[str, np.ndarray] = {
+            n: a for n, a in state.items() if n not in large
+        }
         if self._store is not None and self._kind == CHAIN:
             small = {**small, **self._store.checksums(number, state)}
         with explained(folder):
@@ -221,7 +227,9 @@ class Ending:
             (np.asarray(position), np.asarray(gradient))
             for position, gradient in (r.mode for r in runners if r.mode is not None)
         ]
-        return cls(list(starts), modes, [runner.snapshot() for runner in runners], dict(arrays))
+        return cls(
+            list(starts), modes, [runner.snapshot() for runner in runners], dict(arrays)
+        )
 
     def remind(self, whole: Sequence[WholeData]) -> None:
         """Keep the gradients over the whole dataset that were computed before."""
@@ -236,7 +244,9 @@ class Ending:
             if name != LOG_POST:
                 arrays[name][:, :draws] = old[:, :draws]
 
-    def resume(self, runners: Sequence[Runner], arrays: Mapping[str, np.ndarray]) -> None:
+    def resume(
+        self, runners: Sequence[Runner], arrays: Mapping[str, np.ndarray]
+    ) -> None:
         """Set runners, and the arrays they write to, to the state of the chains."""
         self.copy_to(arrays)
         for runner, state, old, new in zip(
@@ -244,7 +254,9 @@ class Ending:
         ):
             runner.restore(state)
             # Estimates at ends that a longer run would not have had.
-            rows_kept = [row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))]
+            rows_kept = [
+                row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))
+            ]
             new[: len(rows_kept)] = np.reshape(rows_kept, (-1, 2))
             runner.blocks = len(rows_kept)
 
@@ -275,7 +287,10 @@ def schema_of(sampler: Sampler) -> Schema:
     """Return the schema of the arrays of a sampler's runs."""
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
-    stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)
+    stream, size = (
+        chosen_stream(sampler, sampler.chain),
+        group_size(sampler, sampler.chain),
+    )
     length = block_length(stream, sampler.chain.dynamics, sampler.target)
     every = sampler.chain.gradient.refresh_every(sampler.whole())
     chains = "one by one" if size == 1 else f"in groups of {size}"
@@ -316,7 +331,9 @@ def record_specs(
     }
 
 
-def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np.ndarray]:
+def allocate(
+    records: Mapping[str, tuple[tuple[int, ...], Any]],
+) -> dict[str, np.ndarray]:
     """Return the arrays that draws are written to.
 
     Args:
@@ -335,7 +352,9 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
         return {name: np.empty(*record) for name, record in records.items()}
     except (MemoryError, ValueError):  # NumPy has no arrays beyond the address space
         available = (
-            "" if bytes_available is None else f", and this machine has {bytes_available / 1e9:.3g}"
+            ""
+            if bytes_available is None
+            else f", and this machine has {bytes_available / 1e9:.3g}"
         )
         raise MemoryError(
             f"`n_iters`: the draws need {bytes_needed / 1e9:.3g} GB of memory{available}. "

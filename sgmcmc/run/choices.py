@@ -47,7 +47,9 @@ from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
 
 _FEW_COORDINATES = 12  # whose extreme draws are tried first, one by one without a graph
-_SUPPORT_DRAWS = 256  # from the normal approximation at which the log-prior is evaluated
+_SUPPORT_DRAWS = (
+    256  # from the normal approximation at which the log-prior is evaluated
+)
 _MOST_OUTSIDE = 0.01  # share of them at which it need not be finite
 
 
@@ -95,17 +97,25 @@ class Chosen:
             gradient = FullGradient()
         elif center_is_open(gradient):
             control_variate = (
-                gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
+                gradient
+                if isinstance(gradient, ControlVariate)
+                else ControlVariate(AUTO)
             )
             gradient = replace(control_variate, center_at=center)
             params = center if params is None else params
-        whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
+        whole = (
+            getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
+        )
         return request.tuned(
             params,
-            dynamics=Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics,
+            dynamics=Underdamped()
+            if is_one_of(request.dynamics, (AUTO,))
+            else request.dynamics,
             gradient=gradient,
             minibatch_size=None if whole else plan.minibatch_size,
-            stepsize=plan.stepsize if is_one_of(request.stepsize, (AUTO,)) else request.stepsize,
+            stepsize=plan.stepsize
+            if is_one_of(request.stepsize, (AUTO,))
+            else request.stepsize,
             minibatches=self._minibatches(plan),
             preconditioner=self._preconditioner(plan),
             mode=plan.mode,
@@ -118,7 +128,11 @@ class Chosen:
 
     def _preconditioner(self, plan: Plan) -> Any:
         preconditioner = self.request.keywords.get("preconditioner")
-        return plan.preconditioner if is_one_of(preconditioner, PRECONDITIONERS) else preconditioner
+        return (
+            plan.preconditioner
+            if is_one_of(preconditioner, PRECONDITIONERS)
+            else preconditioner
+        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,9 @@ def read(request: Request) -> Reading:
     """
     request = prepared(request)
     model, options, target = request.read, request.read.options, request.read.target
-    dynamics_or_name = Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics
+    dynamics_or_name = (
+        Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics
+    )
     dynamics = parts.read_dynamics(dynamics_or_name).bind(target.space)
     need_unmixed(options.updates, options.preconditioner, target.space)
     blocks = read_turns(options.updates, dynamics, target)
@@ -156,7 +172,9 @@ def read(request: Request) -> Reading:
     in_parts = size > WHOLE_UP_TO
     values = None if request.previous is None else request.previous.values
     if values is None:
-        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
+        values = dry_run(
+            target, model.data, min(500, size), model.starts, None, terms, in_parts
+        )
     request = replace(request, model=replace(model, values=values))
     return Reading(request, dynamics, in_turn)
 
@@ -167,7 +185,9 @@ def has_dense_information(model: Model) -> bool:
     if target.size <= DENSE_UP_TO:
         return True
     start = model.starts[0].astype(np.float64)
-    return target.size <= DENSE_OF_PREDICTORS and is_of_predictors(target, model.data, start)
+    return target.size <= DENSE_OF_PREDICTORS and is_of_predictors(
+        target, model.data, start
+    )
 
 
 def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
@@ -199,18 +219,30 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             nodes, packs = with_nodes.request.held, with_nodes.request.read
             assert nodes is not None
             plan = make_plan(
-                packs.target, packs.data, start, constants, model.seed, progress.describe,
-                with_nodes.mode, far=not nodes.near_only,
-            )  # fmt: skip
+                packs.target,
+                packs.data,
+                start,
+                constants,
+                model.seed,
+                progress.describe,
+                with_nodes.mode,
+                far=not nodes.near_only,
+            )
             _check_precision_and_support(packs.target, packs.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(with_nodes.request, plan)
         previous = request.previous
         plan = make_plan(
-            target, model.data, start, constants, model.seed, progress.describe,
-            known=request.previous_hessian, earlier=None if previous is None else previous.plan,
-        )  # fmt: skip
+            target,
+            model.data,
+            start,
+            constants,
+            model.seed,
+            progress.describe,
+            known=request.previous_hessian,
+            earlier=None if previous is None else previous.plan,
+        )
         _check_precision_and_support(target, model.data, plan)
         progress.advance(1)
     return Chosen(request, plan)
@@ -239,25 +271,32 @@ def need_support(target: Target, plan: Plan) -> None:
     if log_prior is None or not plain or space.joint is not None:
         return
     root = root_of(mode.information.covariance)
-    steps = np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
+    steps = (
+        np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
+    )
     points = np.concatenate([mode.position[np.newaxis], mode.position + steps])
     points = points.astype(target.dtype.as_numpy_dtype)
     if target.size <= _FEW_COORDINATES:
         # An end that leaves out enough of the draws leaves out the first or last of a coordinate.
         extremes = points[np.unique([points.argmin(0), points.argmax(0)])]
         params = [space.constrain(tf.constant(point)) for point in extremes]
-        with contextlib.suppress(RuntimeError, TypeError, ValueError, tf.errors.OpError):
+        with contextlib.suppress(
+            RuntimeError, TypeError, ValueError, tf.errors.OpError
+        ):
             # A prior may be one for graphs alone.
             if all(np.isfinite(float(log_prior(dict(values)))) for values in params):
                 return
     constrain = trace(lambda u: vectorized_map(space.constrain, u), tf.constant(points))
-    draws = {name: tensor.numpy() for name, tensor in constrain(tf.constant(points)).items()}
+    draws = {
+        name: tensor.numpy() for name, tensor in constrain(tf.constant(points)).items()
+    }
     is_finite = finite_priors(log_prior, draws)
     outside = 1.0 - float(is_finite[1:].mean())
     if outside <= _MOST_OUTSIDE or not is_finite.any():
         return
     inside, out = (
-        {k: array[where][0] for k, array in draws.items()} for where in (is_finite, ~is_finite)
+        {k: array[where][0] for k, array in draws.items()}
+        for where in (is_finite, ~is_finite)
     )
     support = find_support(log_prior, inside, out)
     if support is None or support.name not in plain or support.bijector is None:
@@ -285,7 +324,10 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
 
 
 def _check_can_choose(
-    request: Request, options: Options, dynamics: Dynamics, in_turn: tuple[slice, ...] | None
+    request: Request,
+    options: Options,
+    dynamics: Dynamics,
+    in_turn: tuple[slice, ...] | None,
 ) -> None:
     name, reason = (open_arguments(request) or ["stepsize"])[0], None
     if options.gibbs is not None:
@@ -297,7 +339,9 @@ def _check_can_choose(
     elif isinstance(dynamics, ExactDynamics):
         reason = f"constants of {type(dynamics).__name__} are chosen by its own function alone"
     if reason is not None:
-        raise ValueError(f"`{name}` must be given, and cannot be chosen here: {reason}.")
+        raise ValueError(
+            f"`{name}` must be given, and cannot be chosen here: {reason}."
+        )
     if "stepsize" in open_arguments(request) and in_turn is not None:
         try:
             need_law_in_turn(dynamics, in_turn[-1].stop)
@@ -325,8 +369,13 @@ def _constants(reading: Reading, tolerance: float) -> Given:
     if not is_one_of(options.minibatches, MINIBATCHES):
         minibatches = parts.read_minibatches(options.minibatches, options.replace)
     size = None
-    if not is_one_of(request.minibatch_size, (AUTO,)) and request.minibatch_size is not None:
-        size = checks.minibatch_rows("minibatch_size", request.minibatch_size, model.data.size)
+    if (
+        not is_one_of(request.minibatch_size, (AUTO,))
+        and request.minibatch_size is not None
+    ):
+        size = checks.minibatch_rows(
+            "minibatch_size", request.minibatch_size, model.data.size
+        )
     stepsize: Any = None
     if not is_one_of(request.stepsize, (AUTO,)):
         layout = model.target.space.layout
@@ -336,12 +385,20 @@ def _constants(reading: Reading, tolerance: float) -> Given:
     space = model.target.space
     preconditioner = _preconditioner(options.preconditioner, space, model.starts[0])
     return Given(
-        reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance,
+        reading.dynamics,
+        gradient,
+        minibatches,
+        size,
+        preconditioner,
+        stepsize,
+        tolerance,
         reading.in_turn,
-    )  # fmt: skip
+    )
 
 
-def _preconditioner(value: Any, space: Space, start: np.ndarray) -> str | Preconditioner:
+def _preconditioner(
+    value: Any, space: Space, start: np.ndarray
+) -> str | Preconditioner:
     if is_one_of(value, PRECONDITIONERS):
         return "dense" if value == AUTO else value
     return read_preconditioner(value, space, start) or "none"

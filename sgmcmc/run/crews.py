@@ -20,7 +20,14 @@ import tensorflow as tf
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry
 from sgmcmc.engine.kernel import ChainStart, Kernel
-from sgmcmc.engine.prefetcher import BlockSource, Buffers, Pool, Prefetcher, core_to_spare, pool_of
+from sgmcmc.engine.prefetcher import (
+    BlockSource,
+    Buffers,
+    Pool,
+    Prefetcher,
+    core_to_spare,
+    pool_of,
+)
 from sgmcmc.engine.runner import Diverged, Runner, Snapshot
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.engine.vectorized import GroupBuffers, GroupKernel, group_pool
@@ -92,7 +99,9 @@ class Chains:
         # What does not matter to a chain may be large, or may not leave the process.
         self._sampler = replace(
             sampler,
-            request=replace(sampler.request, dataset={}, params=None, keywords={}, model=None),
+            request=replace(
+                sampler.request, dataset={}, params=None, keywords={}, model=None
+            ),
             options=replace(sampler.options, executor=HERE),
             phases=(phase,),
             tuning={},
@@ -126,7 +135,9 @@ class Chains:
             compiled = self._compiles(runner)
         return compiled, [str(w.message) for w in caught if "XLA" in str(w.message)]
 
-    def advance(self, tasks: Sequence[ChainTask], total: int, seconds: float) -> Segment:
+    def advance(
+        self, tasks: Sequence[ChainTask], total: int, seconds: float
+    ) -> Segment:
         """Run a chain, or the chains of a group.
 
         Args:
@@ -159,7 +170,9 @@ class Chains:
         snapshots = [runner.snapshot() for runner in runners]
         return Segment(snapshots, [_pop_rows(record) for record in rows], diverged)
 
-    def _runner(self, task: ChainTask, total: int) -> tuple[Runner, dict[str, _RowBuffer]]:
+    def _runner(
+        self, task: ChainTask, total: int
+    ) -> tuple[Runner, dict[str, _RowBuffer]]:
         """Return the runner of a chain at its present state, and its records."""
         sampler, phase, number = self._sampler, self._sampler.chain, task.number
         with self._lock:
@@ -170,13 +183,19 @@ class Chains:
                 self._pool = pool_of(self._kernel, phase.stepsizes)
             if number not in self._runners:
                 assert self._pool is not None
-                source = BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, self._total)
+                source = BlockSource(
+                    sampler.seed, number, phase.kind, phase.stepsizes, self._total
+                )
                 rows = {name: _RowBuffer() for name in self._names}
                 runner = Runner(
-                    self._kernel, Prefetcher(self._kernel, self._pool, source),
-                    self._whole.of_chain(number), self._structure, total, rows,
+                    self._kernel,
+                    Prefetcher(self._kernel, self._pool, source),
+                    self._whole.of_chain(number),
+                    self._structure,
+                    total,
+                    rows,
                     stops=self._size == 1,
-                )  # fmt: skip
+                )
                 self._runners[number] = runner, rows
         runner, rows = self._runners[number]
         runner.total = total
@@ -197,11 +216,15 @@ class Chains:
         assert stream is not None and self._kernel is not None, "seen by the caller"
         kernel = GroupKernel(self._kernel, stream)
         self._group = kernel, group_pool(kernel, phase.stepsizes)
-        return group_of(*self._group, [runner.total], [runner]).compile(sampler.compiler)
+        return group_of(*self._group, [runner.total], [runner]).compile(
+            sampler.compiler
+        )
 
 
 def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
-    return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
+    return any(
+        runner.iteration < goal for runner, goal in zip(runners, goals, strict=True)
+    )
 
 
 def _pop_rows(record: dict[str, _RowBuffer]) -> dict[str, tuple[int, np.ndarray]]:
@@ -298,7 +321,12 @@ class Workers:
     def __init__(
         self, machines: Spread, sampler: Sampler, phase: Phase, total: int, size: int
     ) -> None:
-        self._machines, self._sampler, self._phase, self._total = machines, sampler, phase, total
+        self._machines, self._sampler, self._phase, self._total = (
+            machines,
+            sampler,
+            phase,
+            total,
+        )
         self._group_size = self._size = size
         self._chains: Chains | None = None
 
@@ -334,7 +362,9 @@ class Workers:
         if not compiler.uses_xla:
             return True
         call = ChainTask(runner.chain, runner.snapshot(), runner.total), runner.total
-        ((compiled, messages),) = self._machines.map(self._chains_of(runner), "compiles", [call])
+        ((compiled, messages),) = self._machines.map(
+            self._chains_of(runner), "compiles", [call]
+        )
         if not compiled and self._size > 1:
             self._size, self._chains = 1, None
             return self.compile(runner)
@@ -358,10 +388,16 @@ class Workers:
         with self._machines, self._machines.calls(self._chains_of(runners[0])) as calls:
 
             def send(number: int) -> None:
-                tasks = [ChainTask(r.chain, r.snapshot(), goal) for goal, r in groups[number]]
-                size = sum(array.nbytes for task in tasks for array in task.state.values())
+                tasks = [
+                    ChainTask(r.chain, r.snapshot(), goal) for goal, r in groups[number]
+                ]
+                size = sum(
+                    array.nbytes for task in tasks for array in task.state.values()
+                )
                 total = groups[number][0][1].total
-                calls.submit(number, "advance", (tasks, total, _STRETCH + size / _BYTES_A_SECOND))
+                calls.submit(
+                    number, "advance", (tasks, total, _STRETCH + size / _BYTES_A_SECOND)
+                )
 
             def receive(number: int, segment: Segment) -> None:
                 members = groups[number]
@@ -374,7 +410,9 @@ class Workers:
                         progress.advance(runner.iteration - before, runner.estimate)
                 if segment.diverged is not None:
                     raise Diverged(*segment.diverged)
-                groups[number] = [(goal, r) for goal, r in members if r.iteration < goal]
+                groups[number] = [
+                    (goal, r) for goal, r in members if r.iteration < goal
+                ]
                 if not groups[number]:
                     del groups[number]
 

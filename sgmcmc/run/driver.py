@@ -108,15 +108,20 @@ class _Run:
         self.total = sampler.options.burn_in + n_iters
         self.executor = executor_of(sampler, sampler.chain, self.total)
         self.schema = schema_of(sampler)
-        arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total, stops)
+        arrays = record_specs(
+            sampler, n_iters // sampler.options.thin, self.total, stops
+        )
         chains = range(len(sampler.starts))
         if store is None:
             self.arrays = allocate(arrays)
             self.rows: list[dict[str, Any]] = [
-                {name: array[number] for name, array in self.arrays.items()} for number in chains
+                {name: array[number] for name, array in self.arrays.items()}
+                for number in chains
             ]
         else:
-            store.prepare({**fingerprint(sampler), "n_iters": n_iters}, self.schema, arrays)
+            store.prepare(
+                {**fingerprint(sampler), "n_iters": n_iters}, self.schema, arrays
+            )
             self.rows = [store.rows(number) for number in chains]
 
     def reach(self, lengths: Lengths, verbose: bool) -> Samples:
@@ -137,7 +142,9 @@ class _Run:
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
-        samples = self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
+        samples = self._advance(
+            self._runners(checkpoints, verbose), checkpoints, verbose
+        )
         for text in infinite_value_warnings(samples, self.sampler):
             warnings.warn(text, stacklevel=outside())
         return samples
@@ -160,7 +167,9 @@ class _Run:
             starts = self.ending.starts
         else:
             starts = (
-                list(handover["positions"]) if handover else search(sampler, verbose, self.store)
+                list(handover["positions"])
+                if handover
+                else search(sampler, verbose, self.store)
             )
 
         def resume(runners: Sequence[Runner]) -> None:
@@ -168,17 +177,28 @@ class _Run:
                 self.ending.resume(runners, self.arrays)
             checkpoints.resume(runners)
             both = zip(runners, self.rows, strict=True)
-            if any([runner.go_on(rows[LOG_POST][: runner.blocks]) for runner, rows in both]):
+            if any(
+                [runner.go_on(rows[LOG_POST][: runner.blocks]) for runner, rows in both]
+            ):
                 checkpoints.save_now(runners)
 
         runners = make_runners(
-            sampler, phase, starts, whole, self.total, self.rows, resume, checkpoints.save,
+            sampler,
+            phase,
+            starts,
+            whole,
+            self.total,
+            self.rows,
+            resume,
+            checkpoints.save,
             self.executor,
-        )  # fmt: skip
+        )
         self.starts = starts
         if self.store is not None and handover is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
-            self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
+            self.store.save_handover(
+                {"positions": np.stack(starts)} | modes(runners), kinds
+            )
         return runners
 
     def _advance(
@@ -240,9 +260,13 @@ class _Run:
         def go_on(n_iters: int, verbose: bool) -> Samples:
             total = max(first + n_iters, last)
             with sampler.options.executor.again as machines:
-                same_sampler = replace(sampler, options=replace(sampler.options, executor=machines))
+                same_sampler = replace(
+                    sampler, options=replace(sampler.options, executor=machines)
+                )
                 if ending is not None:
-                    return _Run(same_sampler, total - burn_in, None, ending=ending).finish(verbose)
+                    return _Run(
+                        same_sampler, total - burn_in, None, ending=ending
+                    ).finish(verbose)
                 assert sampler.options.store is not None
                 with Store(sampler.options.store) as store:
                     longest = max(total - burn_in, store.n_iters or 0)
@@ -271,7 +295,9 @@ def whole_by_chain(
     return whole
 
 
-def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[np.ndarray]:
+def search(
+    sampler: Sampler, verbose: bool, store: Store | None = None
+) -> list[np.ndarray]:
     """Run the phases before the chain and return their ends, flat.
 
     Args:
@@ -287,9 +313,16 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
         no_records: list[dict[str, Any]] = [{} for _ in positions]
         executor = executor_of(sampler, phase, phase.n_iters)
         runners = make_runners(
-            sampler, phase, positions, whole_by_chain(sampler), phase.n_iters, no_records,
-            checkpoints.resume, checkpoints.save, executor,
-        )  # fmt: skip
+            sampler,
+            phase,
+            positions,
+            whole_by_chain(sampler),
+            phase.n_iters,
+            no_records,
+            checkpoints.resume,
+            checkpoints.save,
+            executor,
+        )
         try:
             if not advance_all(runners, phase.label, verbose, executor.advance_to):
                 checkpoints.save_now(runners)
@@ -302,7 +335,9 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
     return positions
 
 
-def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:
+def divergence(
+    diverged: Diverged, argument: str, samples: Samples | None
+) -> DivergenceError:
     """Return the error that reports a divergence, with advice."""
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"

@@ -19,13 +19,21 @@ from sgmcmc.tuning.objective import Objective, is_of_predictors
 @dataclass(frozen=True)
 class _Settings:
     searches: int = 3  # for the mode, each in the coordinates that the last one gives
-    small_gain: float = 0.05  # log posterior per coordinate; a search with less is the last
-    quick_hessians: float = 1e8  # rows × coordinates up to which automatic Hessians are quick
+    small_gain: float = (
+        0.05  # log posterior per coordinate; a search with less is the last
+    )
+    quick_hessians: float = (
+        1e8  # rows × coordinates up to which automatic Hessians are quick
+    )
     newton_steps: int = 12  # of the field given the other parameters
     halvings: int = 10  # of a step
     shortest_step: float = 0.01  # in posterior SDs of a coordinate
-    misfit: float = 0.5  # largest share of a gradient's square that an approximation may leave
-    multiple_tolerance: float = 0.02  # relative, of informations; least logarithm of a multiple
+    misfit: float = (
+        0.5  # largest share of a gradient's square that an approximation may leave
+    )
+    multiple_tolerance: float = (
+        0.02  # relative, of informations; least logarithm of a multiple
+    )
     batch: int = 64  # gradients of the prior that are computed together
     scale_shift: float = 0.5  # to another value of the scale, unconstrained
 
@@ -89,7 +97,9 @@ class _Search(JointMode):
         entries = target.space.layout.slices[field.name]
         self._field, self._entries = field, np.arange(entries.start, entries.stop)
 
-    def coordinates(self, u: np.ndarray) -> tuple[FieldCoordinates, LaplaceApproximation] | None:
+    def coordinates(
+        self, u: np.ndarray
+    ) -> tuple[FieldCoordinates, LaplaceApproximation] | None:
         """Return coordinates, and the normal approximation in them; ``None`` if none suit.
 
         Args:
@@ -103,7 +113,9 @@ class _Search(JointMode):
             laplace = self.around(joint, mode)
         except np.linalg.LinAlgError:  # an information that is not positive
             return None
-        return (joint, laplace) if self.misfit(joint, laplace) < _SETTINGS.misfit else None
+        return (
+            (joint, laplace) if self.misfit(joint, laplace) < _SETTINGS.misfit else None
+        )
 
     def run(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates with the information at the mode, and the mode.
@@ -122,7 +134,9 @@ class _Search(JointMode):
                 break
         return self._at_conditional_mode(u)
 
-    def _at_conditional_mode(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
+    def _at_conditional_mode(
+        self, u: np.ndarray
+    ) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates at the mode of the field given the other parameters, and the mode.
 
         Returns ``None`` if the information about the field is not positive there.
@@ -141,16 +155,32 @@ class _Search(JointMode):
         probe = field.probe.reshape(-1)
         log_prior = self.objective.target.log_prior
         assert log_prior is not None
-        score, prior_gradient = gradient + information @ u[entries], np.zeros(len(entries))
+        score, prior_gradient = (
+            gradient + information @ u[entries],
+            np.zeros(len(entries)),
+        )
         if not field.mean_moves:
-            prior_gradient = self.objective.prior_gradient(u)[entries] + precision @ u[entries]
+            prior_gradient = (
+                self.objective.prior_gradient(u)[entries] + precision @ u[entries]
+            )
         information_shares = np.sum(V * (information @ V), 0)
         sds = 1.0 / np.sqrt(np.diag(information + precision))
-        probe_precisions = np.array([probe @ precision @ probe, probe @ shifted_precision @ probe])
+        probe_precisions = np.array(
+            [probe @ precision @ probe, probe @ shifted_precision @ probe]
+        )
         joint = FieldCoordinates(
-            field.name, log_prior, V, lengths, score, prior_gradient, information_shares,
-            field.probe, probe_precisions, field.mean_moves, self._slopes(u, information, sds),
-        )  # fmt: skip
+            field.name,
+            log_prior,
+            V,
+            lengths,
+            score,
+            prior_gradient,
+            information_shares,
+            field.probe,
+            probe_precisions,
+            field.mean_moves,
+            self._slopes(u, information, sds),
+        )
         return joint, u
 
     def _slopes(
@@ -175,8 +205,12 @@ class _Search(JointMode):
                 continue
             shifted = u.copy()
             shifted[entries] += _SETTINGS.scale_shift
-            shifted_product = -self.objective.times_hessians(shifted, probe)[self._entries, 0]
-            ratio = float(product @ shifted_product) / max(float(product @ product), 1e-300)
+            shifted_product = -self.objective.times_hessians(shifted, probe)[
+                self._entries, 0
+            ]
+            ratio = float(product @ shifted_product) / max(
+                float(product @ product), 1e-300
+            )
             tolerance = _SETTINGS.multiple_tolerance
             difference = np.linalg.norm(shifted_product - ratio * product)
             is_multiple = difference < tolerance * np.linalg.norm(shifted_product)
@@ -185,8 +219,13 @@ class _Search(JointMode):
             value, shifted_value = (
                 float(np.reshape(p[name], ())) for p in (values, self._values(shifted))
             )
-            positive = not self.space.geometries[name].in_place and min(value, shifted_value) > 0
-            at, shifted_at = (np.log(v) if positive else v for v in (value, shifted_value))
+            positive = (
+                not self.space.geometries[name].in_place
+                and min(value, shifted_value) > 0
+            )
+            at, shifted_at = (
+                np.log(v) if positive else v for v in (value, shifted_value)
+            )
             slopes[name] = np.array([np.log(ratio) / (shifted_at - at), at, positive])
         return slopes
 
@@ -197,7 +236,10 @@ class _Search(JointMode):
         """Return the precision Q of the field's prior, from gradients of it, which are linear."""
         base = u.copy()
         base[self._entries] = 0.0
-        gradient_at_zero, n = self.objective.prior_gradient(base)[self._entries], len(self._entries)
+        gradient_at_zero, n = (
+            self.objective.prior_gradient(base)[self._entries],
+            len(self._entries),
+        )
         precision = np.empty((n, n))
         for first in range(0, n, _SETTINGS.batch):
             points = np.tile(base, (_SETTINGS.batch, 1))
@@ -219,7 +261,9 @@ class _Search(JointMode):
         """
         value, gradient = self.objective.value_and_gradient(u)
         for _ in range(_SETTINGS.newton_steps):
-            information = precision - self._field_block(self.objective.likelihood_hessian(u))
+            information = precision - self._field_block(
+                self.objective.likelihood_hessian(u)
+            )
             step = _solved(information, gradient[self._entries])
             if step is None:
                 return u
@@ -227,7 +271,9 @@ class _Search(JointMode):
             for halving in range(_SETTINGS.halvings):
                 candidate = u.copy()
                 candidate[self._entries] += 0.5**halving * step
-                candidate_value, candidate_gradient = self.objective.value_and_gradient(candidate)
+                candidate_value, candidate_gradient = self.objective.value_and_gradient(
+                    candidate
+                )
                 if candidate_value > value:
                     break
             else:
@@ -241,6 +287,8 @@ class _Search(JointMode):
 def _solved(matrix: np.ndarray, right_side: np.ndarray) -> np.ndarray | None:
     """Return the solution of linear equations; ``None`` unless the matrix is positive."""
     try:
-        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix, lower=True), right_side)
+        return scipy.linalg.cho_solve(
+            scipy.linalg.cho_factor(matrix, lower=True), right_side
+        )
     except (np.linalg.LinAlgError, ValueError):  # not positive, or not finite
         return None

@@ -23,10 +23,16 @@ from sgmcmc.tuning.objective import Objective
 @dataclass(frozen=True)
 class _Settings:
     newton_steps: int = 8  # at the end
-    difference: float = 0.5  # of positions for a product, in conditional SDs of global parameters
+    difference: float = (
+        0.5  # of positions for a product, in conditional SDs of global parameters
+    )
     largest_difference: float = 0.02
-    at_mode: float = 0.1  # distance from the mode, in posterior SDs, at which the last steps end
-    products: int = 40  # with the information about joint coordinates, to find directions
+    at_mode: float = (
+        0.1  # distance from the mode, in posterior SDs, at which the last steps end
+    )
+    products: int = (
+        40  # with the information about joint coordinates, to find directions
+    )
     directions: int = 30  # in which they are coupled, at most
     residual: float = 1e-3  # of linear equations, relative to the right side
     joint_difference: float = 0.3  # of positions for such a product, in posterior SDs
@@ -56,8 +62,14 @@ class JointMode:
         seed: Seed of random signs and directions.
     """
 
-    def __init__(self, objective: Objective, space: Space, names: Sequence[str], seed: int) -> None:
-        self.objective, self.space, self.joint_names = objective, space, frozenset(names)
+    def __init__(
+        self, objective: Objective, space: Space, names: Sequence[str], seed: int
+    ) -> None:
+        self.objective, self.space, self.joint_names = (
+            objective,
+            space,
+            frozenset(names),
+        )
         self.rng = np.random.default_rng([seed, space.layout.size])
         self._graphs: tuple[Joint, Any, Any] | None = None
         slices = [space.layout.slices[name] for name in names]
@@ -74,7 +86,9 @@ class JointMode:
             scale[index] = 1.0 / np.sqrt(max(float(curvature), 1.0))
         return scale
 
-    def climb(self, u: np.ndarray, joint: Joint, scale: np.ndarray) -> tuple[np.ndarray, float]:
+    def climb(
+        self, u: np.ndarray, joint: Joint, scale: np.ndarray
+    ) -> tuple[np.ndarray, float]:
         """Return the end of steps in some coordinates, in the user's, and the gain."""
         best = u, -np.inf
 
@@ -88,9 +102,15 @@ class JointMode:
         start = self.into(joint, u) / scale
         before = -negative_value_and_gradient(start)[0]
         scipy.optimize.minimize(
-            negative_value_and_gradient, start, jac=True, method="L-BFGS-B",
-            options={"maxiter": _SETTINGS.search_steps, "maxfun": 2 * _SETTINGS.search_steps},
-        )  # fmt: skip
+            negative_value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": _SETTINGS.search_steps,
+                "maxfun": 2 * _SETTINGS.search_steps,
+            },
+        )
         return best[0], best[1] - before
 
     def into(self, joint: Joint, u: np.ndarray) -> np.ndarray:
@@ -108,7 +128,11 @@ class JointMode:
         u = user_x.numpy().astype(np.float64)
         value, user_gradient = self.objective.value_and_gradient(u)
         value += float(log_jacobian)
-        gradient = pullback(position, tf.constant(user_gradient, dtype)).numpy().astype(np.float64)
+        gradient = (
+            pullback(position, tf.constant(user_gradient, dtype))
+            .numpy()
+            .astype(np.float64)
+        )
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return -np.inf, np.zeros_like(x), u
         return value, gradient, u
@@ -127,21 +151,34 @@ class JointMode:
         x = self.into(joint, u)
         joint_entries = np.setdiff1d(np.arange(len(x)), self.global_indices)
         conditional_sds = self.scale(u)[self.global_indices]
-        steps = np.minimum(_SETTINGS.difference * conditional_sds, _SETTINGS.largest_difference)
+        steps = np.minimum(
+            _SETTINGS.difference * conditional_sds, _SETTINGS.largest_difference
+        )
         products = np.zeros((len(steps), len(x)))
-        for row, (index, step) in enumerate(zip(self.global_indices, steps, strict=True)):
+        for row, (index, step) in enumerate(
+            zip(self.global_indices, steps, strict=True)
+        ):
             products[row] = self._product(joint, x, np.eye(1, len(x), index)[0], step)
 
         def among_joint(vector: np.ndarray) -> np.ndarray:
             direction = np.zeros(len(x))
             direction[joint_entries] = vector
-            step = _SETTINGS.joint_difference / max(float(np.linalg.norm(vector)), 1e-30)
+            step = _SETTINGS.joint_difference / max(
+                float(np.linalg.norm(vector)), 1e-30
+            )
             return self._product(joint, x, direction, step)[joint_entries]
 
         directions = unusual_directions(
-            among_joint, len(joint_entries), _SETTINGS.products, _SETTINGS.directions, self.rng
+            among_joint,
+            len(joint_entries),
+            _SETTINGS.products,
+            _SETTINGS.directions,
+            self.rng,
         )
-        global_products, coupling = products[:, self.global_indices], products[:, joint_entries]
+        global_products, coupling = (
+            products[:, self.global_indices],
+            products[:, joint_entries],
+        )
         solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
         whitening: Preconditioner = arrow_of_coupled(
             x,
@@ -154,7 +191,10 @@ class JointMode:
         )
         value, gradient, _ = self.look(joint, x)
         for _ in range(_SETTINGS.newton_steps):
-            if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _SETTINGS.at_mode:
+            if (
+                np.sqrt((whitening.transposed_times(gradient) ** 2).mean())
+                < _SETTINGS.at_mode
+            ):
                 break
             candidate = x + whitening.times(whitening.transposed_times(gradient))
             candidate_value, candidate_gradient, _ = self.look(joint, candidate)
@@ -168,14 +208,20 @@ class JointMode:
         whitening, misfits = laplace.whitening, []
         for _ in range(_SETTINGS.draws):
             standard = self.rng.standard_normal(len(whitening.origin))
-            _, gradient, _ = self.look(joint, whitening.origin + whitening.times(standard))
+            _, gradient, _ = self.look(
+                joint, whitening.origin + whitening.times(standard)
+            )
             deviation = whitening.transposed_times(gradient) + standard
             misfits.append(float(deviation @ deviation) / float(standard @ standard))
         return float(np.mean(misfits))
 
-    def _product(self, joint: Joint, x: np.ndarray, vector: np.ndarray, step: float) -> np.ndarray:
+    def _product(
+        self, joint: Joint, x: np.ndarray, vector: np.ndarray, step: float
+    ) -> np.ndarray:
         """Return the information times a vector, by a difference of gradients."""
-        backward, forward = (self.look(joint, x + sign * step * vector)[1] for sign in (-1.0, 1.0))
+        backward, forward = (
+            self.look(joint, x + sign * step * vector)[1] for sign in (-1.0, 1.0)
+        )
         return (backward - forward) / (2 * step)
 
     def _graphs_of(self, joint: Joint, position: tf.Tensor) -> tuple[Any, Any]:
@@ -193,12 +239,15 @@ class JointMode:
         self._graphs = joint, user_position, trace(pullback, position, position)
         return self._graphs[1:]
 
-    def _user_position(self, joint: Joint, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _user_position(
+        self, joint: Joint, position: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the position in the user's coordinates, and the log-determinant."""
         joint_space = self.space.joined_by(joint)
         u = joint_space.coordinates(position)
         constrained = {
-            name: joint_space.geometries[name].constrain(value) for name, value in u.items()
+            name: joint_space.geometries[name].constrain(value)
+            for name, value in u.items()
         }
         user = joint.user(constrained)
         values = [user[name] if name in self.joint_names else u[name] for name in u]
@@ -206,7 +255,9 @@ class JointMode:
         return position, joint.log_jacobian(constrained)
 
 
-def _solved(product: Product, right_side: np.ndarray, directions: Directions) -> np.ndarray:
+def _solved(
+    product: Product, right_side: np.ndarray, directions: Directions
+) -> np.ndarray:
     """Return the solution of linear equations by conjugate gradients.
 
     Args:
@@ -218,9 +269,14 @@ def _solved(product: Product, right_side: np.ndarray, directions: Directions) ->
     vectors, factors = directions.vectors, 1.0 / directions.values
     matrix = scipy.sparse.linalg.LinearOperator(shape, product)
     preconditioner = scipy.sparse.linalg.LinearOperator(
-        shape, lambda vector: vector + vectors @ ((factors - 1.0) * (vectors.T @ vector))
+        shape,
+        lambda vector: vector + vectors @ ((factors - 1.0) * (vectors.T @ vector)),
     )
     solution, _ = scipy.sparse.linalg.cg(
-        matrix, right_side, rtol=_SETTINGS.residual, maxiter=_SETTINGS.products, M=preconditioner
+        matrix,
+        right_side,
+        rtol=_SETTINGS.residual,
+        maxiter=_SETTINGS.products,
+        M=preconditioner,
     )
     return solution if np.isfinite(solution).all() else right_side

@@ -85,7 +85,9 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         "dtype": model.options.dtype.name,
         "params": digest(np.stack(model.starts)),
         "n_chains": model.options.n_chains,
-        "dataset": {name: column.digest() for name, column in model.data.columns.items()},
+        "dataset": {
+            name: column.digest() for name, column in model.data.columns.items()
+        },
         "model": model.values,
     }
     if not isinstance(request.gradient, FullGradient):
@@ -100,7 +102,9 @@ def _described(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else parts.described(value)
 
 
-def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> dict[str, Any]:
+def _to_arrays(
+    request: Request, tuned: Request, requested: dict[str, Any]
+) -> dict[str, Any]:
     model, gradient = tuned.read, tuned.gradient
     about: dict[str, Any] = {
         "asked": requested,
@@ -111,14 +115,19 @@ def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> d
         "frequency": getattr(tuned.dynamics, "frequency", None),
     }
     arrays: dict[str, Any] = {}
-    preconditioner, minibatches = model.options.preconditioner, model.options.minibatches
+    preconditioner, minibatches = (
+        model.options.preconditioner,
+        model.options.minibatches,
+    )
     if isinstance(preconditioner, Preconditioner):
         arrays |= {f"{_WHITENING}{k}": a for k, a in preconditioner.arrays().items()}
     if isinstance(minibatches, Weighted):
         arrays["p"] = minibatches.p
     about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
     if gradient is not request.gradient:
-        about["gradient"] = "full" if isinstance(gradient, FullGradient) else "control_variate"
+        about["gradient"] = (
+            "full" if isinstance(gradient, FullGradient) else "control_variate"
+        )
     if isinstance(gradient, ControlVariate):
         about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
         center = gradient.center_at or {}
@@ -138,11 +147,15 @@ def _to_arrays(request: Request, tuned: Request, requested: dict[str, Any]) -> d
     return {**arrays, "about": np.array(json.dumps(about))}
 
 
-def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
+def _from_arrays(
+    request: Request, stored: dict[str, np.ndarray], about: dict[str, Any]
+) -> Request:
     changes: dict[str, Any] = {"preconditioner": "none"}
     whitening = _with_prefix(stored, _WHITENING)
     if whitening:
-        of_arrays = Arrow.of_arrays if "leaves" in whitening else Preconditioner.of_arrays
+        of_arrays = (
+            Arrow.of_arrays if "leaves" in whitening else Preconditioner.of_arrays
+        )
         changes["preconditioner"] = of_arrays(whitening)
     if about.get("frequency") is not None:
         changes["dynamics"] = replace(request.dynamics, frequency=about["frequency"])
@@ -173,7 +186,9 @@ def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[st
     if "field" in about:
         log_prior = request.read.target.log_prior
         assert log_prior is not None
-        field = FieldCoordinates.of_arrays(about["field"], log_prior, _with_prefix(stored, _FIELD))
+        field = FieldCoordinates.of_arrays(
+            about["field"], log_prior, _with_prefix(stored, _FIELD)
+        )
         request = with_joint_coordinates(request, field)
     if "held" in about:
         request = with_fixed_nodes(request, _nodes_from_arrays(stored, **about["held"]))
@@ -183,7 +198,9 @@ def _from_arrays(request: Request, stored: dict[str, np.ndarray], about: dict[st
 def _nodes_to_arrays(fixed_nodes: Held) -> dict[str, np.ndarray]:
     by_prefix = {_FIXED_NODES: fixed_nodes.center, _SLOPE: fixed_nodes.slope}
     for number, ends in enumerate(fixed_nodes.sides):
-        by_prefix |= {f"{_SLOPE_END}{number}/{end}/": params for end, params in enumerate(ends)}
+        by_prefix |= {
+            f"{_SLOPE_END}{number}/{end}/": params for end, params in enumerate(ends)
+        }
     return {
         f"{prefix}{name}": array
         for prefix, params in by_prefix.items()
@@ -202,4 +219,6 @@ def _nodes_from_arrays(stored: dict[str, np.ndarray], nodes: int, sides: int) ->
 
 
 def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: a for name, a in stored.items() if name.startswith(prefix)}
+    return {
+        name[len(prefix) :]: a for name, a in stored.items() if name.startswith(prefix)
+    }

@@ -40,7 +40,9 @@ class _Settings:
     warning: float = 60.0  # predicted seconds above which there is one
     attempts: int = 4  # of chains that diverge
     divisor: float = 4.0  # of the stepsize from one attempt to the next
-    share_of_seconds: float = 0.2  # that chains have, once they are compiled, whatever came before
+    share_of_seconds: float = (
+        0.2  # that chains have, once they are compiled, whatever came before
+    )
     seconds: float = 5.0  # that they have at least: most chains have some draws by then
     rows: int = 500  # whose log-likelihood is watched
     draws_of_rows: int = 2000  # of each chain, along which that of each row is computed
@@ -88,7 +90,9 @@ class Lengths(ABC):
     @property
     def least_seconds(self) -> float:
         """Seconds that chains have, once they are compiled, even if time is up by then."""
-        return max(_SETTINGS.share_of_seconds * self._required.seconds, _SETTINGS.seconds)
+        return max(
+            _SETTINGS.share_of_seconds * self._required.seconds, _SETTINGS.seconds
+        )
 
     @property
     def left(self) -> float:
@@ -102,7 +106,11 @@ class Lengths(ABC):
             seconds: Predicted seconds.
             reached: What has been reached so far.
         """
-        if seconds <= _SETTINGS.warning or self._required.max_seconds is not None or self._warned:
+        if (
+            seconds <= _SETTINGS.warning
+            or self._required.max_seconds is not None
+            or self._warned
+        ):
             return
         self._warned = True
         warnings.warn(
@@ -152,13 +160,19 @@ class Requirements:
         """Return the same, checked."""
         tolerance = checks.positive_number("tolerance", self.tolerance)
         if tolerance >= 1:
-            raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance:g}.")
+            raise ValueError(
+                f"`tolerance` must be below 1, a relative error; it is {tolerance:g}."
+            )
         return Requirements(
             tolerance,
             checks.positive_number("ess", self.ess),
             checks.whole_number("n_chains", self.n_chains, 2),
-            None if self.n_iters is None else checks.whole_number("n_iters", self.n_iters, 100),
-            None if self.burn_in is None else checks.whole_number("burn_in", self.burn_in, 0),
+            None
+            if self.n_iters is None
+            else checks.whole_number("n_iters", self.n_iters, 100),
+            None
+            if self.burn_in is None
+            else checks.whole_number("burn_in", self.burn_in, 0),
             None
             if self.max_seconds is None
             else checks.positive_number("max_seconds", self.max_seconds),
@@ -214,7 +228,9 @@ class UntilEffective(Lengths):
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * autocorrelation))
             self.burn_in = min(self.burn_in, _SETTINGS.max_draws)
-        iterations = _FIRST * required.ess * max(autocorrelation, thin) / required.n_chains
+        iterations = (
+            _FIRST * required.ess * max(autocorrelation, thin) / required.n_chains
+        )
         if pace is not None:
             iterations = _SETTINGS.margin * required.ess * pace
         first = int(np.ceil(max(250, FEWEST * thin, iterations)))
@@ -229,12 +245,18 @@ class UntilEffective(Lengths):
     @property
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
-        return self.diagnostics is not None and self.diagnostics.enough(self._required.ess)
+        return self.diagnostics is not None and self.diagnostics.enough(
+            self._required.ess
+        )
 
     @property
     def first_goal(self) -> int:
         """Number of iterations after which the length is decided first."""
-        return self.first if self._required.max_seconds is None else min(self.first, self._trial)
+        return (
+            self.first
+            if self._required.max_seconds is None
+            else min(self.first, self._trial)
+        )
 
     def goals(self) -> Iterator[int]:
         """Yield numbers of iterations after burn-in; ``see`` receives the draws so far."""
@@ -252,9 +274,13 @@ class UntilEffective(Lengths):
                 f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
             )
             # The smallest of many noisy estimates is too small, the more so for few draws.
-            extra = goal * (min(4.0, max(1.3, np.sqrt(_SETTINGS.margin * shortfall))) - 1.0)
+            extra = goal * (
+                min(4.0, max(1.3, np.sqrt(_SETTINGS.margin * shortfall))) - 1.0
+            )
             in_time = self.left * goal / (time.monotonic() - started)
-            goal = min(self.cap, goal + int(np.ceil(min(extra, max(self._trial, in_time)))))
+            goal = min(
+                self.cap, goal + int(np.ceil(min(extra, max(self._trial, in_time))))
+            )
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
@@ -278,7 +304,9 @@ class RowsWatched:
 
     def __init__(self, target: Target, data: Data, seed: int) -> None:
         rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
-        self._rows = np.sort(rng.choice(data.size, min(_SETTINGS.rows, data.size), replace=False))
+        self._rows = np.sort(
+            rng.choice(data.size, min(_SETTINGS.rows, data.size), replace=False)
+        )
         self.name = f"log-likelihood of {len(self._rows)} rows"
         self._target, self._columns = target, data.rows(self._rows)
         self._values: np.ndarray | None = None
@@ -291,7 +319,9 @@ class RowsWatched:
             self._values = np.zeros((chains, 0, 2))
         n_known = self._values.shape[1]
         if n_known < count:
-            new = self._computed({name: array[:, n_known:] for name, array in draws.items()})
+            new = self._computed(
+                {name: array[:, n_known:] for name, array in draws.items()}
+            )
             sums = np.stack([new[..., :-1].sum(-1), new[..., -1]], -1)
             self._values = np.concatenate([self._values, sums], 1)
         return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
@@ -303,11 +333,15 @@ class RowsWatched:
         """
         count = next(iter(draws.values())).shape[1]
         every = -(-count // _SETTINGS.draws_of_rows)
-        values = self._computed({name: array[:, ::every] for name, array in draws.items()})
+        values = self._computed(
+            {name: array[:, ::every] for name, array in draws.items()}
+        )
         diagnostics = diagnose({self.name: values[..., :-1]})
         if len(diagnostics.names) == 1:
             return replace(diagnostics, names=[self.name])
-        return replace(diagnostics, names=[f"log-likelihood of row {row}" for row in self._rows])
+        return replace(
+            diagnostics, names=[f"log-likelihood of row {row}" for row in self._rows]
+        )
 
     def for_other_draws(self) -> RowsWatched:
         """Return the same for other draws."""
@@ -321,7 +355,9 @@ class RowsWatched:
         return np.array(
             [
                 [
-                    self._at({name: array[chain, draw] for name, array in draws.items()})
+                    self._at(
+                        {name: array[chain, draw] for name, array in draws.items()}
+                    )
                     for draw in range(count)
                 ]
                 for chain in range(chains)
@@ -335,8 +371,12 @@ class RowsWatched:
         def value(params: Tensors, columns: Tensors) -> tf.Tensor:
             terms = tf.reshape(self._target.log_lik(dict(params), dict(columns)), [-1])
             prior = self._target.log_prior
-            log_prior = tf.zeros((), terms.dtype) if prior is None else prior(dict(params))
-            return tf.concat([terms, tf.cast(tf.reshape(log_prior, [1]), terms.dtype)], 0)
+            log_prior = (
+                tf.zeros((), terms.dtype) if prior is None else prior(dict(params))
+            )
+            return tf.concat(
+                [terms, tf.cast(tf.reshape(log_prior, [1]), terms.dtype)], 0
+            )
 
         if self._graph is None:
             self._graph = trace(value, point, self._columns)

@@ -34,7 +34,9 @@ from sgmcmc.tuning.prediction import Surroundings
 
 _QUICK_SIZE = 200  # coordinates up to which a Hessian costs about a second
 _QUICK_WORK = 3e8  # N times squared coordinates up to which it does
-_NOISE = 1.0  # of gradients, in units of the curvature, that shows the order of an error
+_NOISE = (
+    1.0  # of gradients, in units of the curvature, that shows the order of an error
+)
 _SMALL = 0.01  # stepsize, in units of the curvature, that shows the order of an error
 
 GoOn = Callable[[int, bool], Samples]
@@ -91,7 +93,9 @@ class SamplerOrigin:
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
         structure, request = self._groups, self.sampler.request
-        return draw_effects(structure, request.log_lik, draws, self.data, by, groups, seed).effects
+        return draw_effects(
+            structure, request.log_lik, draws, self.data, by, groups, seed
+        ).effects
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -103,7 +107,9 @@ class SamplerOrigin:
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
         structure, marginal = self._groups, self.sampler.request.log_lik
-        return effects_of_labels(structure, marginal, draws, self.data, by, levels, seed)
+        return effects_of_labels(
+            structure, marginal, draws, self.data, by, levels, seed
+        )
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
@@ -114,16 +120,22 @@ class SamplerOrigin:
             return f, draws, dataset
         if dataset is None:
             if structure.packs is None:
-                raise ValueError("`dataset` must be given: all effects are coordinates here.")
+                raise ValueError(
+                    "`dataset` must be given: all effects are coordinates here."
+                )
             dataset = own_rows(structure, self.data)
-        return for_rows(structure, self.sampler.request.log_lik, f, draws, self.data, dataset)
+        return for_rows(
+            structure, self.sampler.request.log_lik, f, draws, self.data, dataset
+        )
 
     def units(self, by: str | None) -> Units | None:
         """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
         structure, marginal = self.sampler.request.groups, self.sampler.request.log_lik
         if structure is None or not isinstance(marginal, Marginal):
             if by is not None:
-                raise ValueError("`by`: the model has no groups that are integrated out.")
+                raise ValueError(
+                    "`by`: the model has no groups that are integrated out."
+                )
             return None
         return units(structure, marginal, by)
 
@@ -136,7 +148,9 @@ class SamplerOrigin:
     def _groups(self) -> Structure:
         structure = self.groups
         if structure is None:
-            raise ValueError("`samples` is of a model without `groups`: it has no effects to draw.")
+            raise ValueError(
+                "`samples` is of a model without `groups`: it has no effects to draw."
+            )
         return structure
 
     def report(self, samples: Samples) -> Report | None:
@@ -183,7 +197,8 @@ def error_factor(dynamics: Dynamics) -> float:
     geometry = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
     try:
         error, error_at_half = (
-            float(geometry.predict(dynamics, size).error[0]) for size in (_SMALL, _SMALL / 2)
+            float(geometry.predict(dynamics, size).error[0])
+            for size in (_SMALL, _SMALL / 2)
         )
     except ValueError:  # there is no closed form
         return 2.0

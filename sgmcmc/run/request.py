@@ -80,7 +80,9 @@ class Model:
     @property
     def starts(self) -> list[np.ndarray]:
         """Starting positions, flat."""
-        return [self.target.space.start(start, self.target.dtype) for start in self.params]
+        return [
+            self.target.space.start(start, self.target.dtype) for start in self.params
+        ]
 
     def preconditioned(
         self, preconditioner: Preconditioner | None
@@ -184,7 +186,9 @@ class Request:
             return None
         return self.previous.hessian * (self.read.data.size / self.previous.rows)
 
-    def tuned(self, params: Any = None, *, seed: int | None = None, **changes: Any) -> Request:
+    def tuned(
+        self, params: Any = None, *, seed: int | None = None, **changes: Any
+    ) -> Request:
         """Return the request with choices; the model is not read again.
 
         Args:
@@ -204,10 +208,20 @@ class Request:
             options=replace(model.options, **changes),
             seed=model.seed if seed is None else seed,
         )
-        return replace(self, **attributes, keywords={**self.keywords, **changes}, model=model)
+        return replace(
+            self, **attributes, keywords={**self.keywords, **changes}, model=model
+        )
 
 
-_CHOSEN = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode", "plan")
+_CHOSEN = (
+    "method",
+    "dynamics",
+    "gradient",
+    "minibatch_size",
+    "stepsize",
+    "mode",
+    "plan",
+)
 """Attributes of a request that are chosen for it."""
 
 
@@ -220,7 +234,8 @@ def center_is_open(gradient: Any) -> bool:
     """Return whether the center of control variates should be the mode that is found here."""
     named = is_one_of(gradient, (AUTO, ControlVariate.name))
     return named or (
-        isinstance(gradient, ControlVariate) and is_one_of(gradient.opt_stepsize, (AUTO,))
+        isinstance(gradient, ControlVariate)
+        and is_one_of(gradient.opt_stepsize, (AUTO,))
     )
 
 
@@ -229,11 +244,15 @@ def open_arguments(request: Request) -> list[str]:
     open_by_name = {
         "stepsize": is_one_of(request.stepsize, (AUTO,)),
         "dynamics": is_one_of(request.dynamics, (AUTO,)),
-        "opt_stepsize": isinstance(request.gradient, Gradient) and center_is_open(request.gradient),
-        "gradient": isinstance(request.gradient, str) and center_is_open(request.gradient),
+        "opt_stepsize": isinstance(request.gradient, Gradient)
+        and center_is_open(request.gradient),
+        "gradient": isinstance(request.gradient, str)
+        and center_is_open(request.gradient),
         "minibatch_size": is_one_of(request.minibatch_size, (AUTO,)),
         "minibatches": is_one_of(request.keywords.get("minibatches"), MINIBATCHES),
-        "preconditioner": is_one_of(request.keywords.get("preconditioner"), PRECONDITIONERS),
+        "preconditioner": is_one_of(
+            request.keywords.get("preconditioner"), PRECONDITIONERS
+        ),
     }
     return [name for name, is_open in open_by_name.items() if is_open]
 
@@ -260,7 +279,9 @@ def prepared(request: Request) -> Request:
     dtype = options.dtype
     params = read_params(request.params, options.n_chains, dtype)
     check_names(options, list(params[0]))
-    dynamics = parts.read_dynamics(Underdamped() if is_open(request.dynamics) else request.dynamics)
+    dynamics = parts.read_dynamics(
+        Underdamped() if is_open(request.dynamics) else request.dynamics
+    )
     parts.need_no_latents(dynamics, options.gibbs)
     parts.need_geodesics(dynamics, options.manifolds)
     seed = checks.seed_number("seed", request.seed)
@@ -269,7 +290,9 @@ def prepared(request: Request) -> Request:
         options.bijectors, options.manifolds, dynamics, params, dtype, temperature
     )
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
-    log_lik, log_prior = (tempered(f, temperature) for f in (request.log_lik, request.log_prior))
+    log_lik, log_prior = (
+        tempered(f, temperature) for f in (request.log_lik, request.log_prior)
+    )
     target = Target(log_lik, log_prior, space, dtype)
     data = read_columns(request.dataset, options)
     return replace(request, model=Model(target, data, params, options, seed))
@@ -293,7 +316,9 @@ def _with_groups(request: Request) -> Request:
             "no temperature. Leave it at 1, or make the effects parameters."
         )
     if request.keywords.get("storage") is not None:
-        raise ValueError("`storage` is for models without `groups`, whose data are packed again.")
+        raise ValueError(
+            "`storage` is for models without `groups`, whose data are packed again."
+        )
     keywords = {**request.keywords, "groups": None}
     model = read_groups(
         groups,
@@ -344,6 +369,8 @@ def on_machines(function: Function) -> Function:
         with read_machines(request.keywords.get("executor")) as machines:
             keywords = {**request.keywords, "executor": machines}
             with passed_on():
-                return function(replace(request, keywords=keywords), *arguments, **named)
+                return function(
+                    replace(request, keywords=keywords), *arguments, **named
+                )
 
     return wrapped  # type: ignore[return-value]

@@ -132,7 +132,9 @@ def make_phases(
     bound = dynamics.bind(space)
     bound.check_stepsize(np.asarray(one_or_each(stepsizes.at(1, 1)[0], space.layout)))
     turns = read_turns(updates, bound, target)
-    chain = Phase(RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes, turns=turns)
+    chain = Phase(
+        RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes, turns=turns
+    )
     phases.append(chain)
     return tuple(phases)
 
@@ -178,7 +180,9 @@ class Sampler:
 
     def whole(self) -> WholeData:
         """Return the target with the whole dataset."""
-        return whole_data(self.target, self.data, self.draws, self.latents, self.seed, self.starts)
+        return whole_data(
+            self.target, self.data, self.draws, self.latents, self.seed, self.starts
+        )
 
 
 def make_sampler(request: Request) -> Sampler:
@@ -186,25 +190,41 @@ def make_sampler(request: Request) -> Sampler:
     request = prepared(request)
     model, options = request.read, request.read.options
     used = parts.read_parts(request.dynamics, request.gradient, options)
-    dynamics, gradient, data, seed = used.dynamics, used.gradient, model.data, model.seed
+    dynamics, gradient, data, seed = (
+        used.dynamics,
+        used.gradient,
+        model.data,
+        model.seed,
+    )
     preconditioner = read_preconditioner(
         options.preconditioner, model.target.space, model.starts[0]
     )
     target, starts = model.preconditioned(preconditioner)
     phases = make_phases(
-        request.method, request.stepsize, dynamics, gradient, target, options.updates,
+        request.method,
+        request.stepsize,
+        dynamics,
+        gradient,
+        target,
+        options.updates,
         options.burn_in,
-    )  # fmt: skip
-    draws = parts.bind_minibatches(used.minibatches, gradient, request.minibatch_size, data.size)
+    )
+    draws = parts.bind_minibatches(
+        used.minibatches, gradient, request.minibatch_size, data.size
+    )
     parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws)
     phases = (*phases[:-1], phases[-1].for_rows(data.size, draws))
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     values = model.values
-    if values is None or options.store is not None:  # a store identifies a chain by these values
+    if (
+        values is None or options.store is not None
+    ):  # a store identifies a chain by these values
         terms = used.need_terms(draws)
         exact = isinstance(dynamics, ExactDynamics)
         in_parts = is_in_pieces(data) if exact else None
-        values = dry_run(target, data, draws.size, starts, latents, terms, in_parts, exact)
+        values = dry_run(
+            target, data, draws.size, starts, latents, terms, in_parts, exact
+        )
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)
@@ -243,7 +263,10 @@ def _settings(sampler: Sampler, used: parts.SamplerParts) -> dict[str, Any]:
         "weights": sampler.chain.stepsizes.to_json(),
         **_options(sampler.options),
         "groups": None if groups is None else groups.to_json(),
-        "levels": {name: levels_of_column.to_json() for name, levels_of_column in levels.items()},
+        "levels": {
+            name: levels_of_column.to_json()
+            for name, levels_of_column in levels.items()
+        },
         "labels": {} if groups is None else groups.labels_to_json(),
         "indices": _indices(sampler.data),
         "paths": _paths(),
@@ -253,7 +276,11 @@ def _settings(sampler: Sampler, used: parts.SamplerParts) -> dict[str, Any]:
 
 def _indices(data: Data) -> list[str]:
     """Return the columns of integers that are not numbers of levels."""
-    return [n for n, c in data.columns.items() if c.dtype.kind in "iu" and n not in data.levels]
+    return [
+        n
+        for n, c in data.columns.items()
+        if c.dtype.kind in "iu" and n not in data.levels
+    ]
 
 
 def _options(options: Options) -> dict[str, Any]:
@@ -270,7 +297,9 @@ def _options(options: Options) -> dict[str, Any]:
         "store_params": stored if isinstance(stored, bool) else list(stored),
         "updates": options.updates,
         "temperature": options.temperature,
-        "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
+        "bijectors": {
+            name: bijector.name for name, bijector in options.bijectors.items()
+        },
         "dtype": options.dtype.name,
         "integers": list(options.integers),
         "storage": options.storage,
@@ -311,7 +340,11 @@ def whole_data(
 
 
 def _make_recorder(
-    request: Request, options: Options, target: Target, start: np.ndarray, dynamics: Dynamics
+    request: Request,
+    options: Options,
+    target: Target,
+    start: np.ndarray,
+    dynamics: Dynamics,
 ) -> Recorder:
     if request.stepwise:
         return Recorder(target, stepwise=True)
@@ -321,7 +354,11 @@ def _make_recorder(
         with_gradients = names
     else:
         stored = with_gradients = tuple(n for n in names if n in options.store_params)
-    scaled = target.space.scaled_names() if getattr(dynamics, "store_unnormalized", False) else ()
+    scaled = (
+        target.space.scaled_names()
+        if getattr(dynamics, "store_unnormalized", False)
+        else ()
+    )
     return Recorder(
         target,
         options.burn_in,
@@ -344,7 +381,11 @@ def _may_compile(
     """
     if dynamics.compilable and not data.sparse:
         of_groups = request.log_lik if isinstance(request.log_lik, Marginal) else None
-        if jit_compile is None and of_groups and not _is_worth_compiling(of_groups, data):
+        if (
+            jit_compile is None
+            and of_groups
+            and not _is_worth_compiling(of_groups, data)
+        ):
             return False
         return jit_compile
     if jit_compile and data.sparse:

@@ -77,7 +77,11 @@ def _with_nodes(request: Request, seed: int) -> Request:
 
 
 def _has_nodes(log_lik: Any) -> bool:
-    return isinstance(log_lik, Marginal) and log_lik.nodes > 1 and not log_lik.groups.normal
+    return (
+        isinstance(log_lik, Marginal)
+        and log_lik.nodes > 1
+        and not log_lik.groups.normal
+    )
 
 
 def globals_of(request: Request) -> tuple[str, ...]:
@@ -86,7 +90,9 @@ def globals_of(request: Request) -> tuple[str, ...]:
     assert structure is not None
     effects = {name for factor in structure.coordinates for name in factor.shapes}
     effects.update(structure.names_of_large)
-    return tuple(name for name in request.read.target.space.geometries if name not in effects)
+    return tuple(
+        name for name in request.read.target.space.geometries if name not in effects
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,8 @@ class Search(JointMode):
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_
         self._factor_entries = [
-            _FactorEntries(factor, _effect_indices(target.space, factor)) for factor in factors
+            _FactorEntries(factor, _effect_indices(target.space, factor))
+            for factor in factors
         ]
 
     def run(self, u: np.ndarray) -> tuple[EffectCoordinates, np.ndarray]:
@@ -132,21 +139,25 @@ class Search(JointMode):
             u: Position to begin at, flat, with centered effects.
         """
         widths = [
-            np.full(factor_entries.indices.shape, 0.5) for factor_entries in self._factor_entries
+            np.full(factor_entries.indices.shape, 0.5)
+            for factor_entries in self._factor_entries
         ]
         scale = self.scale(u)
         for _ in range(_ROUNDS):
             joint = self._at_position(u, widths)
             u, gain = self.climb(u, joint, scale)
             widths = [
-                1.0 / np.sqrt(1.0 + np.diagonal(of_factor.information, axis1=1, axis2=2))
+                1.0
+                / np.sqrt(1.0 + np.diagonal(of_factor.information, axis1=1, axis2=2))
                 for of_factor in joint.known
             ]
             if gain < _SMALL_GAIN * len(u):
                 break
         return self._at_position(u, widths), u
 
-    def _at_position(self, u: np.ndarray, widths: list[np.ndarray]) -> EffectCoordinates:
+    def _at_position(
+        self, u: np.ndarray, widths: list[np.ndarray]
+    ) -> EffectCoordinates:
         """Return coordinates with the information at a position.
 
         With random signs s the products s_j H(s ⊗ e_k) have the blocks of the Hessian H as their
@@ -161,12 +172,20 @@ class Search(JointMode):
                 for k in range(q):
                     vector = np.zeros((len(u), 1))
                     vector[factor_entries.indices[:, k]] = signs[:, k : k + 1]
-                    product = self.objective.times_hessians(u, vector)[:, 0][factor_entries.indices]
+                    product = self.objective.times_hessians(u, vector)[:, 0][
+                        factor_entries.indices
+                    ]
                     blocks[:, :, k] -= product / signs[:, k : k + 1] / _PROBES
-            information = _without_negative_eigenvalues((blocks + np.swapaxes(blocks, 1, 2)) / 2)
+            information = _without_negative_eigenvalues(
+                (blocks + np.swapaxes(blocks, 1, 2)) / 2
+            )
             effects = u[factor_entries.indices]
-            score = gradient[factor_entries.indices] + np.einsum("jkl,jl->jk", information, effects)
-            information_by_factor.append(Known(factor_entries.factor, information, score))
+            score = gradient[factor_entries.indices] + np.einsum(
+                "jkl,jl->jk", information, effects
+            )
+            information_by_factor.append(
+                Known(factor_entries.factor, information, score)
+            )
         return EffectCoordinates(information_by_factor, self._globals)
 
 
@@ -182,4 +201,6 @@ def _effect_indices(space: Space, factor: Groups) -> np.ndarray:
 def _without_negative_eigenvalues(blocks: np.ndarray) -> np.ndarray:
     """Return symmetric blocks without eigenvalues below zero, which are noise of the signs."""
     values, vectors = np.linalg.eigh(blocks)
-    return (vectors * np.maximum(values, 0.0)[:, np.newaxis, :]) @ np.swapaxes(vectors, 1, 2)
+    return (vectors * np.maximum(values, 0.0)[:, np.newaxis, :]) @ np.swapaxes(
+        vectors, 1, 2
+    )

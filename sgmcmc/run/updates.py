@@ -45,7 +45,8 @@ def updatable(samples: Samples, request: Request, call: Call) -> Samples:
         extended = begun_at(extended, old)
         if extended.previous is not None:
             extended = replace(
-                extended, previous=_with_chain_facts(extended.previous, origin.sampler, old)
+                extended,
+                previous=_with_chain_facts(extended.previous, origin.sampler, old),
             )
         return updatable(call(extended, verbose), extended, call)
 
@@ -69,18 +70,24 @@ def begun_at(request: Request, start: Any) -> Request:
         start: Draws of an earlier call for the same parameters.
     """
     if not isinstance(start, Samples):
-        raise TypeError(f"`start` must be the Samples of an earlier call; it is {start!r}.")
+        raise TypeError(
+            f"`start` must be the Samples of an earlier call; it is {start!r}."
+        )
     params, n_chains = request.params, request.keywords.get("n_chains")
     first = params if isinstance(params, Mapping) else params[0]
     shapes = {name: np.shape(value) for name, value in first.items()}
     draws = by_chain(start.settings, start)
     draw_shapes = {name: array.shape[2:] for name, array in draws.items()}
-    with_effects = request.keywords.get("groups") is not None and set(draw_shapes) > set(shapes)
+    with_effects = request.keywords.get("groups") is not None and set(
+        draw_shapes
+    ) > set(shapes)
     if with_effects:
         draws = {name: draws[name] for name in shapes}
         draw_shapes = {name: draw_shapes[name] for name in shapes}
     if shapes != draw_shapes:
-        raise ValueError(f"`start` must be of the parameters {shapes}; it is of {draw_shapes}.")
+        raise ValueError(
+            f"`start` must be of the parameters {shapes}; it is of {draw_shapes}."
+        )
     origin = start.origin
     mode = origin.sampler.request.mode if isinstance(origin, SamplerOrigin) else None
     if mode is not None and mode.converged:
@@ -88,15 +95,22 @@ def begun_at(request: Request, start: Any) -> Request:
         old = origin.sampler.request.read.target
         params = old.space.params(mode.position, old.dtype)
         previous = None if with_effects else PreviousFit(mode.hessian, origin.data.size)
-        return replace(request, params={name: params[name] for name in shapes}, previous=previous)
+        return replace(
+            request, params={name: params[name] for name in shapes}, previous=previous
+        )
     chains, length = next(iter(draws.values())).shape[:2]
     if length == 0:
         raise ValueError("`start` holds no draws.")
-    last = [{name: array[chain, -1] for name, array in draws.items()} for chain in range(chains)]
+    last = [
+        {name: array[chain, -1] for name, array in draws.items()}
+        for chain in range(chains)
+    ]
     return replace(request, params=last if n_chains == chains else last[0])
 
 
-def _with_chain_facts(previous: PreviousFit, sampler: Sampler, samples: Samples) -> PreviousFit:
+def _with_chain_facts(
+    previous: PreviousFit, sampler: Sampler, samples: Samples
+) -> PreviousFit:
     """Return an earlier posterior of the same rows, with facts about its chains.
 
     Args:
@@ -121,7 +135,9 @@ def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
         return _as_dict(request.dataset, rows, origin.groups)
     try:
         levels = origin.data.levels
-        new = read_dataset(rows, options.dtype, options.integers, options.storage, levels)
+        new = read_dataset(
+            rows, options.dtype, options.integers, options.storage, levels
+        )
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("`dataset", "`rows")) from None
     return joined(origin.data, new)
@@ -131,7 +147,9 @@ def _as_dict(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
     old, new = by_column(dataset), by_column(rows)
     if old is None or new is None:
-        raise TypeError("`rows` must be a dict of arrays, or a table in memory, as `dataset` is.")
+        raise TypeError(
+            "`rows` must be a dict of arrays, or a table in memory, as `dataset` is."
+        )
     need_same_columns(old, new)
     return {name: _concatenated(name, old[name], new[name], groups) for name in old}
 

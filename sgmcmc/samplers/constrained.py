@@ -81,7 +81,8 @@ True
 """
 
 _CATEGORIES_CALL = (
-    'log_lik, {{"z": z}}, {{"omega": np.ones(3) / 3}}, {stepsize}, alpha=0.5, minibatch_size=100'
+    'log_lik, {{"z": z}}, {{"omega": np.ones(3) / 3}}, {stepsize}, alpha=0.5, '
+    "minibatch_size=100"
 )
 
 _SCIR = Method(

@@ -240,9 +240,17 @@ def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples
         minibatch_size=None,
         stepsize=given["stepsize"],
         seed=given["seed"],
-        keywords={**keywords, "preconditioner": given["preconditioner"], "dtype": given["dtype"]},
+        keywords={
+            **keywords,
+            "preconditioner": given["preconditioner"],
+            "dtype": given["dtype"],
+        },
     )
     required = Requirements(
-        _EXACT, *(given[name] for name in ("ess", "n_chains", "n_iters", "burn_in", "max_seconds"))
+        _EXACT,
+        *(
+            given[name]
+            for name in ("ess", "n_chains", "n_iters", "burn_in", "max_seconds")
+        ),
     )
     return with_updates(request, required, given["verbose"], run_exactly)

@@ -96,7 +96,9 @@ Raises:
     MemoryError: The table of the gradient estimator does not fit.
 """
 
-_CENTERED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
+_CENTERED_SOURCE = (
+    "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
+)
 
 
 _NORMAL = """
@@ -171,7 +173,9 @@ class Method:
             shown = inspect.signature(function)
             gone = {*OF_A_RUN, "n_iters", "store_unnormalized"}
             gone |= set() if _is_centered(shown.parameters) else {"verbose"}
-            kept = [entry for name, entry in shown.parameters.items() if name not in gone]
+            kept = [
+                entry for name, entry in shown.parameters.items() if name not in gone
+            ]
             setup.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
                 kept, return_annotation="StepwiseSampler"
             )
@@ -198,14 +202,19 @@ class Method:
         return Request(
             function,
             function.removesuffix("_setup"),
-            dynamics=self.dynamics(**{name: given[name] for name in constants if name in given}),
+            dynamics=self.dynamics(
+                **{name: given[name] for name in constants if name in given}
+            ),
             gradient=gradient,
             stepwise=stepwise,
             **{name: given[name] for name in _OF_A_MODEL},
         )
 
     def setup_request(
-        self, function: Callable[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        arguments: Mapping[str, Any],
     ) -> tuple[Request, bool]:
         """Return the request of a call of a :meth:`setup_of` function, and whether it is verbose.
 
@@ -226,7 +235,9 @@ class Method:
             raise TypeError(f"{function.__name__}(): {error}.") from None
         bound.apply_defaults()
         given = {**bound.arguments, "keywords": keywords}
-        return self.request(function.__name__, given, stepwise=True), given.get("verbose", False)
+        return self.request(function.__name__, given, stepwise=True), given.get(
+            "verbose", False
+        )
 
     def _describe(self, function: Callable[..., Any], of: str | None = None) -> None:
         """Complete a docstring.
@@ -243,7 +254,8 @@ class Method:
             _STEPWISE.strip().format(method=of) if of else "",
             arguments_section(function, {**DESCRIPTIONS, **self.arguments}),
             (_RETURNS_STEPWISE if of else RETURNS).strip(),
-            "Example:\n" + textwrap.indent(self._example(function, centered, bool(of)), "    "),
+            "Example:\n"
+            + textwrap.indent(self._example(function, centered, bool(of)), "    "),
             "Source:\n" + textwrap.indent(self._source(centered), "    "),
         ]
         function.__doc__ = "\n\n".join(part for part in parts if part)
@@ -252,7 +264,9 @@ class Method:
         text = f"{self.source}; {_CENTERED_SOURCE}." if centered else f"{self.source}."
         return textwrap.fill(text, 92)
 
-    def _example(self, function: Callable[..., Any], centered: bool, stepwise: bool) -> str:
+    def _example(
+        self, function: Callable[..., Any], centered: bool, stepwise: bool
+    ) -> str:
         opt = ", 1e-4" if centered else ""
         call = self.call.format(stepsize=self.stepsize + opt)
         after = (self.steps if stepwise else self.one_call).strip()
@@ -260,8 +274,15 @@ class Method:
 
 
 _OF_A_MODEL = (
-    "log_lik", "dataset", "params", "log_prior", "minibatch_size", "stepsize", "seed", "keywords",
-)  # fmt: skip
+    "log_lik",
+    "dataset",
+    "params",
+    "log_prior",
+    "minibatch_size",
+    "stepsize",
+    "seed",
+    "keywords",
+)
 """Arguments of a call that a request has under the same name."""
 
 
@@ -270,7 +291,9 @@ def _is_centered(names: Mapping[str, Any]) -> bool:
     return "opt_stepsize" in names
 
 
-def complete_signature(function: Callable[..., Any], without: tuple[str, ...] = ()) -> None:
+def complete_signature(
+    function: Callable[..., Any], without: tuple[str, ...] = ()
+) -> None:
     """List the keyword-only arguments of every sampler one by one in a signature.
 
     Args:
@@ -323,7 +346,9 @@ def with_arguments(
         complete_signature(function, (*without, *(OF_A_RUN if stepwise else ())))
         text = arguments_section(function, {**DESCRIPTIONS, **texts}) + "\n"
         text += (_RETURNS_STEPWISE if stepwise else RETURNS).rstrip()
-        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace(
+            "{arguments}", text
+        )
         return function
 
     return complete

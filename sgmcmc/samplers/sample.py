@@ -134,9 +134,13 @@ def sample(
     if open_arguments(request) or n_iters is None or burn_in is None:
         required = Requirements(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
         exact = _is_hamiltonian(request.dynamics)
-        return with_updates(request, required, verbose, run_exactly if exact else run_automatically)
+        return with_updates(
+            request, required, verbose, run_exactly if exact else run_automatically
+        )
     return run(
-        replace(request, keywords={**request.keywords, "burn_in": burn_in}), n_iters, verbose
+        replace(request, keywords={**request.keywords, "burn_in": burn_in}),
+        n_iters,
+        verbose,
     )
 
 
@@ -188,7 +192,9 @@ def setup(
 
 
 @brief
-def with_updates(request: Request, required: Requirements, verbose: bool, run_all: Any) -> Samples:
+def with_updates(
+    request: Request, required: Requirements, verbose: bool, run_all: Any
+) -> Samples:
     """Return the draws of a request, which can be updated with more rows.
 
     Args:
@@ -204,7 +210,9 @@ def with_updates(request: Request, required: Requirements, verbose: bool, run_al
     return updatable(call(request, verbose), request, call)
 
 
-def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False) -> Request:
+def _request(
+    function: str, given: Mapping[str, Any], *, stepwise: bool = False
+) -> Request:
     """Return the user's request; arguments that were not given will be chosen."""
     parts = ("dynamics", "gradient", "minibatches", "preconditioner", "stepsize")
     part = {name: AUTO if given[name] is None else given[name] for name in parts}
@@ -218,7 +226,9 @@ def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False)
         given["log_prior"],
         dynamics=part["dynamics"],
         gradient=part["gradient"],
-        minibatch_size=AUTO if size is None and not _takes_all(part["gradient"]) else size,
+        minibatch_size=AUTO
+        if size is None and not _takes_all(part["gradient"])
+        else size,
         stepsize=part["stepsize"],
         seed=given["seed"],
         keywords={

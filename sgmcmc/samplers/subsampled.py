@@ -87,7 +87,9 @@ def predictor_bound(
     ) -> dict[str, np.ndarray]:
         rows = len(np.asarray(next(iter(dataset.values()))))
         return {
-            name: np.full(rows, root) if column is None else root * np.asarray(dataset[column])
+            name: np.full(rows, root)
+            if column is None
+            else root * np.asarray(dataset[column])
             for name, column in columns.items()
         }
 
@@ -239,7 +241,9 @@ def _run(function: str, dynamics: Subsampled, given: Mapping[str, Any]) -> Sampl
                 f"{function}() has no argument `{name}`: rows are drawn by their bounds, and "
                 "parameters are unconstrained."
             )
-    checks.function("curvature_bound", given["curvature_bound"], "of `params` and `dataset`")
+    checks.function(
+        "curvature_bound", given["curvature_bound"], "of `params` and `dataset`"
+    )
     if given["preconditioner"] is not None:
         checks.choice("preconditioner", given["preconditioner"], ["dense", "diagonal"])
     stepsize = given["stepsize"]
@@ -257,7 +261,11 @@ def _run(function: str, dynamics: Subsampled, given: Mapping[str, Any]) -> Sampl
         minibatch_size=None,
         stepsize=stepsize,
         seed=given["seed"],
-        keywords={**keywords, "preconditioner": given["preconditioner"], "dtype": given["dtype"]},
+        keywords={
+            **keywords,
+            "preconditioner": given["preconditioner"],
+            "dtype": given["dtype"],
+        },
     )
     asked = ("ess", "n_chains", "n_iters", "burn_in", "max_seconds")
     required = Requirements(_EXACT, *(given[name] for name in asked))

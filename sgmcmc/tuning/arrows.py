@@ -32,7 +32,9 @@ class _Settings:
 
 _SETTINGS = _Settings()
 
-_ONE_BY_ONE = 100  # largest number of products for which compiling takes longer than it gains
+_ONE_BY_ONE = (
+    100  # largest number of products for which compiling takes longer than it gains
+)
 _FEW = 50  # coordinates of a parameter up to which curvature is averaged over many positions
 # Largest difference of entries of a Hessian that should be equal, relative to its largest.
 _EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
@@ -57,7 +59,9 @@ class Products:
         self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
-        shard_rows = min(data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].chunk)
+        shard_rows = min(
+            data.size, shards(data, _SETTINGS.max_terms, target.row_terms)[0].chunk
+        )
         vectors_in_memory = _SETTINGS.max_numbers // (shard_rows * target.row_terms)
         self.together = int(np.clip(vectors_in_memory, 1, _SETTINGS.max_vectors))
         self._compiles = not data.sparse
@@ -67,7 +71,12 @@ class Products:
         if len(vectors) > _ONE_BY_ONE and self._compiles:
             try:
                 return self._many(u, vectors)
-            except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+            except (
+                tf.errors.OpError,
+                ValueError,
+                TypeError,
+                NotImplementedError,
+            ) as error:
                 # Operations that neither XLA nor vectorization supports are computed one by one.
                 pass_on(error)
                 self._compiles = False
@@ -89,15 +98,21 @@ class Products:
             padded = np.zeros((self.together, len(u)), dtype)
             padded[: len(chunk)] = chunk
             (of_prior,) = self._pass.run("prior", point, padded)
-            (of_rows,) = self._pass.sums("rows", point, padded, max_terms=_SETTINGS.max_terms)
+            (of_rows,) = self._pass.sums(
+                "rows", point, padded, max_terms=_SETTINGS.max_terms
+            )
             total = of_prior.numpy() + self._weight * of_rows
             products[first : first + len(chunk)] = -total[: len(chunk)]
         return products
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
-        return [vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)]
+        return [
+            vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)
+        ]
 
-    def _rows(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    def _rows(
+        self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors
+    ) -> list[tf.Tensor]:
         slope = slope_over(self._target, columns)
         return [vectorized_map(lambda v: along(slope, u, v), vectors)]
 
@@ -160,12 +175,21 @@ def find_structure(
         return None
     leaves = np.concatenate([candidate.indices for candidate in chosen], 1)
     names = tuple(candidate.name for candidate in chosen)
-    core_slices = [entries for name, entries in layout.slices.items() if name not in names]
-    if sum(entries.stop - entries.start for entries in core_slices) > _SETTINGS.max_core:
+    core_slices = [
+        entries for name, entries in layout.slices.items() if name not in names
+    ]
+    if (
+        sum(entries.stop - entries.start for entries in core_slices)
+        > _SETTINGS.max_core
+    ):
         return None
-    small_slices = [entries for entries in core_slices if entries.stop - entries.start <= _FEW]
+    small_slices = [
+        entries for entries in core_slices if entries.stop - entries.start <= _FEW
+    ]
     core, few = (
-        np.concatenate([np.zeros(0, int), *(np.arange(p.start, p.stop) for p in slices)])
+        np.concatenate(
+            [np.zeros(0, int), *(np.arange(p.start, p.stop) for p in slices)]
+        )
         for slices in (core_slices, small_slices)
     )
     return Structure(leaves, core, few, names)
@@ -179,7 +203,10 @@ def _candidates(name: str, layout: Layout) -> list[_Candidate]:
     candidates = []
     for axis in {0, len(shape) - 1} if shape else ():
         indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
-        if len(indices) >= _SETTINGS.min_groups and indices.shape[1] <= _SETTINGS.max_block:
+        if (
+            len(indices) >= _SETTINGS.min_groups
+            and indices.shape[1] <= _SETTINGS.max_block
+        ):
             candidates.append(_Candidate(name, indices))
     return candidates
 
@@ -204,12 +231,17 @@ def _blocks(
         signs = rng.choice([-1.0, 1.0], G)
         vector = np.zeros(len(u))
         vector[indices[:, m]] = signs
-        blocks[:, :, m] = objective.times_hessian(u, vector)[indices] * signs[:, np.newaxis]
+        blocks[:, :, m] = (
+            objective.times_hessian(u, vector)[indices] * signs[:, np.newaxis]
+        )
     return blocks
 
 
 def _together(
-    objective: Objective, u: np.ndarray, candidates: list[_Candidate], rng: np.random.Generator
+    objective: Objective,
+    u: np.ndarray,
+    candidates: list[_Candidate],
+    rng: np.random.Generator,
 ) -> list[_Candidate]:
     """Return the candidates of one set of groups that have the most coordinates."""
     best: list[_Candidate] = []
@@ -254,17 +286,23 @@ def arrow_at(
     in_blocks = np.ones(k, bool)
     averaged = np.r_[in_blocks, few]
     at_center = np.r_[in_blocks, ~few]
-    hessian_vectors[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
+    hessian_vectors[averaged] = np.mean(
+        [products(u, vectors[averaged]) for u in positions], 0
+    )
     if not few.all():
         hessian_vectors[at_center] = products(center, vectors[at_center])
-    blocks = np.stack([hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
+    blocks = np.stack(
+        [hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2
+    )
     coupling = hessian_vectors[k:][:, leaves.ravel()]
     rounding = _SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)
     coupling[np.abs(coupling) < rounding] = 0.0
     core_block = hessian_vectors[k:][:, core]
     core_block[np.ix_(~few, few)] = core_block[np.ix_(few, ~few)].T
     symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
-    return arrow_of(center, leaves, symmetric, coupling, (core_block + core_block.T) / 2, few)
+    return arrow_of(
+        center, leaves, symmetric, coupling, (core_block + core_block.T) / 2, few
+    )
 
 
 def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:

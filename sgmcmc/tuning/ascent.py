@@ -53,14 +53,22 @@ class Ascent(Dynamics):
     step_normals = 0
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> AscentState:
         """Return the state at the start."""
         nothing = tf.zeros_like(position)
         return AscentState(position, nothing, nothing, tf.zeros([], position.dtype))
 
     def step(
-        self, state: AscentState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: AscentState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> AscentState:
         """Return the state one step up."""
         count = state.count + 1.0

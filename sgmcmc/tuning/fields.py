@@ -39,7 +39,9 @@ _SLOPE = "slope/"  # prefix of the arrays of a parameter that w depends on
 class _Settings:
     max_entries: int = 5000  # of a field: its matrices are dense
     max_other_coordinates: int = 50
-    perturbation: float = 0.5  # of a coordinate of θ, which shows a change of the precision
+    perturbation: float = (
+        0.5  # of a coordinate of θ, which shows a change of the precision
+    )
     # Prior SDs of single entries at which the prior is differentiated: at zero the third
     # derivative of ``z ** 2`` is NaN in TensorFlow.
     probe_sds: float = 1e-2
@@ -126,14 +128,18 @@ class FieldCoordinates:
     ) -> FieldCoordinates:
         """Return the coordinates of arrays that ``arrays`` gave."""
         constants, first = dict(arrays), len(_SLOPE)
-        slopes = {key[first:]: constants.pop(key) for key in arrays if key.startswith(_SLOPE)}
+        slopes = {
+            key[first:]: constants.pop(key) for key in arrays if key.startswith(_SLOPE)
+        }
         mean_moves = bool(constants.pop("mean_moves"))
         return cls(name, log_prior, **constants, mean_moves=mean_moves, slopes=slopes)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return all the numbers."""
         slopes = {_SLOPE + name: pair for name, pair in self._slopes.items()}
-        return {prefix + name: array for name, array in {**self._arrays, **slopes}.items()}
+        return {
+            prefix + name: array for name, array in {**self._arrays, **slopes}.items()
+        }
 
     def user(self, params: Tensors) -> Tensors:
         """Return the parameters with the field x instead of z."""
@@ -166,8 +172,14 @@ class FieldCoordinates:
         first, second = self._arrays["ends"]
         r = (tf.reduce_sum(probe * product) - first) / (second - first)
         w = self._weight(params, dtype)
-        D = 1.0 + (w - 1.0) * self._input("shares", dtype) + r * self._input("lengths", dtype)
-        center = w * self._input("turned score", dtype) + self._input("turned pull", dtype)
+        D = (
+            1.0
+            + (w - 1.0) * self._input("shares", dtype)
+            + r * self._input("lengths", dtype)
+        )
+        center = w * self._input("turned score", dtype) + self._input(
+            "turned pull", dtype
+        )
         if self._arrays["mean_moves"]:
             g = tf.reshape(slope + product, [-1])
             center += tf.linalg.matvec(self._input("V", dtype), g, transpose_a=True)
@@ -225,14 +237,17 @@ def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
     names = [
         name
         for name, geometry in space.geometries.items()
-        if type(geometry) is Geometry and SMALLEST_FIELD <= sizes[name] <= _SETTINGS.max_entries
+        if type(geometry) is Geometry
+        and SMALLEST_FIELD <= sizes[name] <= _SETTINGS.max_entries
         if space.layout.size - sizes[name] <= _SETTINGS.max_other_coordinates
     ]
     candidates = []
     for name in names:
         try:
             candidates.append(_PriorProbe(target, name, u, seed).field())
-        except Exception as error:  # of any kind: a function that has no second derivative
+        except (
+            Exception
+        ) as error:  # of any kind: a function that has no second derivative
             pass_on(error)
     fields = [field for field in candidates if field is not None]
     return fields[0] if len(fields) == 1 else None
@@ -268,7 +283,9 @@ class _PriorProbe:
         if scale is None:
             return None
         probe = along * _SETTINGS.probe_sds * np.sqrt(size / curvature_along)
-        return Field(self._name, scale, probe.reshape(self._shape), self._mean_moves(probe))
+        return Field(
+            self._name, scale, probe.reshape(self._shape), self._mean_moves(probe)
+        )
 
     def _scale(self, along: np.ndarray, product: np.ndarray) -> int | None:
         """Return the coordinate that the precision depends on most, if on one line."""
@@ -276,7 +293,8 @@ class _PriorProbe:
         scale = None
         for coordinate in self._suspects(along, product):
             forward, backward = (
-                self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1] - product
+                self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1]
+                - product
                 for step in (_SETTINGS.perturbation, -_SETTINGS.perturbation)
             )
             change = float(np.linalg.norm(forward))
@@ -307,7 +325,9 @@ class _PriorProbe:
         perturbed = self._u + _SETTINGS.perturbation * signs
         before, after = (self._products(u, probe, probe) for u in (self._u, perturbed))
         size = max(float(np.linalg.norm(product)) for _, product in (before, after))
-        return bool(np.linalg.norm(np.add(*before) - np.add(*after)) > _SETTINGS.rounding * size)
+        return bool(
+            np.linalg.norm(np.add(*before) - np.add(*after)) > _SETTINGS.rounding * size
+        )
 
     def _perturbed(self, coordinate: int, change: float) -> np.ndarray:
         position = self._u.copy()
@@ -321,9 +341,15 @@ class _PriorProbe:
         dtype = self._target.dtype
         params = self._target.space.params(u, dtype)
         constants = {name: tf.constant(value, dtype) for name, value in params.items()}
-        value, vector = (tf.constant(a.reshape(self._shape), dtype) for a in (at, along))
-        slope, product = curvature(self._log_prior, self._name, constants, value, vector)
-        flat = (np.asarray(tensor, np.float64).reshape(-1) for tensor in (slope, product))
+        value, vector = (
+            tf.constant(a.reshape(self._shape), dtype) for a in (at, along)
+        )
+        slope, product = curvature(
+            self._log_prior, self._name, constants, value, vector
+        )
+        flat = (
+            np.asarray(tensor, np.float64).reshape(-1) for tensor in (slope, product)
+        )
         return next(flat), next(flat)
 
 
@@ -335,10 +361,14 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
 def _scaled_like(vector: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Return the multiple of a vector that is as long as another, and on its side."""
     length = np.linalg.norm(vector)
-    return vector * (np.sign(vector @ reference) * np.linalg.norm(reference) / max(length, 1e-300))
+    return vector * (
+        np.sign(vector @ reference) * np.linalg.norm(reference) / max(length, 1e-300)
+    )
 
 
-def common_axes(first: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def common_axes(
+    first: np.ndarray, change: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return V and λ with VᵀAV = I and VᵀBV = diag(λ); ``None`` unless A is positive.
 
     Args:

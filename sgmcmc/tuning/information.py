@@ -15,8 +15,12 @@ from sgmcmc.tuning.objective import Objective
 class _Settings:
     max_updates: int = 50  # of the SDs over which a kink is measured
     settling: int = 12  # updates after which curvatures are averaged
-    floor: float = 1e-12  # of a curvature, relative to the largest after scaling by the diagonal
-    clearly_upward: float = 1e-3  # curvature that is not rounding, relative to the largest
+    floor: float = (
+        1e-12  # of a curvature, relative to the largest after scaling by the diagonal
+    )
+    clearly_upward: float = (
+        1e-3  # curvature that is not rounding, relative to the largest
+    )
     # Condition number up to which no eigenvalues are needed: all are positive, and none is near
     # the floor.
     plain_condition: float = 1e10
@@ -98,7 +102,9 @@ def observed_information(
     prior = objective.prior_hessian(u)
     smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
     if not np.isfinite(smooth).all():
-        raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
+        raise np.linalg.LinAlgError(
+            "The curvature of the log posterior is not finite there."
+        )
     curved = np.diag(prior)
     diagonal = np.diag(smooth)
     # The first SDs are those of single coordinates, one if the data say nothing.
@@ -142,7 +148,9 @@ def prior_on_both_sides(
     return np.diag(gradients[: len(u)]), np.diag(gradients[len(u) :])
 
 
-def mean_prior_gradient(objective: Objective, u: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def mean_prior_gradient(
+    objective: Objective, u: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
     """Return the mean of each coordinate of the prior's gradient from a step below to one above.
 
     Unlike the gradient itself it is continuous where the prior has a kink, and its derivative is
@@ -164,7 +172,9 @@ def _not_positive(
     return count, vectors[:, 0] / scale / np.sqrt(-values[0])
 
 
-def _level(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> tuple[Level, ...]:
+def _level(
+    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
+) -> tuple[Level, ...]:
     """Return the directions whose eigenvalues are zero, but for rounding."""
     floor = _SETTINGS.floor * np.abs(values).max()
     if not floor > 0:

@@ -13,8 +13,12 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class _Settings:
-    usual_ratio: float = 2.0  # of curvatures up to which, or its inverse, none is unusual
-    max_residual: float = 0.05  # of an eigenvector that is used, relative to its eigenvalue
+    usual_ratio: float = (
+        2.0  # of curvatures up to which, or its inverse, none is unusual
+    )
+    max_residual: float = (
+        0.05  # of an eigenvector that is used, relative to its eigenvalue
+    )
     # Residual relative to the distance of the next eigenvalue. Beyond, the vector may be a mixture
     # of many of a dense spectrum, and undoing its curvature alone gains nothing.
     max_residual_of_gap: float = 0.5
@@ -66,7 +70,9 @@ def unusual_directions(
     limits = _SETTINGS.max_residual * np.abs(values)
     if isolated:
         gaps = np.diff(values, prepend=-np.inf, append=np.inf)
-        limits = np.minimum(limits, _SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:]))
+        limits = np.minimum(
+            limits, _SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:])
+        )
     exact = residuals <= limits
     is_stiff = values > _SETTINGS.usual_ratio * usual
     is_soft = values < usual / _SETTINGS.usual_ratio
@@ -75,8 +81,12 @@ def unusual_directions(
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
     chosen = np.sort(chosen[order[:max_directions]])
     unselected = np.delete(values, chosen)
-    smallest, largest = (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
-    return Directions(values[chosen], vectors[:, chosen], usual, float(smallest), float(largest))
+    smallest, largest = (
+        (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
+    )
+    return Directions(
+        values[chosen], vectors[:, chosen], usual, float(smallest), float(largest)
+    )
 
 
 def _ritz(
@@ -102,16 +112,26 @@ def _ritz(
         for _ in range(2):
             image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
         off_diagonal[k] = np.linalg.norm(image)
-        if off_diagonal[k] <= 1e-10 * abs(diagonal[: k + 1]).max() or time.monotonic() > until:
+        if (
+            off_diagonal[k] <= 1e-10 * abs(diagonal[: k + 1]).max()
+            or time.monotonic() > until
+        ):
             steps = k + 1
             break
         vector = image / off_diagonal[k]
     if steps == 0:
         return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
     small = np.diag(diagonal[:steps])
-    small += np.diag(off_diagonal[: steps - 1], 1) + np.diag(off_diagonal[: steps - 1], -1)
+    small += np.diag(off_diagonal[: steps - 1], 1) + np.diag(
+        off_diagonal[: steps - 1], -1
+    )
     values, small_vectors = np.linalg.eigh(small)
     weights = np.cumsum(small_vectors[0] ** 2)
     usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
     residuals = np.abs(off_diagonal[steps - 1] * small_vectors[-1])
-    return values, basis[:steps].T @ small_vectors, residuals, usual if usual > 0 else 1.0
+    return (
+        values,
+        basis[:steps].T @ small_vectors,
+        residuals,
+        usual if usual > 0 else 1.0,
+    )

@@ -43,7 +43,9 @@ class LinearRecursion:
     ) -> None:
         self._dynamics = dynamics
         self._stepsize = tf.constant(stepsize, tf.float64)
-        self._curvatures = np.ones(1) if curvatures is None else np.asarray(curvatures, float)
+        self._curvatures = (
+            np.ones(1) if curvatures is None else np.asarray(curvatures, float)
+        )
         try:
             if dynamics.learns_noise or dynamics.visits:
                 raise ValueError(f"{type(dynamics).__name__} has no closed form here.")
@@ -95,10 +97,14 @@ class LinearRecursion:
         state = dynamics.refresh(state, epsilon, normals[:refresh])
         for step in range(dynamics.steps):
             first = refresh + step * step_normals
-            state = dynamics.step(state, gradient, epsilon, normals[first : first + step_normals])
+            state = dynamics.step(
+                state, gradient, epsilon, normals[first : first + step_normals]
+            )
             gradient = -curvature * state.position + noises[dynamics.normals + step]
             state = dynamics.finish_step(state, gradient, epsilon)
-        next_state = np.stack([leaf.numpy() for leaf in [*tf.nest.flatten(state), gradient]])
+        next_state = np.stack(
+            [leaf.numpy() for leaf in [*tf.nest.flatten(state), gradient]]
+        )
         return next_state.reshape(size, m, experiments).transpose(1, 0, 2)
 
     @property
@@ -131,7 +137,9 @@ class LinearRecursion:
             directions only the diagonals are computed.
         """
         m = len(noise)
-        first, second = np.triu_indices(m) if m <= _PAIRS_UP_TO else (np.arange(m), np.arange(m))
+        first, second = (
+            np.triu_indices(m) if m <= _PAIRS_UP_TO else (np.arange(m), np.arange(m))
+        )
         pairs = noise[first, second], first, second
         if epoch is not None and epoch > 1:
             blocks = self._over_an_epoch(*pairs, epoch)
@@ -139,7 +147,9 @@ class LinearRecursion:
             blocks = self._stationary(*pairs)
         size = self._A.shape[1]
         summed = np.linalg.solve(np.eye(size) - self._A[first], blocks)
-        summed_back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
+        summed_back = np.linalg.solve(
+            np.eye(size) - self._A[second], blocks.transpose(0, 2, 1)
+        )
         covariance = np.zeros((m, m))
         sums = np.zeros((m, m))
         leaf = self._position_leaf
@@ -177,7 +187,9 @@ class LinearRecursion:
         end1, end2t = (np.linalg.matrix_power(A, T) for A in (A1, A2t))
         same_direction = (first == second)[:, np.newaxis, np.newaxis]
         injected = (
-            same_direction * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+            same_direction
+            * self._injected[first]
+            @ self._injected[second].transpose(0, 2, 1)
         )
         kick1 = self._kicks_of_epoch(first)
         kick2 = self._kicks_of_epoch(second)
@@ -216,7 +228,9 @@ class LinearRecursion:
         kicks = self._estimated[directions]
         if self._dynamics.steps == 1:
             return kicks
-        return np.concatenate([self._A[directions] @ kicks[:, :, -1:], kicks[:, :, :-1]], 2)
+        return np.concatenate(
+            [self._A[directions] @ kicks[:, :, -1:], kicks[:, :, :-1]], 2
+        )
 
     def _solve(
         self, first: np.ndarray, second: np.ndarray, added: np.ndarray, power: int = 1
@@ -224,21 +238,33 @@ class LinearRecursion:
         """Return X of each pair of directions, from X = A₁^p X A₂^pᵀ + C."""
         size = self._A.shape[1]
         A1, A2 = (np.linalg.matrix_power(self._A[d], power) for d in (first, second))
-        products = np.einsum("pij,pkl->pikjl", A1, A2).reshape(len(first), size**2, size**2)
-        flat = np.linalg.solve(np.eye(size**2) - products, added.reshape(len(first), -1, 1))
+        products = np.einsum("pij,pkl->pikjl", A1, A2).reshape(
+            len(first), size**2, size**2
+        )
+        flat = np.linalg.solve(
+            np.eye(size**2) - products, added.reshape(len(first), -1, 1)
+        )
         return flat.reshape(-1, size, size)
 
-    def _stationary(self, noise: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    def _stationary(
+        self, noise: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
         """Return Σ of each pair of directions, from Σ = A₁ Σ A₂ᵀ + Q."""
         same_direction = (first == second)[:, np.newaxis, np.newaxis]
-        added = same_direction * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        added = (
+            same_direction
+            * self._injected[first]
+            @ self._injected[second].transpose(0, 2, 1)
+        )
         kicks = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
         added = added + noise[:, np.newaxis, np.newaxis] * kicks
         return self._solve(first, second, added)
 
 
 _MIN_FRICTION = 1e-8  # smallest friction of the search
-_MAX_FRICTION = 1.0  # largest friction of the search, at which a momentum decorrelates in a step
+_MAX_FRICTION = (
+    1.0  # largest friction of the search, at which a momentum decorrelates in a step
+)
 
 
 class RestingState(NamedTuple):
@@ -268,13 +294,21 @@ class Resting(Dynamics):
     start_normals = 1
 
     def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        position: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> RestingState:
         """Return the state at the start of a chain."""
         return RestingState(tf.sqrt(stepsize) * normals[0], position)
 
     def step(
-        self, state: RestingState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+        self,
+        state: RestingState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
     ) -> RestingState:
         """Return the state one step on, of which the thermostat's move is dropped."""
         shape = tuple(state.position.shape)
@@ -290,7 +324,9 @@ def has_thermostat(dynamics: Dynamics) -> bool:
     return isinstance(dynamics, SGNHT)
 
 
-def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.ndarray) -> Resting:
+def at_rest(
+    dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.ndarray
+) -> Resting:
     """Return the dynamics with the friction at which the mean kinetic energy is right.
 
     A thermostat settles where ν·ν is pε on average. It is fixed there for all coordinates,
@@ -305,7 +341,11 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
 
     def excess(friction: float) -> float:
         recursion = LinearRecursion(Resting(dynamics, friction), stepsize, curvatures)
-        return recursion.mean_square(0, noise) / stepsize - 1.0 if recursion.stable else np.inf
+        return (
+            recursion.mean_square(0, noise) / stepsize - 1.0
+            if recursion.stable
+            else np.inf
+        )
 
     if excess(_MAX_FRICTION) > 0:
         return Resting(dynamics, _MAX_FRICTION)  # no friction is enough

@@ -46,7 +46,9 @@ def leverage(
     """
     root = whitening.root
     objective = objective or Objective(target, data, double=False)
-    exact = objective.leverages(whitening.origin, root if whitening.dense else np.diag(root))
+    exact = objective.leverages(
+        whitening.origin, root if whitening.dense else np.diag(root)
+    )
     if exact is not None:
         return np.maximum(exact, 0.0)
     if probes is None:
@@ -55,11 +57,17 @@ def leverage(
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
     offsets = _STEP * (signs @ root.T if whitening.dense else signs * root)
-    points = np.concatenate([[np.zeros(target.size)], offsets, -offsets]) + whitening.origin
+    points = (
+        np.concatenate([[np.zeros(target.size)], offsets, -offsets]) + whitening.origin
+    )
     graphs = kept_graphs(target, data)
-    passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
+    passes = Pass(
+        data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs
+    )
     points = points.astype(target.dtype.as_numpy_dtype)
-    (second_differences,) = passes.joined("bends", points, max_terms=_PIECE_NUMBERS // len(points))
+    (second_differences,) = passes.joined(
+        "bends", points, max_terms=_PIECE_NUMBERS // len(points)
+    )
     bad = np.flatnonzero(~np.isfinite(second_differences))
     if bad.size:
         params = target.space.params(whitening.origin, target.dtype)
@@ -100,7 +108,11 @@ def strata_by_leverage(
         before = sums[begin - 1] if begin else 0.0
         share = before + (sums[-1] - before) / remaining
         end = max(int(np.searchsorted(sums, share)) + 1, begin + STRATUM_ROWS)
-        end = min(end, len(order) - (remaining - 1) * STRATUM_ROWS) if remaining > 1 else len(order)
+        end = (
+            min(end, len(order) - (remaining - 1) * STRATUM_ROWS)
+            if remaining > 1
+            else len(order)
+        )
         drawn = rng.choice(end - begin, STRATUM_ROWS, replace=False)
         strata.append((np.sort(order[begin + drawn]), (end - begin) / STRATUM_ROWS))
         begin = end

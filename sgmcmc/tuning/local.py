@@ -17,15 +17,21 @@ from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO
 from sgmcmc.tuning.prediction import largest_good
 
-PAIRS = 128  # pairs of minibatches, over all positions, whose gradients measure the noise
+PAIRS = (
+    128  # pairs of minibatches, over all positions, whose gradients measure the noise
+)
 
 
 @dataclass(frozen=True)
 class _Settings:
     prior_probes: int = 4  # of the prior's curvature, for each parameter
     power_iterations: int = 20
-    settled_iterations: int = 10  # the last power iterations, whose mean is the curvature
-    few_rows: int = 16  # fewer gradients over rows say little of the curvature: it is probed
+    settled_iterations: int = (
+        10  # the last power iterations, whose mean is the curvature
+    )
+    few_rows: int = (
+        16  # fewer gradients over rows say little of the curvature: it is probed
+    )
     information_floor: float = 1e-4  # of a coordinate, relative to the mean over all
     # Rows of a minibatch. If noise limits the stepsize, twice the rows allow twice the stepsize,
     # so that nothing is gained by more.
@@ -83,12 +89,16 @@ def look_around(
         seed: Seed of the rows and directions.
     """
     probe = Probe(target, data, seed)
-    draws = [probe.noise(u) for u in positions for _ in range(-(-PAIRS // len(positions)))]
+    draws = [
+        probe.noise(u) for u in positions for _ in range(-(-PAIRS // len(positions)))
+    ]
     square = np.mean([draw**2 for draw in draws], 0)
     prior = np.mean([prior_information(probe, target, u) for u in positions], 0)
     from_data = _likelihood_information(probe, positions, square, prior, data.size)
     information = from_data + prior
-    floor = _SETTINGS.information_floor * information.mean() if information.any() else 1.0
+    floor = (
+        _SETTINGS.information_floor * information.mean() if information.any() else 1.0
+    )
     information = np.maximum(information, floor)
     root = 1.0 / np.sqrt(information)
     curvature, direction_of_largest = 0.0, np.zeros(0)
@@ -96,7 +106,9 @@ def look_around(
         estimate, direction = largest_curvature(probe, u, root)
         if estimate > curvature or not direction_of_largest.size:
             curvature, direction_of_largest = estimate, direction
-    stiff_noise = float(np.mean([(draw @ (root * direction_of_largest)) ** 2 for draw in draws]))
+    stiff_noise = float(
+        np.mean([(draw @ (root * direction_of_largest)) ** 2 for draw in draws])
+    )
     return Neighbourhood(
         Preconditioner(root, positions[0]),
         from_data / information,
@@ -109,13 +121,19 @@ def look_around(
 
 
 def _likelihood_information(
-    probe: Probe, positions: list[np.ndarray], square: np.ndarray, prior: np.ndarray, N: int
+    probe: Probe,
+    positions: list[np.ndarray],
+    square: np.ndarray,
+    prior: np.ndarray,
+    N: int,
 ) -> np.ndarray:
     """Return the information of the data on each coordinate, (d,)."""
     if N >= _SETTINGS.few_rows:
         # The noise's variance is N²(1/n − 1/N) times that of a term's gradient.
         return square / (N / probe.rows - 1.0)
-    signs = [(u, probe.signs()) for u in positions for _ in range(_SETTINGS.power_iterations)]
+    signs = [
+        (u, probe.signs()) for u in positions for _ in range(_SETTINGS.power_iterations)
+    ]
     diagonal = np.mean([z * probe.times_hessian(u, z) for u, z in signs], 0)
     return np.maximum(np.abs(diagonal) - prior, 0.0)
 
@@ -141,7 +159,9 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
     return diagonal
 
 
-def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray]:
+def largest_curvature(
+    probe: Probe, u: np.ndarray, root: np.ndarray
+) -> tuple[float, np.ndarray]:
     """Return the largest curvature in scaled coordinates and its direction, by power iteration.
 
     Each product has a new minibatch; the mean of the last ten quotients counts.
@@ -184,7 +204,9 @@ class LocalPlan:
     autocorrelation: float
 
 
-def choose_locally(geometry: Neighbourhood, dynamics: Dynamics, tolerance: float) -> LocalPlan:
+def choose_locally(
+    geometry: Neighbourhood, dynamics: Dynamics, tolerance: float
+) -> LocalPlan:
     """Return the plan with the fewest rows that let curvature, not noise, limit the stepsize.
 
     The stepsize is a quarter of the reciprocal of the largest curvature, or less, so that the SD of
@@ -242,7 +264,9 @@ def _predict_errors(
     )
 
 
-def _largest_stepsize(dynamics: Dynamics, noise: float, tolerance: float, largest: float) -> float:
+def _largest_stepsize(
+    dynamics: Dynamics, noise: float, tolerance: float, largest: float
+) -> float:
     """Return the largest ε, up to ``largest``, at which an SD is off by at most the tolerance."""
 
     def excess(stepsize: float) -> float:
@@ -281,7 +305,9 @@ class Probe:
         """Return one draw of the gradient noise of a minibatch, (d,)."""
         first = self._minibatch(self.rows)
         second = self._minibatch(self.rows)
-        return (first.likelihood_gradient(u) - second.likelihood_gradient(u)) / np.sqrt(2.0)
+        return (first.likelihood_gradient(u) - second.likelihood_gradient(u)) / np.sqrt(
+            2.0
+        )
 
     def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Return the negative Hessian of a minibatch's log posterior times a vector."""

@@ -10,7 +10,11 @@ import numpy as np
 import scipy
 
 from sgmcmc.model.geometry import root_of
-from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
+from sgmcmc.tuning.information import (
+    Information,
+    mean_prior_gradient,
+    observed_information,
+)
 from sgmcmc.tuning.objective import Objective
 
 MANY = 300  # coordinates up to which blocks of the information are not searched
@@ -23,20 +27,28 @@ class _Settings:
     # Distances are in posterior SDs of a coordinate (RMS).
     close: float = 0.1  # distance from the mode at which the search stops
     converged: float = 0.25  # largest distance at which the mode counts as found
-    close_on_sample: float = 0.5  # distance at which the search on a sample of the rows stops
+    close_on_sample: float = (
+        0.5  # distance at which the search on a sample of the rows stops
+    )
     steps_on_sample: int = 10  # Newton steps on a sample of the rows
     max_steps: int = 40  # Newton steps on all rows
     max_halvings: int = 20  # of a Newton step
-    quick_reduction: float = 0.3  # of the distance by a step; otherwise the Hessian is renewed
+    quick_reduction: float = (
+        0.3  # of the distance by a step; otherwise the Hessian is renewed
+    )
     clear_rise: float = 0.1  # of the log posterior that is not rounding
     patience: int = 3  # steps of small gain after which the first search ends
     small_gain: float = 0.05  # of the log posterior
     # Small gain on a sample of the rows, per coordinate and per row of the data that a sampled row
     # represents: the log posterior of all rows is lower at the sample's mode by half of one.
     small_gain_on_sample: float = 0.02
-    error_directions: int = 3  # random directions in which the error of curvature is measured
+    error_directions: int = (
+        3  # random directions in which the error of curvature is measured
+    )
     max_saddles: int = 3  # saddles that are left
-    max_error: float = 0.1  # relative error of curvature, root mean square over coordinates
+    max_error: float = (
+        0.1  # relative error of curvature, root mean square over coordinates
+    )
 
 
 _SETTINGS = _Settings()
@@ -133,7 +145,9 @@ def _search(
         if mode.converged:
             return mode
     if subset is None:
-        u, last_finite = _trust_region(objective, start, _SETTINGS.small_gain, _SETTINGS.patience)
+        u, last_finite = _trust_region(
+            objective, start, _SETTINGS.small_gain, _SETTINGS.patience
+        )
         try:
             end = _climb(objective, u, objective)
         except np.linalg.LinAlgError:  # the last step led to a pole
@@ -144,8 +158,12 @@ def _search(
     if sample is not None:
         hessian = subset.likelihood_hessian(u)
         subset = sample(u, observed_information(subset, u, hessian))
-        u = _climb(subset, u, subset, _SETTINGS.close_on_sample, _SETTINGS.steps_on_sample)[0].u
-    return _finish(objective, rough, *_on_all_rows(objective, rough, u, subset), measure=True)
+        u = _climb(
+            subset, u, subset, _SETTINGS.close_on_sample, _SETTINGS.steps_on_sample
+        )[0].u
+    return _finish(
+        objective, rough, *_on_all_rows(objective, rough, u, subset), measure=True
+    )
 
 
 class _Iterate(NamedTuple):
@@ -197,7 +215,11 @@ def _on_all_rows(
 
 
 def _finish(
-    objective: Objective, rough: Objective, point: _Iterate, is_own_curvature: bool, measure: bool
+    objective: Objective,
+    rough: Objective,
+    point: _Iterate,
+    is_own_curvature: bool,
+    measure: bool,
 ) -> Mode:
     """Return the mode at a point, with curvature that is good enough there.
 
@@ -213,16 +235,27 @@ def _finish(
         error = _curvature_error(objective, rough, point) if measure else np.inf
     if error > _SETTINGS.max_error:
         hessian = objective.likelihood_hessian(point.u)
-        point = _point_with_slope(objective, point.u, point.value, point.gradient, hessian)
+        point = _point_with_slope(
+            objective, point.u, point.value, point.gradient, hessian
+        )
         error = 0.0
     passes = objective.evaluations + (0 if rough is objective else rough.evaluations)
     return Mode(
-        point.u, point.slope, point.information, point.distance, passes, error, point.hessian
+        point.u,
+        point.slope,
+        point.information,
+        point.distance,
+        passes,
+        error,
+        point.hessian,
     )
 
 
 def _evaluate(
-    objective: Objective, u: np.ndarray, hessian: np.ndarray, information: Information | None = None
+    objective: Objective,
+    u: np.ndarray,
+    hessian: np.ndarray,
+    information: Information | None = None,
 ) -> _Iterate:
     value, gradient = objective.value_and_gradient(u)
     return _point_with_slope(objective, u, value, gradient, hessian, information)
@@ -271,7 +304,9 @@ def _climb(
             argument by default.
     """
     is_fresh, whole = hessian is None, whole or objective
-    point = _evaluate(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
+    point = _evaluate(
+        objective, u, source.likelihood_hessian(u) if hessian is None else hessian
+    )
     for _ in range(steps):
         if point.distance <= close:
             break
@@ -322,8 +357,12 @@ def _curvature_error(objective: Objective, rough: Objective, point: _Iterate) ->
     """
     root = root_of(point.information.covariance)
     d = len(point.u)
-    vectors = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _SETTINGS.error_directions))
-    products = (rough if rough.has_factors(point.u) else objective).times_hessians(point.u, vectors)
+    vectors = root @ np.random.default_rng(d).choice(
+        [-1.0, 1.0], (d, _SETTINGS.error_directions)
+    )
+    products = (rough if rough.has_factors(point.u) else objective).times_hessians(
+        point.u, vectors
+    )
     squares = (root.T @ (products - point.hessian @ vectors)) ** 2
     error = float(np.sqrt(squares.sum() / (d * _SETTINGS.error_directions)))
     return error if np.isfinite(error) else np.inf

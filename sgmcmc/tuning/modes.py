@@ -19,28 +19,54 @@ from sgmcmc.tuning.symmetries import rearranged
 
 CLOSE = 0.01  # gradient, in posterior SDs, at which a search has converged
 DIP = 1.0  # smallest dip of the log posterior on the line between two modes
-LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)  # fractions of that line at which it is computed
+LINE = (
+    0.5,
+    0.4,
+    0.6,
+    0.25,
+    0.75,
+    0.15,
+    0.85,
+)  # fractions of that line at which it is computed
 PART_ROWS = 2000  # rows of the subset on which other modes are searched
 
 
 @dataclass(frozen=True)
 class _Settings:
     climb_iterations: int = 40  # of L-BFGS in one search
-    check_every: int = 10  # iterations between checks whether a search goes to a known mode
-    rearrangements: int = 3  # the best rearrangements of the mode, which searches start from
-    random_distances: tuple[float, ...] = (5.0, 20.0, 80.0)  # of random starts, posterior SDs
-    observation_distances: tuple[float, ...] = (1.0, 3.0)  # of further starts, SDs of one row
+    check_every: int = (
+        10  # iterations between checks whether a search goes to a known mode
+    )
+    rearrangements: int = (
+        3  # the best rearrangements of the mode, which searches start from
+    )
+    random_distances: tuple[float, ...] = (
+        5.0,
+        20.0,
+        80.0,
+    )  # of random starts, posterior SDs
+    observation_distances: tuple[float, ...] = (
+        1.0,
+        3.0,
+    )  # of further starts, SDs of one row
     low_dimension: int = 8  # coordinates up to which there are more random starts
     low_dimension_factor: int = 2  # factor of their number
-    height_tolerance: float = 0.1  # difference of log posteriors of modes that are exchanged
+    height_tolerance: float = (
+        0.1  # difference of log posteriors of modes that are exchanged
+    )
     min_distance: float = 2.0  # between two modes, in SDs of either
     min_weight: float = 1e-3  # relative to the heaviest mode: others are not reported
     max_candidates: int = 6  # modes that are computed with all the data
-    outward: tuple[float, ...] = (4.0, 40.0)  # SDs beyond the mode: the posterior must have fallen
+    outward: tuple[float, ...] = (
+        4.0,
+        40.0,
+    )  # SDs beyond the mode: the posterior must have fallen
     required_fall: float = 1.0  # of the log posterior there
     min_sd_ratio: float = 1e-12  # of two SDs at a mode: less is the edge of a pole
     max_level_directions: int = 3  # directions without curvature that are tried
-    min_share: float = 0.05  # of the largest share in such a direction: less is not reported
+    min_share: float = (
+        0.05  # of the largest share in such a direction: less is not reported
+    )
 
 
 _SETTINGS = _Settings()
@@ -90,7 +116,9 @@ class Climber:
     @staticmethod
     def distance(zeta: np.ndarray, points: list[np.ndarray]) -> float:
         """Return the distance to the nearest of the others, in posterior SDs."""
-        return min((float(np.linalg.norm(zeta - point)) for point in points), default=np.inf)
+        return min(
+            (float(np.linalg.norm(zeta - point)) for point in points), default=np.inf
+        )
 
     def climb(self, start: np.ndarray, modes: list[np.ndarray]) -> Any:
         """Return the end of L-BFGS; ``None`` if that point is known already."""
@@ -118,7 +146,11 @@ class Climber:
             jac=lambda zeta: -self.value_and_gradient(zeta)[1],
             method="L-BFGS-B",
             callback=stop_early,
-            options={"maxiter": _SETTINGS.climb_iterations, "gtol": CLOSE, "ftol": 1e-13},
+            options={
+                "maxiter": _SETTINGS.climb_iterations,
+                "gtol": CLOSE,
+                "ftol": 1e-13,
+            },
         )
         end = optimum.x if np.isfinite(optimum.x).all() else last
         return None if self.distance(end, modes) < same_mode else end
@@ -187,12 +219,16 @@ def survey(
     climber = Climber(whole.over(strata), mode)
     maximum = climber.climb(np.zeros(target.size), [])
     if maximum is None:
-        return Survey((mode,), np.zeros(1), np.ones(1), (), climber.objective.evaluations)
+        return Survey(
+            (mode,), np.zeros(1), np.ones(1), (), climber.objective.evaluations
+        )
     away = climber.into(np.asarray(start, np.float64))
     all_rows = None if rows is None else whole
     rising = _unbounded_parameters(climber, maximum, away, mode, target, all_rows)
     summits = [maximum]
-    for zeta in _search_starts(climber, target, maximum, away, data.size, rng) if far else ():
+    for zeta in (
+        _search_starts(climber, target, maximum, away, data.size, rng) if far else ()
+    ):
         end = climber.climb(zeta, summits)
         if end is None or not climber.arrived(end):
             continue
@@ -203,7 +239,9 @@ def survey(
             summits.append(end)
     for zeta in list(summits) if far else ():
         summits += _equivalent_modes(climber, target, zeta, summits)
-    candidates = sorted(summits[1:], key=climber.value, reverse=True)[: _SETTINGS.max_candidates]
+    candidates = sorted(summits[1:], key=climber.value, reverse=True)[
+        : _SETTINGS.max_candidates
+    ]
     modes = [mode]
     heights = [whole.value_and_gradient(mode.position)[0]] if candidates else [0.0]
     for zeta in candidates:
@@ -222,13 +260,21 @@ def survey(
 def _weighed(
     modes: list[Mode], heights: np.ndarray, rising: tuple[str, ...], evaluations: int
 ) -> Survey:
-    volumes = [0.5 * np.linalg.slogdet(mode.information.covariance)[1] for mode in modes]
+    volumes = [
+        0.5 * np.linalg.slogdet(mode.information.covariance)[1] for mode in modes
+    ]
     masses = heights + volumes
     weights = np.exp(masses - masses.max())
     order = np.argsort(-weights, kind="stable")
     relevant = [k for k in order if weights[k] >= _SETTINGS.min_weight]
     shares = weights[relevant] / weights[relevant].sum()
-    return Survey(tuple(modes[k] for k in relevant), heights[relevant], shares, rising, evaluations)
+    return Survey(
+        tuple(modes[k] for k in relevant),
+        heights[relevant],
+        shares,
+        rising,
+        evaluations,
+    )
 
 
 def _search_starts(
@@ -241,17 +287,25 @@ def _search_starts(
 ) -> list[np.ndarray]:
     images = [*_rearrangements(climber, target, maximum), 2 * away - maximum]
     min_distance = _SETTINGS.min_distance
-    distant = [zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance]
+    distant = [
+        zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance
+    ]
     best = sorted(distant, key=climber.value, reverse=True)[: _SETTINGS.rearrangements]
     scales = [
         *_SETTINGS.random_distances,
         *(factor * np.sqrt(N) for factor in _SETTINGS.observation_distances),
     ]
-    scales *= _SETTINGS.low_dimension_factor if len(maximum) <= _SETTINGS.low_dimension else 1
-    return best + [maximum + scale * rng.standard_normal(len(maximum)) for scale in scales]
+    scales *= (
+        _SETTINGS.low_dimension_factor if len(maximum) <= _SETTINGS.low_dimension else 1
+    )
+    return best + [
+        maximum + scale * rng.standard_normal(len(maximum)) for scale in scales
+    ]
 
 
-def _rearrangements(climber: Climber, target: Target, zeta: np.ndarray) -> list[np.ndarray]:
+def _rearrangements(
+    climber: Climber, target: Target, zeta: np.ndarray
+) -> list[np.ndarray]:
     u = climber.out_of(zeta)
     return [climber.into(image) for image in rearranged(target.space, u, target.dtype)]
 
@@ -269,14 +323,20 @@ def _equivalent_modes(
     """Return rearrangements of a mode that are as high, and new."""
     images: list[np.ndarray] = []
     for zeta in _rearrangements(climber, target, mode):
-        as_high = abs(climber.value(zeta) - climber.value(mode)) < _SETTINGS.height_tolerance
+        as_high = (
+            abs(climber.value(zeta) - climber.value(mode)) < _SETTINGS.height_tolerance
+        )
         if as_high and climber.distance(zeta, modes + images) > _SETTINGS.min_distance:
             images.append(zeta)
     return images
 
 
 def _is_new_mode(
-    objective: Objective, candidate: Mode, height: float, modes: list[Mode], heights: list[float]
+    objective: Objective,
+    candidate: Mode,
+    height: float,
+    modes: list[Mode],
+    heights: list[float],
 ) -> bool:
     """Return whether a mode is none of the known ones: far from them, and with a dip between."""
     if not (candidate.converged and np.isfinite(height)):
@@ -284,10 +344,15 @@ def _is_new_mode(
     for mode, mode_height in zip(modes, heights, strict=True):
         difference = candidate.position - mode.position
         informations = (mode.information.matrix, candidate.information.matrix)
-        square_distance = min(difference @ matrix @ difference for matrix in informations)
+        square_distance = min(
+            difference @ matrix @ difference for matrix in informations
+        )
         if square_distance < _SETTINGS.min_distance**2:
             return False
-        between = (objective.value_and_gradient(mode.position + t * difference)[0] for t in LINE)
+        between = (
+            objective.value_and_gradient(mode.position + t * difference)[0]
+            for t in LINE
+        )
         if not any(not value > min(height, mode_height) - DIP for value in between):
             return False
     return True
@@ -316,7 +381,9 @@ def _unbounded_parameters(
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
         return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
     for level in mode.information.level[: _SETTINGS.max_level_directions]:
-        if _is_level(climber.objective if whole is None else whole, mode.position, level.step):
+        if _is_level(
+            climber.objective if whole is None else whole, mode.position, level.step
+        ):
             return _named(level.shares, _SETTINGS.min_share, target)
     for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
@@ -339,14 +406,18 @@ def _is_at_pole(mode: Mode) -> bool:
 def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:
     threshold = objective.value_and_gradient(u)[0] - _SETTINGS.required_fall
     ends = [u + sign * t * step for t in _SETTINGS.outward for sign in (1.0, -1.0)]
-    return all(threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends)
+    return all(
+        threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends
+    )
 
 
 def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
     """Return the parameters with a coordinate of at least a part of the largest size."""
     threshold = share * sizes.max()
     slices = target.space.layout.slices
-    return tuple(name for name, s in slices.items() if sizes[s].max(initial=0.0) >= threshold)
+    return tuple(
+        name for name, s in slices.items() if sizes[s].max(initial=0.0) >= threshold
+    )
 
 
 def _stays_up(climber: Climber, start: np.ndarray, unit: np.ndarray) -> bool:
@@ -365,4 +436,6 @@ def _parameters(
     sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
     if not max(sizes.values()) > 0:  # a slope of rounding alone
         return _named(np.abs(step), 0.5, target)
-    return tuple(name for name, size in sizes.items() if size >= 0.5 * max(sizes.values()))
+    return tuple(
+        name for name, size in sizes.items() if size >= 0.5 * max(sizes.values())
+    )

@@ -14,7 +14,14 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
 from sgmcmc.data.sparse import Parts
-from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient, WholeData
+from sgmcmc.gradients import (
+    SAGA,
+    SVRG,
+    ControlVariate,
+    Gradient,
+    MinibatchGradient,
+    WholeData,
+)
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.minibatches.own import check_bound, drawn
 from sgmcmc.model.geometry import Preconditioner
@@ -54,9 +61,13 @@ class NoiseMeter:
         self._gradient = gradient or ControlVariate()
         # Without it the graphs of a model serve every preconditioner.
         whitening = target.space.preconditioner
-        self._whitening = whitening if self._is_ours and type(whitening) is Preconditioner else None
+        self._whitening = (
+            whitening if self._is_ours and type(whitening) is Preconditioner else None
+        )
         self._graphs = None if self._whitening is None else graphs
-        self._target = target if self._whitening is None else target.preconditioned(None)
+        self._target = (
+            target if self._whitening is None else target.preconditioned(None)
+        )
         self._data, self._draws = data, draws
         dtype = target.dtype.as_numpy_dtype
         self._weights = None if draws.weights is None else draws.weights.astype(dtype)
@@ -66,10 +77,14 @@ class NoiseMeter:
         """Return the factor of the noise for minibatches of n rows."""
         N = self._data.size
         size = self._draws.size
-        drawn_once = self._weights is None and not getattr(self._draws, "replace", False)
+        drawn_once = self._weights is None and not getattr(
+            self._draws, "replace", False
+        )
         return size / n * ((N - n) / (N - size) if drawn_once and N > size else 1.0)
 
-    def covariance(self, positions: np.ndarray, center: np.ndarray, seed: int) -> np.ndarray:
+    def covariance(
+        self, positions: np.ndarray, center: np.ndarray, seed: int
+    ) -> np.ndarray:
         """Return the mean covariance of the noise at these positions, (d, d)."""
         noise = self.at(positions, center, seed)
         return noise.T @ noise / len(noise)
@@ -106,7 +121,9 @@ class NoiseMeter:
             rows = rows.reshape(_ROUND, 2, -1)[: len(chunk)]
             columns = self._data.rows(rows.reshape(-1))
             zeros = np.zeros((len(chunk), 2), dtype.as_numpy_dtype)
-            row_weights = tf.constant(zeros if self._weights is None else self._weights[rows])
+            row_weights = tf.constant(
+                zeros if self._weights is None else self._weights[rows]
+            )
             chunk_centers = tf.constant(centers[start : start + _ROUND], dtype)
             arguments = (
                 tf.constant(chunk, dtype),
@@ -117,7 +134,11 @@ class NoiseMeter:
             )
             rounds.append(self._pass.run(name, *arguments).numpy())
         noise = np.concatenate(rounds).astype(np.float64)
-        return noise if self._whitening is None else self._whitening.transposed_times(noise)
+        return (
+            noise
+            if self._whitening is None
+            else self._whitening.transposed_times(noise)
+        )
 
     @property
     def _is_ours(self) -> bool:
@@ -129,13 +150,19 @@ class NoiseMeter:
     def _name(self) -> str:
         """Name of the graph: it depends on the estimator and on the weight of a row."""
         plain = type(self._gradient) is MinibatchGradient
-        weight = "own" if self._weights is not None else f"{self._data.size}/{self._draws.size}"
+        weight = (
+            "own"
+            if self._weights is not None
+            else f"{self._data.size}/{self._draws.size}"
+        )
         return f"noise, {'plain' if plain else 'centered'}, {weight}"
 
     def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:
         target, gradient = self._target.shared, self._gradient
         if type(gradient) is MinibatchGradient:
-            return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
+            return lambda position, minibatch, middle: target.gradient(
+                position, minibatch, False
+            )
         if self._is_ours:
             return lambda position, minibatch, middle: (
                 target.gradient(position, minibatch, False)
@@ -148,7 +175,9 @@ class NoiseMeter:
             target, state, position, minibatch, minibatch
         )[0]
 
-    def _differences(self, estimate: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    def _differences(
+        self, estimate: Callable[..., tf.Tensor]
+    ) -> Callable[..., tf.Tensor]:
         """Return the function of a round of positions and pairs of minibatches."""
         scale = self._data.size / self._draws.size
 

@@ -33,7 +33,9 @@ _ROW_NUMBERS = 32
 _CHECKED_ROWS = 200
 # Length of these differences, by dtype; half the digits may be lost.
 _STEP = {tf.float32: 1e-2, tf.float64: 1e-5}
-_DIFFERENCE_SDS = 0.1  # posterior SDs over which other differences of gradients are computed
+_DIFFERENCE_SDS = (
+    0.1  # posterior SDs over which other differences of gradients are computed
+)
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""
@@ -65,7 +67,9 @@ class Objective:
         double: bool = True,
         size: int | None = None,
     ) -> None:
-        self._strata: Strata | None = None if rows is None else [(rows, data.size / len(rows))]
+        self._strata: Strata | None = (
+            None if rows is None else [(rows, data.size / len(rows))]
+        )
         self._chunks: list[Tensors] = []
         self.evaluations = 0
         self.target, graphs = _in_double(target, data) if double else (target, None)
@@ -121,7 +125,10 @@ class Objective:
         if not self._chunks:
             self._chunks = [self._pass.data.rows(rows) for rows, _ in self._strata]
         return added(
-            [weight * _double(tensor) for tensor in self._pass.run(name, *values, columns)]
+            [
+                weight * _double(tensor)
+                for tensor in self._pass.run(name, *values, columns)
+            ]
             for columns, (_, weight) in zip(self._chunks, self._strata, strict=True)
         )
 
@@ -180,8 +187,12 @@ class Objective:
         if factored is None:
             return False
         if "factors" not in self._verdicts:
-            first = self._pass.data.rows(np.arange(min(_CHECKED_ROWS, self._pass.data.size)))
-            self._verdicts["factors"] = factored.of(first) is not None and self._agrees(u, first)
+            first = self._pass.data.rows(
+                np.arange(min(_CHECKED_ROWS, self._pass.data.size))
+            )
+            self._verdicts["factors"] = factored.of(first) is not None and self._agrees(
+                u, first
+            )
         return self._verdicts["factors"] and factored.of(self._one) is not None
 
     def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
@@ -189,7 +200,9 @@ class Objective:
         step = _STEP[self.target.dtype]
         dtype = self.target.dtype.as_numpy_dtype
         vector = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
-        if self.rows > 1:  # nodes of groups are near their modes only, and these move with u
+        if (
+            self.rows > 1
+        ):  # nodes of groups are near their modes only, and these move with u
             position_and_vector = np.stack([u, vector]).astype(dtype)
             change = _double(self._pass.run("product", position_and_vector, columns)[0])
         else:
@@ -218,10 +231,16 @@ class Objective:
 
     def _along_predictors(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return derivatives of v along vectors, (m, k), in the dtype of the target."""
-        return (self._at_shapes("jacobian", u) @ vectors).astype(self.target.dtype.as_numpy_dtype)
+        return (self._at_shapes("jacobian", u) @ vectors).astype(
+            self.target.dtype.as_numpy_dtype
+        )
 
     def _pull_back(
-        self, u: np.ndarray, slope: np.ndarray, products: np.ndarray, vectors: np.ndarray
+        self,
+        u: np.ndarray,
+        slope: np.ndarray,
+        products: np.ndarray,
+        vectors: np.ndarray,
     ) -> np.ndarray:
         """Return products with the Hessian in u, (d, k), of those with that in v."""
         return (
@@ -238,9 +257,12 @@ class Objective:
         if not self.has_factors(u):
             center = self.likelihood_gradient(u)
             gradients = [
-                self.likelihood_gradient(u + _DIFFERENCE_SDS * vector) for vector in vectors.T
+                self.likelihood_gradient(u + _DIFFERENCE_SDS * vector)
+                for vector in vectors.T
             ]
-            return np.stack([(gradient - center) / _DIFFERENCE_SDS for gradient in gradients], 1)
+            return np.stack(
+                [(gradient - center) / _DIFFERENCE_SDS for gradient in gradients], 1
+            )
         slope, products = self._sum("products", u, self._along_predictors(u, vectors))
         return self._pull_back(u, slope, products, vectors)
 
@@ -270,7 +292,11 @@ class Objective:
         square = (predictor_moves @ predictor_moves.T).astype(dtype)
         chunk_rows = self._rows_of("curvature")
         (leverages,) = self._pass.joined(
-            "curvature", u.astype(dtype), square, bend.astype(dtype), max_terms=chunk_rows
+            "curvature",
+            u.astype(dtype),
+            square,
+            bend.astype(dtype),
+            max_terms=chunk_rows,
         )
         return leverages.astype(np.float64)
 
@@ -364,7 +390,11 @@ def _model(target: Target, data: Data, shared: bool = True) -> Any:
 
     point = tf.TensorSpec([target.size], target.dtype)
     model = trace(value, point, columns)
-    return trace(derivatives, point, columns) if shared and has_own_gradients(model) else model
+    return (
+        trace(derivatives, point, columns)
+        if shared and has_own_gradients(model)
+        else model
+    )
 
 
 def _in_double(target: Target, data: Data) -> tuple[Target, dict[Any, Any] | None]:
@@ -414,7 +444,9 @@ def of_prior(target: Target) -> dict[str, Function]:
     """
 
     def value(u: tf.Tensor) -> tf.Tensor:
-        return target.prior_value(target.space.constrain(u), target.space.coordinates(u))
+        return target.prior_value(
+            target.space.constrain(u), target.space.coordinates(u)
+        )
 
     gradients = target.concatenated().prior_gradient
     return {
@@ -429,7 +461,9 @@ def of_prior(target: Target) -> dict[str, Function]:
 def slope_over(target: Target, columns: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return the gradient of the log-likelihood of some rows, a function of the position."""
     return partial(
-        target.gradient, minibatch=Minibatch(cast(columns, target.dtype)), with_prior=False
+        target.gradient,
+        minibatch=Minibatch(cast(columns, target.dtype)),
+        with_prior=False,
     )
 
 
@@ -445,7 +479,9 @@ def _product(target: Target, both: tf.Tensor, columns: Tensors) -> list[tf.Tenso
 
 
 def _hessian(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-    return [jacobian(slope_over(target, columns), u, vectorized=not has_sparse(columns))]
+    return [
+        jacobian(slope_over(target, columns), u, vectorized=not has_sparse(columns))
+    ]
 
 
 def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
@@ -457,7 +493,9 @@ def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tenso
     return [tf.reduce_mean(2 * values[0] - forward - backward, 0)]
 
 
-def along(gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+def along(
+    gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.Tensor
+) -> tf.Tensor:
     """Return the derivative of a gradient at a position along a vector."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(u)

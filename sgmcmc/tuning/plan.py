@@ -49,11 +49,26 @@ class _Settings:
     # factor, whose rows look alike, without a mode near that of all rows.
     rows_per_coordinate: int = 50
     max_products: float = 1e11  # multiplications of a Hessian on these rows
-    sample_probes: int = 16  # directions in which leverage is measured for the second search
-    always_whole_below: int = 250  # observations: all are used, however many terms one has
+    sample_probes: int = (
+        16  # directions in which leverage is measured for the second search
+    )
+    always_whole_below: int = (
+        250  # observations: all are used, however many terms one has
+    )
     max_whole_terms: int = 100_000  # terms of all observations up to which all are used
-    sizes: tuple[int, ...] = (125, 250, 500, 1000, 2000, 4000)  # minibatch sizes to choose from
-    small_sizes: tuple[int, ...] = (16, 32, 64)  # further sizes if a row has several terms
+    sizes: tuple[int, ...] = (
+        125,
+        250,
+        500,
+        1000,
+        2000,
+        4000,
+    )  # minibatch sizes to choose from
+    small_sizes: tuple[int, ...] = (
+        16,
+        32,
+        64,
+    )  # further sizes if a row has several terms
     reference_rows: int = 500  # of the minibatches with which noise is measured
     reference_terms: int = 2**17  # of these minibatches, if a row has several
     noise_positions: int = 1024  # positions of the posterior at which noise is measured
@@ -105,7 +120,8 @@ class Given:
         if self.gradient is not None:
             return self.gradient.whole_dataset or self.minibatch_size == size
         is_small = size <= WHOLE_UP_TO and (
-            size < _SETTINGS.always_whole_below or size * row_terms <= _SETTINGS.max_whole_terms
+            size < _SETTINGS.always_whole_below
+            or size * row_terms <= _SETTINGS.max_whole_terms
         )
         is_open = self.minibatches is None and self.minibatch_size is None
         return self.minibatch_size == size or (is_open and is_small)
@@ -213,13 +229,18 @@ class Plan:
         return bool(
             growth >= 1
             and relative_change <= 1
-            and difference @ matrix @ difference <= _SETTINGS.max_distance**2 * len(difference)
+            and difference @ matrix @ difference
+            <= _SETTINGS.max_distance**2 * len(difference)
         )
 
-    def rewhitened(self, target: Target, data: Data, covariance: np.ndarray, seed: int) -> Plan:
+    def rewhitened(
+        self, target: Target, data: Data, covariance: np.ndarray, seed: int
+    ) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
-        plan = _choose(target, data, self.mode, whitening, self.minibatches, self.given, seed)
+        plan = _choose(
+            target, data, self.mode, whitening, self.minibatches, self.given, seed
+        )
         return replace(plan, seconds=self.seconds, surveyed=self.surveyed, earlier=None)
 
 
@@ -257,10 +278,14 @@ def make_plan(
     def find(u: np.ndarray) -> Mode:
         return mode_from(target, data, u, seed, objective)
 
-    mode = mode_from(target, data, start, seed, objective, known) if mode is None else mode
+    mode = (
+        mode_from(target, data, start, seed, objective, known) if mode is None else mode
+    )
     clock.done("mode and information")
     reused = None
-    if earlier is not None and earlier.plan.still_holds(mode, settings, data.size / earlier.rows):
+    if earlier is not None and earlier.plan.still_holds(
+        mode, settings, data.size / earlier.rows
+    ):
         reused = earlier.plan
     if reused is None or reused.surveyed is None:
         stage("looking for other modes")
@@ -282,10 +307,20 @@ def make_plan(
     stage("noise of the gradients")
     earlier_source = None if reused is None else earlier
     plan = _choose(
-        target, data, mode, preconditioner, minibatches, settings, seed, objective, earlier_source
+        target,
+        data,
+        mode,
+        preconditioner,
+        minibatches,
+        settings,
+        seed,
+        objective,
+        earlier_source,
     )
     clock.done("noise and stepsize")
-    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier_source)
+    return replace(
+        plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier_source
+    )
 
 
 def mode_from(
@@ -310,8 +345,12 @@ def mode_from(
         )
         return objective.over(strata_by_leverage(leverages, rng))
 
-    has_enough_rows = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)
-    return find_mode(objective, start, subset, sample if has_enough_rows else None, known)
+    has_enough_rows = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(
+        target, data, start
+    )
+    return find_mode(
+        objective, start, subset, sample if has_enough_rows else None, known
+    )
 
 
 def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
@@ -332,7 +371,9 @@ def part_size(objective: Objective, smallest: int = PART_ROWS) -> int:
     return max(smallest, wanted_rows // objective.rows)
 
 
-def objective_on_subset(objective: Objective, data: Data, seed: int) -> Objective | None:
+def objective_on_subset(
+    objective: Objective, data: Data, seed: int
+) -> Objective | None:
     """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
     size = part_size(objective)
     if data.size <= 2 * size:
@@ -347,7 +388,9 @@ def unchanged(d: int) -> Preconditioner:
     return Preconditioner(np.ones(d), np.zeros(d))
 
 
-def make_preconditioner(choice: str | Preconditioner, mode: Mode) -> Preconditioner | None:
+def make_preconditioner(
+    choice: str | Preconditioner, mode: Mode
+) -> Preconditioner | None:
     """Return the preconditioner that goes by a name; the user's own is used as it is."""
     if isinstance(choice, Preconditioner):
         return choice
@@ -389,7 +432,9 @@ def _choose(
     information = information_in(whitening, mode)
     geometry = Surroundings(information, np.zeros_like(information), whitening.root)
     if settings.takes_all(data.size, target.row_terms):
-        return _with_stepsize(mode, preconditioner, minibatches, data.size, settings, geometry)
+        return _with_stepsize(
+            mode, preconditioner, minibatches, data.size, settings, geometry
+        )
     small_sizes = _SETTINGS.small_sizes if target.row_terms != 1 else ()
     candidates = small_sizes + _SETTINGS.sizes
     sizes = [n for n in candidates if n <= data.size] or [data.size]
@@ -398,16 +443,25 @@ def _choose(
     if earlier is not None:
         sizes = [earlier.plan.minibatch_size]
     largest = max(sizes[0], _SETTINGS.reference_terms // target.row_terms)
-    reference = min(_SETTINGS.reference_rows, largest, data.size) if len(sizes) > 1 else sizes[0]
+    reference = (
+        min(_SETTINGS.reference_rows, largest, data.size)
+        if len(sizes) > 1
+        else sizes[0]
+    )
     whitened = target.preconditioned(preconditioner)
     center = whitening.into(mode.position)
     meter = NoiseMeter(
-        whitened, data, minibatches.bind(data.size, reference), settings.gradient,
+        whitened,
+        data,
+        minibatches.bind(data.size, reference),
+        settings.gradient,
         kept_graphs(target, data) if objective is None else objective.rough.graphs,
-    )  # fmt: skip
+    )
     if earlier is not None:
         noise = earlier.noise_in(whitening, data.size)
-        geometry = geometry.with_noise(noise, epoch_of(minibatches, data.size, sizes[0]))
+        geometry = geometry.with_noise(
+            noise, epoch_of(minibatches, data.size, sizes[0])
+        )
         plan_of_earlier = _with_stepsize(
             mode, preconditioner, minibatches, sizes[0], settings, geometry
         )
@@ -422,12 +476,17 @@ def _choose(
         noisy = geometry.with_noise(noise * meter.factor(n), epoch)
         return _with_stepsize(mode, preconditioner, minibatches, n, settings, noisy)
 
-    best = _cheapest(plan, sizes, reference, lambda plan: _cost(plan, data, target.row_terms))
+    best = _cheapest(
+        plan, sizes, reference, lambda plan: _cost(plan, data, target.row_terms)
+    )
     return replace(best, meter=meter)
 
 
 def _cheapest(
-    plan: Callable[[int], Plan], sizes: Sequence[int], first: int, cost: Callable[[Plan], float]
+    plan: Callable[[int], Plan],
+    sizes: Sequence[int],
+    first: int,
+    cost: Callable[[Plan], float],
 ) -> Plan:
     """Return the plan of the cheapest minibatch size, from a first one on up or down.
 
@@ -454,8 +513,12 @@ def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
 
 
 def _cost(plan: Plan, data: Data, row_terms: int) -> float:
-    row_cost = _SETTINGS.byte_cost * data.row_bytes + _SETTINGS.term_cost * (row_terms - 1)
-    return plan.autocorrelation * (_SETTINGS.iteration_cost + row_cost * plan.minibatch_size)
+    row_cost = _SETTINGS.byte_cost * data.row_bytes + _SETTINGS.term_cost * (
+        row_terms - 1
+    )
+    return plan.autocorrelation * (
+        _SETTINGS.iteration_cost + row_cost * plan.minibatch_size
+    )
 
 
 def _with_stepsize(
@@ -482,4 +545,6 @@ def _with_stepsize(
         if settings.stepsize is None:
             raise
         prediction = Prediction.unknown(len(mode.position))
-    return Plan(settings, mode, preconditioner, minibatches, n, stepsize, geometry, prediction)
+    return Plan(
+        settings, mode, preconditioner, minibatches, n, stepsize, geometry, prediction
+    )

@@ -96,13 +96,16 @@ class Surroundings:
         if self._white:
             return np.ones(len(self.root)), np.eye(len(self.root))
         values, vectors = np.linalg.eigh(self.information)
-        return np.maximum(values, _SETTINGS.min_curvature * max(values[-1], 1e-300)), vectors
+        return np.maximum(
+            values, _SETTINGS.min_curvature * max(values[-1], 1e-300)
+        ), vectors
 
     @cached_property
     def _white(self) -> bool:
         """Whether the information is the identity, as it is in coordinates that whiten it."""
         return bool(
-            np.abs(self.information - np.eye(len(self.root))).max() <= _SETTINGS.white_rounding
+            np.abs(self.information - np.eye(len(self.root))).max()
+            <= _SETTINGS.white_rounding
         )
 
     @cached_property
@@ -147,7 +150,11 @@ class Surroundings:
         if self._white and self.root.ndim == 2:
             return self.root
         vectors = self.axes[1]
-        return self.root @ vectors if self.root.ndim == 2 else self.root[:, np.newaxis] * vectors
+        return (
+            self.root @ vectors
+            if self.root.ndim == 2
+            else self.root[:, np.newaxis] * vectors
+        )
 
     def predict(
         self,
@@ -175,12 +182,16 @@ class Surroundings:
         noise = self.noise_along_axes
         if isinstance(dynamics, SGNHT):
             dynamics = at_rest(dynamics, epsilon, values, np.diag(noise))
-        recursion = LinearRecursion(dynamics, epsilon, np.ones(2) if self._white else values)
+        recursion = LinearRecursion(
+            dynamics, epsilon, np.ones(2) if self._white else values
+        )
         if not recursion.stable:
             return self._unstable
         if self._white:
             moments = recursion.covariance(_TWO, self.epoch)
-            return self._predicted(*(self._moment_of_coordinates(moment) for moment in moments))
+            return self._predicted(
+                *(self._moment_of_coordinates(moment) for moment in moments)
+            )
         return self._prediction(self._shares, *recursion.covariance(noise, self.epoch))
 
     @property
@@ -211,7 +222,9 @@ class Surroundings:
     ) -> Prediction:
         d = len(self.root)
         need_law_in_turn(dynamics, d)
-        recursion = RecursionInTurn(self.information, np.broadcast_to(stepsizes, d), slices)
+        recursion = RecursionInTurn(
+            self.information, np.broadcast_to(stepsizes, d), slices
+        )
         if not recursion.stable:
             return self._unstable
         rows = self.root if self.root.ndim == 2 else np.diag(self.root)
@@ -233,7 +246,9 @@ class Surroundings:
 
     def _predicted(self, variance: np.ndarray, summed: np.ndarray) -> Prediction:
         times = np.maximum(1.0, 2 * summed / variance - 1)
-        return Prediction(np.sqrt(np.maximum(variance, 0.0) / self._variances), times, True)
+        return Prediction(
+            np.sqrt(np.maximum(variance, 0.0) / self._variances), times, True
+        )
 
 
 def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
@@ -299,7 +314,11 @@ def largest_good(excess: Callable[[float], float], low: float, high: float) -> f
     for _ in range(_SETTINGS.max_evaluations):
         if excess_below == 0 or high <= below * (1 + _SETTINGS.interval):
             break
-        share = excess_below / (excess_below - excess_high) if np.isfinite(excess_high) else 0.5
+        share = (
+            excess_below / (excess_below - excess_high)
+            if np.isfinite(excess_high)
+            else 0.5
+        )
         between = float(below * (high / below) ** min(max(share, 1e-9), 1 - 1e-9))
         value = excess(between)
         if value <= 0:

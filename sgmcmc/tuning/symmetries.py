@@ -20,7 +20,9 @@ from sgmcmc.tuning.objective import Objective
 class _Settings:
     max_rearrangements: int = 24
     max_swaps: int = 6  # pairs exchanged along an axis
-    min_entries: int = 8  # of an axis: from here on arrangements are too many to try each
+    min_entries: int = (
+        8  # of an axis: from here on arrangements are too many to try each
+    )
     tested_pairs: int = 8  # exchanged to see whether all entries can be
     first_rows: int = 1000  # rows with which exchanges are tried first
     max_axes: int = 6  # of one length, up to which all their subsets are tried
@@ -120,12 +122,16 @@ def exchangeable(
         arrangement = dict(params)
         for name, axis in axes:
             arrangement[name] = _swapped(arrangement[name], axis, *pair)
-        return bool(abs(value(_position_of(space, arrangement, dtype)) - height) <= rounding)
+        return bool(
+            abs(value(_position_of(space, arrangement, dtype)) - height) <= rounding
+        )
 
     for length, axes in _axes(params).items():
         if length < _SETTINGS.min_entries:
             continue
-        pairs = [rng.choice(length, 2, replace=False) for _ in range(_SETTINGS.tested_pairs)]
+        pairs = [
+            rng.choice(length, 2, replace=False) for _ in range(_SETTINGS.tested_pairs)
+        ]
         for subset in _subsets(axes):
             if all(same(subset, pair) for pair in pairs):
                 return tuple(dict.fromkeys(name for name, _ in subset))
@@ -175,7 +181,9 @@ def _named_pairs(params: Params) -> Iterator[Params]:
         stems.setdefault(name[:-1], []).append(name[-1])
     endings = sorted({tuple(e) for e in stems.values() if len(e) > 1}, key=len)
     for group in endings:
-        for a, b in itertools.islice(itertools.combinations(group, 2), _SETTINGS.max_swaps):
+        for a, b in itertools.islice(
+            itertools.combinations(group, 2), _SETTINGS.max_swaps
+        ):
             arrangement = dict(params)
             for name, array in params.items():
                 if name[-1] in (a, b):
@@ -183,19 +191,29 @@ def _named_pairs(params: Params) -> Iterator[Params]:
                     if partner in params and params[partner].shape == array.shape:
                         arrangement[partner] = array
                 elif array.ndim and array.shape[0] == len(group):
-                    arrangement[name] = _swapped(array, 0, group.index(a), group.index(b))
+                    arrangement[name] = _swapped(
+                        array, 0, group.index(a), group.index(b)
+                    )
             yield arrangement
 
 
 def _axis_swaps(params: Params) -> Iterator[Params]:
     """Exchange two entries along the first axes, or the last ones, of one length."""
     for axis in (0, -1):
-        lengths = {a.shape[axis] for a in params.values() if a.ndim and (axis == 0 or a.ndim > 1)}
+        lengths = {
+            a.shape[axis]
+            for a in params.values()
+            if a.ndim and (axis == 0 or a.ndim > 1)
+        }
         for K in sorted(length for length in lengths if length > 1):
-            pairs = itertools.islice(itertools.combinations(range(K), 2), _SETTINGS.max_swaps)
+            pairs = itertools.islice(
+                itertools.combinations(range(K), 2), _SETTINGS.max_swaps
+            )
             for i, j in pairs:
                 yield {
-                    name: _swapped(a, axis, i, j) if a.ndim and a.shape[axis] == K else a
+                    name: _swapped(a, axis, i, j)
+                    if a.ndim and a.shape[axis] == K
+                    else a
                     for name, a in params.items()
                 }
 
@@ -208,7 +226,9 @@ def _swapped(array: np.ndarray, axis: int, i: int, j: int) -> np.ndarray:
 
 def _shape_pairs(params: Params) -> Iterator[Params]:
     pairs = (
-        (a, b) for a, b in itertools.combinations(params, 2) if params[a].shape == params[b].shape
+        (a, b)
+        for a, b in itertools.combinations(params, 2)
+        if params[a].shape == params[b].shape
     )
     for a, b in itertools.islice(pairs, _SETTINGS.max_swaps):
         yield {**params, a: params[b], b: params[a]}

@@ -31,7 +31,11 @@ def close_figures() -> Any:
 
 def test_summary_adds_up_in_double_precision() -> None:
     """In float32 the mean of these draws is off by 0.02, a third of their SD."""
-    theta = np.random.default_rng(1).normal(-11.04, 0.05, size=(400_000, 3)).astype(np.float32)
+    theta = (
+        np.random.default_rng(1)
+        .normal(-11.04, 0.05, size=(400_000, 3))
+        .astype(np.float32)
+    )
     table = sgmcmc.summary(Samples({"theta": theta}))
     exact = theta.mean(0, dtype=np.float64), theta.std(0, dtype=np.float64, ddof=1)
     np.testing.assert_allclose(table["mean"], exact[0], rtol=1e-9)
@@ -41,14 +45,27 @@ def test_summary_adds_up_in_double_precision() -> None:
 def test_summary_has_everything_and_is_right() -> None:
     theta = np.random.default_rng(1).normal(3.0, 2.0, size=(4, 1000, 2))
     table = sgmcmc.summary(
-        Samples({"theta": theta, "b": theta[..., 0]}, settings={"n_chains": 4}), ["theta"]
+        Samples({"theta": theta, "b": theta[..., 0]}, settings={"n_chains": 4}),
+        ["theta"],
     )
     assert list(table.index) == ["theta[0]", "theta[1]"]
-    wanted = {"mean", "sd", "q5", "q50", "q95", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"}
+    wanted = {
+        "mean",
+        "sd",
+        "q5",
+        "q50",
+        "q95",
+        "mcse_mean",
+        "ess_bulk",
+        "ess_tail",
+        "r_hat",
+    }
     assert wanted <= set(table.columns)
     assert not [name for name in table.columns if name.startswith("hdi")]
     np.testing.assert_allclose(table["mean"], theta.mean(axis=(0, 1)), rtol=1e-12)
-    np.testing.assert_allclose(table["q95"], np.quantile(theta, 0.95, axis=(0, 1)), rtol=1e-12)
+    np.testing.assert_allclose(
+        table["q95"], np.quantile(theta, 0.95, axis=(0, 1)), rtol=1e-12
+    )
     # The error of an effective size of 4000 independent draws is a few per cent.
     np.testing.assert_allclose(table["mcse_mean"], 2 / np.sqrt(4000), rtol=0.2)
     assert (abs(table["r_hat"] - 1) < 0.02).all()
@@ -58,7 +75,9 @@ def test_summary_of_one_chain_is_silent(recwarn: pytest.WarningsRecorder) -> Non
     table = sgmcmc.summary(short_call(n_iters=100))
     assert table.loc["theta", "ess_bulk"] > 0
     # But for what speaks against its draws, which is said in one warning.
-    assert all("These draws may not be reliable" in str(one.message) for one in recwarn.list)
+    assert all(
+        "These draws may not be reliable" in str(one.message) for one in recwarn.list
+    )
 
 
 @pytest.mark.skipif(libraries.arviz_is_new(), reason="ArviZ 1 does not log")
@@ -85,7 +104,9 @@ def test_summary_refuses_what_is_not_there() -> None:
         sgmcmc.summary(chain, "theta")
     with pytest.raises(ValueError, match="`quantiles`"):
         sgmcmc.summary(chain, quantiles=[50])
-    nothing = short_call(store_params=False, test_functions={"f": lambda params: params["theta"]})
+    nothing = short_call(
+        store_params=False, test_functions={"f": lambda params: params["theta"]}
+    )
     with pytest.raises(ValueError, match="no draws"):
         sgmcmc.summary(nothing)
 
@@ -104,19 +125,24 @@ def test_batch_means_are_those_of_the_draws() -> None:
 
 
 @pytest.mark.skipif(
-    not (find_spec("netCDF4") or find_spec("h5netcdf")), reason="ArviZ 1 brings no NetCDF"
+    not (find_spec("netCDF4") or find_spec("h5netcdf")),
+    reason="ArviZ 1 brings no NetCDF",
 )
 def test_arviz_round_trips_through_netcdf(tmp_path: Path) -> None:
     x = np.arange(20.0)
     chains = short_call(
-        n_chains=2, n_iters=60, test_functions={"square": lambda params: params["theta"] ** 2}
+        n_chains=2,
+        n_iters=60,
+        test_functions={"square": lambda params: params["theta"] ** 2},
     )
     data = chains.to_arviz(observed_data={"x": x})
     data.to_netcdf(str(tmp_path / "chain.nc"))
     again = az.from_netcdf(str(tmp_path / "chain.nc"))
     np.testing.assert_array_equal(again.posterior["theta"], chains["theta"])
     assert again.posterior["theta"].dims == ("chain", "draw")
-    np.testing.assert_array_equal(again.test_functions["square"], chains.test_functions["square"])
+    np.testing.assert_array_equal(
+        again.test_functions["square"], chains.test_functions["square"]
+    )
     np.testing.assert_array_equal(again.observed_data["x"], x)
     np.testing.assert_array_equal(again.sample_stats["lp"], chains.log_post.values)
     iterations = again.sample_stats["lp_iteration"]
@@ -136,12 +162,16 @@ def test_arviz_has_the_users_names() -> None:
 
 
 @pytest.mark.parametrize("arviz_is_new", [False, True])
-def test_plots_with_matplotlib_alone(monkeypatch: pytest.MonkeyPatch, arviz_is_new: bool) -> None:
+def test_plots_with_matplotlib_alone(
+    monkeypatch: pytest.MonkeyPatch, arviz_is_new: bool
+) -> None:
     """With ArviZ 1 all plots are ours; their panels are drawn here with any ArviZ."""
     if not arviz_is_new and libraries.arviz_is_new():
         pytest.skip("ArviZ 0 is not installed")
     monkeypatch.setattr(seams.ARVIZ_IS_NEW, lambda: arviz_is_new)
-    draws = np.random.default_rng(1).normal([0.0, 1e5, 7.0], [1.0, 1e-2, 0.0], (2, 100, 3))
+    draws = np.random.default_rng(1).normal(
+        [0.0, 1e5, 7.0], [1.0, 1e-2, 0.0], (2, 100, 3)
+    )
     samples = Samples({"beta": draws}, settings={"n_chains": 2})
     traces = sgmcmc.plot_trace(samples)
     assert traces.shape == (3, 2) and traces[1, 1].get_title() == "beta[1]"

@@ -37,7 +37,9 @@ def reported(report: dict[str, Any], chains: int | None = 4) -> Samples:
     rng = np.random.default_rng(1)
     shape = (200,) if chains is None else (chains, 200)
     draws = {"a": rng.normal(size=shape), "b": rng.normal(size=(*shape, 2))}
-    return Samples(draws, settings={"n_chains": chains, "method": "sgld"}, report=report)
+    return Samples(
+        draws, settings={"n_chains": chains, "method": "sgld"}, report=report
+    )
 
 
 def test_all_panels(tmp_path: Path) -> None:
@@ -53,9 +55,13 @@ def test_all_panels(tmp_path: Path) -> None:
     np.testing.assert_allclose(container.lines[0].get_ydata(), [1.0, 1.1, 0.9])
     # Two standard errors of an sd: 2/√(2 × 100) of it.
     ends = container.lines[2][0].get_segments()[1][:, 1]
-    np.testing.assert_allclose(ends, 1.1 * np.array([1 - 2 / 200**0.5, 1 + 2 / 200**0.5]))
+    np.testing.assert_allclose(
+        ends, 1.1 * np.array([1 - 2 / 200**0.5, 1 + 2 / 200**0.5])
+    )
     assert "b[0]" in worst.get_title() and "a" in second.get_title()
-    np.testing.assert_allclose([bar.get_height() for bar in noise.patches], [0.1, 0.2, 0.3, 0.2])
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in noise.patches], [0.1, 0.2, 0.3, 0.2]
+    )
     figure.savefig(tmp_path / "report.png")
 
 
@@ -64,12 +70,17 @@ def test_all_panels(tmp_path: Path) -> None:
     [
         {},
         {"Predicted": {"not available": "latent variables are drawn by `gibbs`"}},
-        {"Predicted": {"SD error (noise along the chain)": "unbounded"}, "Draws": DRAWS},
+        {
+            "Predicted": {"SD error (noise along the chain)": "unbounded"},
+            "Draws": DRAWS,
+        },
         {"Predicted": PREDICTED},
     ],
 )
 @pytest.mark.parametrize("chains", [None, 2])
-def test_a_list_that_is_lacking_is_said(report: dict[str, Any], chains: int | None) -> None:
+def test_a_list_that_is_lacking_is_said(
+    report: dict[str, Any], chains: int | None
+) -> None:
     axes = sgmcmc.plot_report(reported({**report, "method": "sgld"}, chains))
     texts = [text.get_text() for ax in axes for text in ax.texts]
     known = ReportLists.of(report)
@@ -95,7 +106,10 @@ def test_no_report_is_an_error() -> None:
 
 def test_traces_say_what_the_report_warns_of() -> None:
     samples = reported({"warnings": ["The stepsize is too large."]})
-    assert sgmcmc.plot_trace(samples)[0, 0].figure.get_suptitle() == "! The stepsize is too large."
+    assert (
+        sgmcmc.plot_trace(samples)[0, 0].figure.get_suptitle()
+        == "! The stepsize is too large."
+    )
     assert sgmcmc.plot_trace(reported({}))[0, 0].figure.get_suptitle() == ""
 
 
@@ -107,6 +121,10 @@ def test_a_long_warning_is_cut_between_words() -> None:
 
 def test_coordinates() -> None:
     samples = reported({"Draws": DRAWS})
-    assert coordinate_names("a", ()) + coordinate_names("b", (2,)) == ["a", "b[0]", "b[1]"]
+    assert coordinate_names("a", ()) + coordinate_names("b", (2,)) == [
+        "a",
+        "b[0]",
+        "b[1]",
+    ]
     assert worst_places(ReportLists.of(samples.report), 3) == [1, 0]
     assert worst_places(ReportLists.of({}), 1) == [0]

@@ -15,7 +15,9 @@ from tests import seams
 from tests.conftest import short_call
 
 
-def normal(draws: int, d: int, *, seed: int = 1, scale: float = 1.0) -> tuple[Samples, np.ndarray]:
+def normal(
+    draws: int, d: int, *, seed: int = 1, scale: float = 1.0
+) -> tuple[Samples, np.ndarray]:
     theta = scale * np.random.default_rng(seed).normal(size=(draws, d))
     return Samples({"theta": theta}, gradients={"theta": -theta}), theta
 
@@ -29,13 +31,17 @@ def direct_ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float
             base = c**2 + u @ u
             k = base**-beta
             slope = -2 * beta * base ** (-beta - 1)
-            trace = -slope * len(x) - 4 * beta * (beta + 1) * base ** (-beta - 2) * (u @ u)
+            trace = -slope * len(x) - 4 * beta * (beta + 1) * base ** (-beta - 2) * (
+                u @ u
+            )
             total += gx @ gy * k + gx @ (-slope * u) + gy @ (slope * u) + trace
     return float(np.sqrt(total) / len(theta))
 
 
 @pytest.mark.parametrize(("c", "beta"), [(1.0, 0.5), (0.7, 0.3)])
-def test_ksd_is_the_sum_over_pairs(c: float, beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ksd_is_the_sum_over_pairs(
+    c: float, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(1)
     theta, g = rng.normal(size=(20, 3)) + 5, rng.normal(size=(20, 3))
     chain = Samples({"a": theta[:, :2], "b": theta[:, 2]})
@@ -64,7 +70,9 @@ def test_ksd_of_chains_and_with_stored_gradients() -> None:
     chains = short_call(n_chains=3, n_iters=50, store_gradients=True)
     found = ksd(chains, covariance=np.ones(1))
     assert found.shape == found.expected.shape == found.ratio.shape == (3,)
-    one = Samples({"theta": chains["theta"][1]}, gradients={"theta": chains.gradients["theta"][1]})
+    one = Samples(
+        {"theta": chains["theta"][1]}, gradients={"theta": chains.gradients["theta"][1]}
+    )
     assert found[1] == pytest.approx(ksd(one, covariance=np.ones(1)))
 
 
@@ -117,7 +125,9 @@ def gaussian(
 @pytest.mark.parametrize("noise", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("d", [2, 10])
-def test_the_right_width_has_the_smallest_value(d: int, noise: float, known: bool) -> None:
+def test_the_right_width_has_the_smallest_value(
+    d: int, noise: float, known: bool
+) -> None:
     """It ranks, and only draws of the right width have what independent draws would have."""
     found = {}
     for scale in (0.5, 1.0, 1.5, 2.3):
@@ -126,12 +136,16 @@ def test_the_right_width_has_the_smallest_value(d: int, noise: float, known: boo
     assert min(found, key=lambda scale: found[scale]) == 1.0
     assert found[2.3] > found[1.5] > found[1.0]
     assert 0.5 < found[1.0].ratio < 1.6
-    assert min(found[scale].ratio for scale in (0.5, 1.5, 2.3)) > 1.25 * found[1.0].ratio
+    assert (
+        min(found[scale].ratio for scale in (0.5, 1.5, 2.3)) > 1.25 * found[1.0].ratio
+    )
 
 
 @pytest.mark.parametrize("noise", [0.0, 4.0])
 def test_what_is_expected_is_the_mean_square_over_exact_draws(noise: float) -> None:
-    chains = [gaussian(1.0, d=3, noise=noise, draws=300, seed=seed)[0] for seed in range(60)]
+    chains = [
+        gaussian(1.0, d=3, noise=noise, draws=300, seed=seed)[0] for seed in range(60)
+    ]
     squares = np.array([ksd(chain).ratio ** 2 for chain in chains])
     error = squares.std(ddof=1) / np.sqrt(len(squares))
     # The coordinates are estimated from the same draws, which takes a degree of freedom or two.
@@ -142,7 +156,8 @@ def test_it_does_not_depend_on_units() -> None:
     chain, _ = gaussian(1.3)
     units = np.geomspace(1e-6, 1e6, 10)
     other = Samples(
-        {"theta": units * chain["theta"]}, gradients={"theta": chain.gradients["theta"] / units}
+        {"theta": units * chain["theta"]},
+        gradients={"theta": chain.gradients["theta"] / units},
     )
     assert ksd(other) == pytest.approx(ksd(chain), rel=1e-6)
     assert ksd(other).expected == pytest.approx(ksd(chain).expected, rel=1e-6)
@@ -166,7 +181,9 @@ def test_it_is_a_number_and_is_thinned() -> None:
     chain, _ = gaussian(1.0, draws=3000)
     found = ksd(chain, max_draws=500)
     assert isinstance(found, float) and f"{found:.3f}" == f"{float(found):.3f}"
-    assert found.draws == 500 and found.expected == pytest.approx(float(found) / found.ratio)
+    assert found.draws == 500 and found.expected == pytest.approx(
+        float(found) / found.ratio
+    )
     assert ksd(chain).draws == 2000
 
 
@@ -183,7 +200,9 @@ def test_draws_with_bijectors_are_taken_where_their_gradients_are() -> None:
     found = {}
     for scale in (0.5, 1.0, 2.3):
         made = exponential_chain(scale)
-        chain = Samples({"sigma": made["draws"]}, settings={"bijectors": {"sigma": "exp"}})
+        chain = Samples(
+            {"sigma": made["draws"]}, settings={"bijectors": {"sigma": "exp"}}
+        )
         with pytest.raises(ValueError, match="`bijectors` must be given"):
             ksd(chain, gradients={"sigma": made["gradients"]})
         with pytest.raises(ValueError, match="`bijectors` lacks"):

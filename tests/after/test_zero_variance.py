@@ -26,7 +26,9 @@ PRECISION = np.linalg.inv(ROOT @ ROOT.T)
 
 def log_lik(params: Any, dataset: Any) -> tf.Tensor:
     residuals = dataset["x"] - tf.stack([params["a"], params["b"][0]])
-    return -0.5 * tf.reduce_sum(residuals * tf.matmul(residuals, tf.constant(PRECISION)))
+    return -0.5 * tf.reduce_sum(
+        residuals * tf.matmul(residuals, tf.constant(PRECISION))
+    )
 
 
 def gaussian(**given: Any) -> Samples:
@@ -64,7 +66,9 @@ def test_degree_one_makes_the_mean_of_a_gaussian_exact() -> None:
     np.testing.assert_allclose(corrected.mean["b"], MEAN[1:], rtol=1e-9)
     assert (corrected.variance_ratio["b"] > 1e9).all()
     # h̃ = θ + a z with z = ½ Λ(θ − θ̂): the coefficients are −2 Λ⁻¹.
-    np.testing.assert_allclose(corrected.coefficients["a"], -2 * COVARIANCE[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        corrected.coefficients["a"], -2 * COVARIANCE[:, 0], rtol=1e-9
+    )
 
 
 def test_degree_two_makes_the_second_moments_of_a_gaussian_exact() -> None:
@@ -73,8 +77,12 @@ def test_degree_two_makes_the_second_moments_of_a_gaussian_exact() -> None:
         "ab": lambda params: params["a"] * params["b"][0],
     }
     corrected = zero_variance(one_chain(), 2, moments)
-    np.testing.assert_allclose(corrected["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8)
-    np.testing.assert_allclose(corrected["ab"], MEAN[0] * MEAN[1] + COVARIANCE[0, 1], rtol=1e-8)
+    np.testing.assert_allclose(
+        corrected["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8
+    )
+    np.testing.assert_allclose(
+        corrected["ab"], MEAN[0] * MEAN[1] + COVARIANCE[0, 1], rtol=1e-8
+    )
     first = zero_variance(one_chain(), 1, moments)
     assert first.variance_ratio["aa"] < 1e6
 
@@ -105,7 +113,9 @@ def slow_and_noisy() -> Samples:
     for i in range(1, draws.shape[1]):
         draws[:, i] = 0.99 * draws[:, i - 1] + np.sqrt(1 - 0.99**2) * noise[0, :, i]
     return Samples(
-        {"theta": draws}, settings={"n_chains": 3}, gradients={"theta": -draws + 3.0 * noise[1]}
+        {"theta": draws},
+        settings={"n_chains": 3},
+        gradients={"theta": -draws + 3.0 * noise[1]},
     )
 
 
@@ -114,7 +124,9 @@ def variance_of_the_mean(draws: np.ndarray) -> float:
     return draws.reshape(3, 40, 500).mean(2).var()
 
 
-def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_see_through_the_noise_of_minibatches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A slow chain whose gradients are noisy: draws give coefficients that are too small."""
     samples = slow_and_noisy()
     draws = samples["theta"]
@@ -138,7 +150,9 @@ def test_the_form_that_is_best_out_of_sample_is_chosen() -> None:
     corrected = zero_variance(samples)
     form = corrected.form
     assert form.fit == "others" and form.batches is not None and form.batches < 5000
-    ratio = variance_of_the_mean(samples["theta"]) / variance_of_the_mean(corrected["theta"])
+    ratio = variance_of_the_mean(samples["theta"]) / variance_of_the_mean(
+        corrected["theta"]
+    )
     assert ratio > 10 and 0.5 < corrected.gain["theta"] / ratio < 2
     again = zero_variance(samples, form.degree, fit=form.fit, batches=form.batches)
     np.testing.assert_array_equal(again["theta"], corrected["theta"])
@@ -146,14 +160,20 @@ def test_the_form_that_is_best_out_of_sample_is_chosen() -> None:
     assert f"falls {corrected.gain['theta']:.3g} times" in corrected.sentence
 
 
-def test_draws_are_taken_where_gradients_are_exact_and_degree_two_where_it_helps() -> None:
+def test_draws_are_taken_where_gradients_are_exact_and_degree_two_where_it_helps() -> (
+    None
+):
     chain = one_chain()
     first = zero_variance(chain)
     assert first.form.degree == 1 and first.gain["a"] > 1e9
     np.testing.assert_allclose(first["a"], MEAN[0], rtol=1e-9)
-    second = zero_variance(chain, test_functions={"aa": lambda params: params["a"] ** 2})
+    second = zero_variance(
+        chain, test_functions={"aa": lambda params: params["a"] ** 2}
+    )
     assert second.form.degree == 2
-    np.testing.assert_allclose(second.mean["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8)
+    np.testing.assert_allclose(
+        second.mean["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8
+    )
 
 
 def test_what_does_not_help_is_left_alone() -> None:
@@ -168,7 +188,9 @@ def test_what_does_not_help_is_left_alone() -> None:
         if gain <= 1:
             np.testing.assert_array_equal(corrected[name], draws[name])
             assert corrected.variance_ratio[name] == 1.0
-    both = Samples(draws, gradients={"a": -draws["a"], "c": unrelated}, settings={"n_chains": 4})
+    both = Samples(
+        draws, gradients={"a": -draws["a"], "c": unrelated}, settings={"n_chains": 4}
+    )
     corrected = zero_variance(both)
     assert corrected.gain["a"] > 5 and corrected.form is not None
     assert corrected.gain["b"] >= 1 and corrected.variance_ratio["b"] < 1.1
@@ -217,17 +239,24 @@ def test_coefficients_from_others_promise_nothing_that_is_not_there() -> None:
     # Coefficients 40/200 of a unit variance each: the variance grows by about a quarter.
 
 
-def test_saved_loaded_and_stored_chains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_loaded_and_stored_chains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = gaussian(log_prior=lambda params: -tf.abs(params["a"]))
     expected = zero_variance(chain, 2)
     chain.save(tmp_path / "chain.npz")
     gaussian(log_prior=lambda params: -tf.abs(params["a"]), store=tmp_path / "store")
     # In pieces of a few draws.
     monkeypatch.setattr(seams.DRAWS_PIECE_BYTES, 500)
-    for again in (Samples.load(tmp_path / "chain.npz"), Samples.open(tmp_path / "store")):
+    for again in (
+        Samples.load(tmp_path / "chain.npz"),
+        Samples.open(tmp_path / "store"),
+    ):
         found = zero_variance(again, 2)
         np.testing.assert_allclose(found["a"], expected["a"], rtol=1e-9)
-        np.testing.assert_allclose(found.coefficients["b"], expected.coefficients["b"], atol=1e-12)
+        np.testing.assert_allclose(
+            found.coefficients["b"], expected.coefficients["b"], atol=1e-12
+        )
     lean = zero_variance(chain, 2, keep_draws=False)
     assert len(lean) == 0
     np.testing.assert_allclose(lean.mean["a"], expected["a"].mean(), rtol=1e-9)
@@ -266,7 +295,9 @@ def test_collinear_gradients_are_left_out_with_a_warning() -> None:
     """Only the sum of two parameters matters, so their gradients are the same."""
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        return -0.5 * tf.reduce_sum((dataset["x"][:, 0] - params["a"] - params["b"][0]) ** 2)
+        return -0.5 * tf.reduce_sum(
+            (dataset["x"][:, 0] - params["a"] - params["b"][0]) ** 2
+        )
 
     chain = gaussian(log_lik=log_lik)
     with pytest.warns(UserWarning, match="collinear: 1 of 2"):
@@ -307,7 +338,9 @@ def test_nothing_is_said_of_a_sound_fit() -> None:
         ({"test_functions": {"f": 3}}, TypeError, "`test_functions['f']`"),
     ],
 )
-def test_wrong_input(arguments: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_wrong_input(
+    arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
     few = Samples({"a": np.arange(5.0)}, gradients={"a": np.arange(5.0)})
     with pytest.raises(error) as caught:
         zero_variance(**{"samples": few, **arguments})

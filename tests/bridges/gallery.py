@@ -38,7 +38,9 @@ def generator() -> np.random.Generator:
     return copy.deepcopy(rng)
 
 
-def positions(model: Model, count: int = 2) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def positions(
+    model: Model, count: int = 2
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield random positions, unconstrained and constrained."""
     rng = np.random.default_rng(7)
     for k in range(count):
@@ -48,20 +50,28 @@ def positions(model: Model, count: int = 2) -> Iterator[tuple[dict[str, Any], di
             value = tf.constant(start)
             u = value if bijector is None else bijector.inverse(tf.identity(value))
             free[name] = u + 0.3 * (k + 1) * tf.constant(rng.normal(size=u.shape), F8)
-            params[name] = free[name] if bijector is None else bijector.forward(free[name])
+            params[name] = (
+                free[name] if bijector is None else bijector.forward(free[name])
+            )
         yield free, params
 
 
 def log_jacobian(model: Model, free: dict[str, Any]) -> float:
     """Return the log determinant of the map from unconstrained parameters."""
     return sum(
-        float(bijector.forward_log_det_jacobian(tf.identity(free[name]), free[name].shape.rank))
+        float(
+            bijector.forward_log_det_jacobian(
+                tf.identity(free[name]), free[name].shape.rank
+            )
+        )
         for name, bijector in model.bijectors.items()
     )
 
 
 def assert_densities(
-    model: Model, theirs: Callable[[dict[str, Any], dict[str, Any]], float], jacobian: bool = True
+    model: Model,
+    theirs: Callable[[dict[str, Any], dict[str, Any]], float],
+    jacobian: bool = True,
 ) -> None:
     """Assert that prior, terms of rows and Jacobian are the log density of the other library.
 
@@ -71,7 +81,9 @@ def assert_densities(
         jacobian: Whether it has the Jacobian.
     """
     rng = np.random.default_rng(8)
-    tensors = {name: tf.convert_to_tensor(values) for name, values in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(values) for name, values in model.dataset.items()
+    }
     for free, params in positions(model):
         terms = model.log_lik(params, tensors).numpy()
         assert terms.shape == (model.N,) and terms.dtype == np.float64
@@ -83,4 +95,6 @@ def assert_densities(
         assert abs(total - expected) < RELATIVE * scale, (total, expected)
         rows = rng.integers(0, model.N, 7)
         part = {name: tf.gather(values, rows) for name, values in tensors.items()}
-        np.testing.assert_allclose(model.log_lik(params, part), terms[rows], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            model.log_lik(params, part), terms[rows], rtol=1e-8, atol=1e-8
+        )

@@ -64,7 +64,9 @@ def test_figure_and_refusals() -> None:
     assert sum(patch.get_height() for patch in axes[0].patches[1:]) == 50
     with pytest.raises(ValueError, match="there is no 'nu'"):
         found.plot(["nu"])
-    with pytest.raises(ValueError, match="`draws` must be at most the posterior draws, 200"):
+    with pytest.raises(
+        ValueError, match="`draws` must be at most the posterior draws, 200"
+    ):
         sgmcmc.sbc(MODEL, 2, draws=255, fit=exact(), verbose=False)
     with pytest.raises(TypeError, match="'stepsize' has no use"):
         sgmcmc.sbc(MODEL, 2, fit=exact(), stepsize=0.1, verbose=False)

@@ -136,7 +136,9 @@ def correlated_slopes(data: Any) -> Any:
 
 @case(y=Y)
 def outcomes_in_columns() -> Any:
-    return named(m=normal(3), y=lambda m: tfd.Sample(tfd.Independent(tfd.Normal(m, ONE), 1), N))
+    return named(
+        m=normal(3), y=lambda m: tfd.Sample(tfd.Independent(tfd.Normal(m, ONE), 1), N)
+    )
 
 
 @case(y=Y, data={"x": x})
@@ -217,7 +219,9 @@ def mixture_with_weights_by_row(data: Any) -> Any:
     def law(a: Any, m: Any) -> Any:
         logits = tf.stack([a * data["x"], tf.zeros_like(data["x"])], -1)
         means = m + tf.zeros_like(logits)
-        return tfd.MixtureSameFamily(tfd.Categorical(logits=logits), tfd.Normal(means, ONE))
+        return tfd.MixtureSameFamily(
+            tfd.Categorical(logits=logits), tfd.Normal(means, ONE)
+        )
 
     return named(a=normal(), m=normal(2), y=law)
 
@@ -285,13 +289,16 @@ def weibull(data: Any) -> Any:
 
 @case(y=y, data={"x": x, "w": np.exp(x)})
 def known_errors(data: Any) -> Any:
-    return named(b=normal(), y=lambda b: tfd.StudentT(4 * ONE, b * data["x"], data["w"]))
+    return named(
+        b=normal(), y=lambda b: tfd.StudentT(4 * ONE, b * data["x"], data["w"])
+    )
 
 
 @case(y=np.clip(y, -0.9, 3.0), data={"x": x})
 def truncated(data: Any) -> Any:
     return named(
-        b=normal(), y=lambda b: tfd.TruncatedNormal(b * data["x"], ONE, low=-ONE, high=4 * ONE)
+        b=normal(),
+        y=lambda b: tfd.TruncatedNormal(b * data["x"], ONE, low=-ONE, high=4 * ONE),
     )
 
 
@@ -396,7 +403,9 @@ def long_integers(data: Any) -> Any:
 @pytest.mark.parametrize("name", GALLERY)
 def test_densities_are_those_of_tfp(name: str) -> None:
     given = GALLERY[name]
-    model = sgmcmc.from_joint(given.joint, given.observed, given.rows, data=given.data, dtype=F8)
+    model = sgmcmc.from_joint(
+        given.joint, given.observed, given.rows, data=given.data, dtype=F8
+    )
     joint = given.joint
     if given.data:
         joint = joint({name: tf.convert_to_tensor(a) for name, a in given.data.items()})
@@ -427,7 +436,9 @@ def rows_of(add: Callable[[Any], Any], **parts: Any) -> Callable[[Any], Any]:
     """Return a joint distribution of rows whose mean depends on b as on the covariates."""
 
     def joint(data: Any) -> Any:
-        return named(b=normal(), y=lambda b: tfd.Normal(b * add(data["x"]), ONE), **parts)
+        return named(
+            b=normal(), y=lambda b: tfd.Normal(b * add(data["x"]), ONE), **parts
+        )
 
     return joint
 
@@ -457,7 +468,9 @@ REFUSED: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize("joint, given, message", REFUSED)
 def test_refusals(joint: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sgmcmc.from_joint(joint, **{"observed": {"y": y}, "data": {"x": x}, **given}, dtype=F8)
+        sgmcmc.from_joint(
+            joint, **{"observed": {"y": y}, "data": {"x": x}, **given}, dtype=F8
+        )
 
 
 def test_a_dependence_in_the_middle_is_found() -> None:
@@ -466,16 +479,22 @@ def test_a_dependence_in_the_middle_is_found() -> None:
 
     def joint(data: Any) -> Any:
         shift = tf.reduce_sum(data["z"])
-        return named(b=tfd.Normal(shift, ONE), y=lambda b: tfd.Normal(b + data["z"], ONE))
+        return named(
+            b=tfd.Normal(shift, ONE), y=lambda b: tfd.Normal(b + data["z"], ONE)
+        )
 
-    with pytest.raises(ValueError, match="density of its parameters depends on the rows"):
+    with pytest.raises(
+        ValueError, match="density of its parameters depends on the rows"
+    ):
         sgmcmc.from_joint(joint, {"y": y}, data={"z": middle}, dtype=F8)
 
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["soft", "seen"])
 def test_other_terms_that_read_effects_are_named(name: str) -> None:
-    parts: dict[str, Any] = {name: lambda u: tfd.Normal(tf.reduce_mean(u, -1), 0.01 * ONE)}
+    parts: dict[str, Any] = {
+        name: lambda u: tfd.Normal(tf.reduce_mean(u, -1), 0.01 * ONE)
+    }
 
     def joint(data: Any) -> Any:
         return named(
@@ -487,11 +506,18 @@ def test_other_terms_that_read_effects_are_named(name: str) -> None:
 
     with pytest.raises(ValueError, match=f"'u' cannot be effects .* that of '{name}'"):
         sgmcmc.from_joint(
-            joint, {"y": y, name: np.array(0.0)}, ["y"], data={"g": g}, groups={"g": "u"}, dtype=F8
+            joint,
+            {"y": y, name: np.array(0.0)},
+            ["y"],
+            data={"g": g},
+            groups={"g": "u"},
+            dtype=F8,
         )
 
 
-def test_tensorflow_does_not_warn_of_retracing(caplog: pytest.LogCaptureFixture) -> None:
+def test_tensorflow_does_not_warn_of_retracing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def joint(data: Any) -> Any:
         return named(
             m=normal(),
@@ -502,7 +528,9 @@ def test_tensorflow_does_not_warn_of_retracing(caplog: pytest.LogCaptureFixture)
     logger = tf.get_logger()
     logger.addHandler(caplog.handler)
     try:
-        model = sgmcmc.from_joint(joint, {"y": y}, data={"g": g}, groups={"g": "u"}, dtype=F8)
+        model = sgmcmc.from_joint(
+            joint, {"y": y}, data={"g": g}, groups={"g": "u"}, dtype=F8
+        )
         effects = np.zeros(N)
         for _ in range(6):
             model.log_lik({"m": np.float64(0.3), "u": effects}, model.dataset)

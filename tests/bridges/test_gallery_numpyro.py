@@ -133,7 +133,10 @@ def outcomes_last(y: Any) -> None:
 
 @case(y=Y)
 def multivariate(y: Any) -> None:
-    m, L = s("m", dist.Normal(0, 1).expand([3]).to_event(1)), s("L", dist.LKJCholesky(3))
+    m, L = (
+        s("m", dist.Normal(0, 1).expand([3]).to_event(1)),
+        s("L", dist.LKJCholesky(3)),
+    )
     with rows(y):
         s("y", dist.MultivariateNormal(m, scale_tril=L), obs=y)
 
@@ -171,7 +174,10 @@ def softmax(x: Any, y: Any) -> None:
 def ordinal(x: Any, y: Any) -> None:
     ordered = dist.transforms.OrderedTransform()
     base = dist.Normal(jnp.zeros(2), 1).to_event(1)
-    c, b = s("c", dist.TransformedDistribution(base, ordered)), s("b", dist.Normal(0, 1))
+    c, b = (
+        s("c", dist.TransformedDistribution(base, ordered)),
+        s("b", dist.Normal(0, 1)),
+    )
     s("y", dist.OrderedLogistic(b * x, c), obs=y)
 
 
@@ -180,7 +186,11 @@ def mixture(y: Any) -> None:
     w = s("w", dist.Dirichlet(jnp.ones(3)))
     m = s("m", dist.Normal(jnp.arange(3.0), 1.0).to_event(1))
     with rows(y):
-        s("y", dist.MixtureSameFamily(dist.Categorical(probs=w), dist.Normal(m, 0.7)), obs=y)
+        s(
+            "y",
+            dist.MixtureSameFamily(dist.Categorical(probs=w), dist.Normal(m, 0.7)),
+            obs=y,
+        )
 
 
 @case(x=x, y=y)
@@ -247,7 +257,9 @@ def censored_by_where(y: Any, x: Any) -> None:
     b, sd = s("b", dist.Normal(0, 1)), s("sd", dist.HalfNormal(1.0))
     law = dist.Normal(b * x, sd)
     with rows(x):
-        numpyro.factor("y", jnp.where(y > -1.0, law.log_prob(y), jnp.log(law.cdf(-1.0))))
+        numpyro.factor(
+            "y", jnp.where(y > -1.0, law.log_prob(y), jnp.log(law.cdf(-1.0)))
+        )
 
 
 @case(y=np.clip(y, -0.9, 3.0), x=x)
@@ -409,7 +421,9 @@ def test_densities_are_those_of_numpyro(case: Case) -> None:
         with in_precision(True):
             data = {name: jnp.asarray(values) for name, values in case.data.items()}
             values = {name: jnp.asarray(u) for name, u in free.items()}
-            energy = util.potential_energy(case.model, (), {**data, **case.fixed}, values)
+            energy = util.potential_energy(
+                case.model, (), {**data, **case.fixed}, values
+            )
             return -float(energy)
 
     model = sgmcmc.from_numpyro(case.model, case.data, fixed=case.fixed, dtype=F8)
@@ -468,7 +482,10 @@ def by_code(x: Any, y: Any) -> None:
 
 
 MIDDLE = np.where((np.arange(N) > 10) & (np.arange(N) < 50), 3.0, 0.0)
-NOT_ROWS, PRIOR = "rows of 'y' are not independent", "density of its parameters depends on the rows"
+NOT_ROWS, PRIOR = (
+    "rows of 'y' are not independent",
+    "density of its parameters depends on the rows",
+)
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (of_mean(lambda b, x: b * (x - x.mean())), {}, NOT_ROWS),
     (of_mean(lambda b, x: b * jnp.cumsum(x)), {}, NOT_ROWS),
@@ -478,13 +495,29 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (scanned, {}, NOT_ROWS),
     (added(lambda b, x, y: -jnp.sum((b - x) ** 2)), {"x": MIDDLE}, PRIOR),
     (added(lambda b, x, y: -b * x[0]), {}, PRIOR),
-    (of_mean(lambda b, x: b * x**2 / 1e9), {"x": 30_000 * g}, "products of integers wrap"),
+    (
+        of_mean(lambda b, x: b * x**2 / 1e9),
+        {"x": 30_000 * g},
+        "products of integers wrap",
+    ),
     (half_masked, {}, "the values that `obs_mask` leaves out"),
     (by_code, {"x": np.where(x > 1, 9, g)}, "'x' 0 to 9; groups are counted from 0"),
-    (by_code, {"x": np.where(x > 1, 2**31, g)}, r"beyond the 2\*\*31 of single precision"),
-    (added(lambda b, x, y: 0.0), {"y": np.where(x > 1, np.nan, y)}, r"`data\['y'\]` holds NaN"),
+    (
+        by_code,
+        {"x": np.where(x > 1, 2**31, g)},
+        r"beyond the 2\*\*31 of single precision",
+    ),
+    (
+        added(lambda b, x, y: 0.0),
+        {"y": np.where(x > 1, np.nan, y)},
+        r"`data\['y'\]` holds NaN",
+    ),
     (added(lambda b, x, y: 0.0), {"y": 1e39 * y}, "beyond the range of float32"),
-    (added(lambda b, x, y: 0.0), {"y": np.ma.masked_greater(y, 1.0)}, "has masked values"),
+    (
+        added(lambda b, x, y: 0.0),
+        {"y": np.ma.masked_greater(y, 1.0)},
+        "has masked values",
+    ),
 ]
 
 

@@ -82,7 +82,10 @@ def varying_intercepts() -> None:
 @case()
 def crossed() -> None:
     sd = pm.Exponential("sd", 1, shape=2)
-    u, v = pm.Normal("u", 0, sd[0], shape=5), pm.StudentT("v", nu=4, mu=0, sigma=sd[1], shape=4)
+    u, v = (
+        pm.Normal("u", 0, sd[0], shape=5),
+        pm.StudentT("v", nu=4, mu=0, sigma=sd[1], shape=4),
+    )
     pm.Normal("y", u[g] + v[h], 1.0, observed=y)
 
 
@@ -94,7 +97,9 @@ def effects_of_pairs() -> None:
 
 @case()
 def correlated_slopes() -> None:
-    L, _, _ = pm.LKJCholeskyCov("L", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+    L, _, _ = pm.LKJCholeskyCov(
+        "L", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2)
+    )
     u = normal("z", shape=(5, 2)) @ L.T
     pm.Normal("y", u[g, 0] + u[g, 1] * x, 1.0, observed=y)
 
@@ -106,7 +111,9 @@ def outcomes_in_columns() -> None:
 
 @case()
 def multivariate() -> None:
-    L = pm.LKJCholeskyCov("L", n=3, eta=1.0, sd_dist=pm.HalfNormal.dist(1.0, shape=3))[0]
+    L = pm.LKJCholeskyCov("L", n=3, eta=1.0, sd_dist=pm.HalfNormal.dist(1.0, shape=3))[
+        0
+    ]
     pm.MvNormal("y", normal("m", shape=3), chol=L, observed=Y)
 
 
@@ -140,7 +147,10 @@ def mixture() -> None:
 @case()
 def mixture_with_weights_by_row() -> None:
     m = normal("m", shape=2)
-    several = [pm.Normal.dist(m[0], 1.0), pm.StudentT.dist(nu=3, mu=m[1] * x, sigma=1.0)]
+    several = [
+        pm.Normal.dist(m[0], 1.0),
+        pm.StudentT.dist(nu=3, mu=m[1] * x, sigma=1.0),
+    ]
     pm.Mixture("y", weights, several, observed=y)
 
 
@@ -160,7 +170,13 @@ def censored_by_row() -> None:
 @case()
 def censored_counts() -> None:
     law = pm.Poisson.dist(pt.exp(normal() * x))
-    pm.Censored("y", law, lower=None, upper=pm.Data("top", 3 + g), observed=np.minimum(counts, 3))
+    pm.Censored(
+        "y",
+        law,
+        lower=None,
+        upper=pm.Data("top", 3 + g),
+        observed=np.minimum(counts, 3),
+    )
 
 
 @case()
@@ -189,7 +205,9 @@ def hurdle() -> None:
 @case()
 def hurdle_gamma() -> None:
     psi = pm.math.sigmoid(normal("a") * x)
-    pm.HurdleGamma("y", psi, alpha=2.0, beta=pt.exp(normal() * x), observed=positive * binary)
+    pm.HurdleGamma(
+        "y", psi, alpha=2.0, beta=pt.exp(normal() * x), observed=positive * binary
+    )
 
 
 @case()
@@ -201,7 +219,9 @@ def zero_inflated() -> None:
 
 @case()
 def beta_binomial() -> None:
-    pm.BetaBinomial("y", pm.Gamma("a", 2, 1), pm.Gamma("b", 2, 1), n=trials, observed=hits)
+    pm.BetaBinomial(
+        "y", pm.Gamma("a", 2, 1), pm.Gamma("b", 2, 1), n=trials, observed=hits
+    )
 
 
 @case()
@@ -217,7 +237,9 @@ def beta_regression() -> None:
 
 @case()
 def gamma_regression() -> None:
-    pm.Gamma("y", mu=pt.exp(normal() * x), sigma=pm.Uniform("sd", 0.1, 20), observed=positive)
+    pm.Gamma(
+        "y", mu=pt.exp(normal() * x), sigma=pm.Uniform("sd", 0.1, 20), observed=positive
+    )
 
 
 @case()
@@ -231,7 +253,9 @@ def weibull_with_censoring() -> None:
 def ordinal() -> None:
     ordered = pm.distributions.transforms.ordered
     c = pm.Normal("c", 0, 2, shape=2, transform=ordered, initval=np.array([-1.0, 1.0]))
-    pm.OrderedProbit("y", eta=normal() * x, cutpoints=c, compute_p=False, observed=kinds)
+    pm.OrderedProbit(
+        "y", eta=normal() * x, cutpoints=c, compute_p=False, observed=kinds
+    )
 
 
 @case()

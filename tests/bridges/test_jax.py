@@ -126,7 +126,9 @@ def test_values_and_derivatives_are_those_of_jax(name: str) -> None:
     function, *given = CASES[name]
     expected = _in_jax(function, tuple(map(jnp.asarray, given)))
     tensors = tuple(map(tf.constant, given))
-    graph = tf.function(lambda *t: _in_tensorflow(function, t), jit_compile=True, autograph=False)
+    graph = tf.function(
+        lambda *t: _in_tensorflow(function, t), jit_compile=True, autograph=False
+    )
     for found in (_in_tensorflow(function, tensors), graph(*tensors)):
         for one, other in zip(found, expected, strict=True):
             scale = 1e-4 * max(1.0, float(np.abs(other).max()))
@@ -134,7 +136,9 @@ def test_values_and_derivatives_are_those_of_jax(name: str) -> None:
 
 
 def test_structures_precisions_and_caches() -> None:
-    function = sgmcmc.from_jax(lambda params, data: {"a": params["t"] * data["x"], "b": data["i"]})
+    function = sgmcmc.from_jax(
+        lambda params, data: {"a": params["t"] * data["x"], "b": data["i"]}
+    )
     data = {"x": tf.constant([1.0, 2.0], tf.float64), "i": tf.constant([1, 2])}
     found = function({"t": tf.constant(1 / 3, tf.float64)}, data)
     np.testing.assert_array_equal(found["a"], np.array([1, 2]) / 3)
@@ -143,7 +147,8 @@ def test_structures_precisions_and_caches() -> None:
     again = cloudpickle.loads(cloudpickle.dumps(function))
     assert not again._traced
     assert (
-        again({"t": tf.constant(2.0)}, {"x": tf.ones(2), "i": tf.ones(2)})["a"].dtype == tf.float32
+        again({"t": tf.constant(2.0)}, {"x": tf.ones(2), "i": tf.ones(2)})["a"].dtype
+        == tf.float32
     )
     assert jnp.asarray(1.0).dtype == jnp.float32  # outside, JAX is as it was
 
@@ -161,10 +166,14 @@ def test_vectorized_and_of_any_length() -> None:
     expected = np.stack([terms({"b": b}, data) for b in several.numpy()])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     specs = {"x": tf.TensorSpec([None, 4]), "y": tf.TensorSpec([None])}
-    graph = tf.function(lambda data: given({"b": several[0]}, data), input_signature=[specs])
+    graph = tf.function(
+        lambda data: given({"b": several[0]}, data), input_signature=[specs]
+    )
     for rows in (4, 2):
         some = {name: tf.constant(values[:rows]) for name, values in data.items()}
-        np.testing.assert_allclose(graph(some), expected[0, :rows], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            graph(some), expected[0, :rows], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_own_derivatives_are_kept() -> None:
@@ -216,7 +225,9 @@ def test_a_chain_is_that_of_the_model_in_tensorflow(jit_compile: bool) -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(chains[0]["b"], chains[1]["b"], rtol=1e-3, atol=1e-4)
     by_row = chains[0].log_lik({"x": X, "y": Y})
-    np.testing.assert_allclose(by_row, chains[1].log_lik({"x": X, "y": Y}), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        by_row, chains[1].log_lik({"x": X, "y": Y}), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_sample_takes_it_and_predictions_are_served(tmp_path: Any) -> None:
@@ -229,9 +240,15 @@ def test_sample_takes_it_and_predictions_are_served(tmp_path: Any) -> None:
         seed=1, verbose=False,
     )  # fmt: skip
     sd = exact["b"].std((0, 1))
-    assert (np.abs(samples["b"].mean((0, 1)) - exact["b"].mean((0, 1))) < 0.3 * sd).all()
-    f = sgmcmc.from_jax(lambda params, dataset: jax.nn.sigmoid(dataset["x"] @ params["b"]))
-    served = tf.saved_model.load(str(samples.export(tmp_path / "m", f, {"x": X[:2]}, draws=50)))
+    assert (
+        np.abs(samples["b"].mean((0, 1)) - exact["b"].mean((0, 1))) < 0.3 * sd
+    ).all()
+    f = sgmcmc.from_jax(
+        lambda params, dataset: jax.nn.sigmoid(dataset["x"] @ params["b"])
+    )
+    served = tf.saved_model.load(
+        str(samples.export(tmp_path / "m", f, {"x": X[:2]}, draws=50))
+    )
     found = served.signatures["mean"](x=tf.constant(X[:7]))["mean"]
     np.testing.assert_allclose(found, samples.predict(f, {"x": X[:7]}), atol=0.05)
 
@@ -239,9 +256,18 @@ def test_sample_takes_it_and_predictions_are_served(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "function, message",
     [
-        (lambda p, d: jnp.linalg.det(p["b"][None] * jnp.eye(3)) * d["y"], "primitive 'lu' of JAX"),
-        (lambda p, d: jax.random.normal(jax.random.PRNGKey(0)) * p["b"][0] + d["y"], "random"),
-        (lambda p, d: d["y"] * (p["b"][0] if p["b"][0] > 0 else 1.0), "Traced|Tracer|boolean"),
+        (
+            lambda p, d: jnp.linalg.det(p["b"][None] * jnp.eye(3)) * d["y"],
+            "primitive 'lu' of JAX",
+        ),
+        (
+            lambda p, d: jax.random.normal(jax.random.PRNGKey(0)) * p["b"][0] + d["y"],
+            "random",
+        ),
+        (
+            lambda p, d: d["y"] * (p["b"][0] if p["b"][0] > 0 else 1.0),
+            "Traced|Tracer|boolean",
+        ),
         (lambda p, d: np.exp(p["b"][0]) * d["y"], "numpy.ndarray conversion|[Tt]racer"),
     ],
 )

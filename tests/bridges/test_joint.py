@@ -46,7 +46,9 @@ def eight_schools() -> Case:
             tfd.Normal(5.0, 1.0, name="log_tau"),
             tfd.Independent(tfd.Normal(tf.zeros(8), tf.ones(8)), 1, name="eta"),
             lambda eta, log_tau, mu: tfd.Independent(
-                tfd.Normal(mu[..., tf.newaxis] + tf.exp(log_tau)[..., tf.newaxis] * eta, S8),
+                tfd.Normal(
+                    mu[..., tf.newaxis] + tf.exp(log_tau)[..., tf.newaxis] * eta, S8
+                ),
                 1,
                 name="y",
             ),
@@ -108,7 +110,11 @@ def item_response() -> Case:
     return Case(
         joint,
         {"y": YB},
-        {"mean": 0.4, "ability": np.linspace(-1, 1, 5), "difficulty": [0.2, 0.1, -0.3, 0.5]},
+        {
+            "mean": 0.4,
+            "ability": np.linspace(-1, 1, 5),
+            "difficulty": [0.2, 0.1, -0.3, 0.5],
+        },
         log_lik,
         lambda p: N(p["mean"], 0.75) + N(p["ability"]).sum() + N(p["difficulty"]).sum(),
         {"person": G, "item": ITEM},
@@ -153,7 +159,9 @@ def regression() -> Case:
         {"y": YG},
         {"a": 0.3, "b": [0.1, -0.2, 0.3], "v": 1.7},
         lambda p: N(YG, p["a"] + X @ p["b"], np.sqrt(p["v"])),
-        lambda p: N(p["a"]) + N(p["b"], 0, 2).sum() + st.invgamma.logpdf(p["v"], 3, scale=2),
+        lambda p: (
+            N(p["a"]) + N(p["b"], 0, 2).sum() + st.invgamma.logpdf(p["v"], 3, scale=2)
+        ),
         {"x": X},
         ("v",),
     )
@@ -209,7 +217,9 @@ def robust() -> Case:
         {"nu": 4.0, "scale": 0.8, "mu": 0.2},
         lambda p: st.t.logpdf(YG, p["nu"], p["mu"], p["scale"]),
         lambda p: (
-            st.gamma.logpdf(p["nu"], 2, scale=10) + st.lognorm.logpdf(p["scale"], 1) - np.log(10)
+            st.gamma.logpdf(p["nu"], 2, scale=10)
+            + st.lognorm.logpdf(p["scale"], 1)
+            - np.log(10)
         ),
         bijectors=("mu", "nu", "scale"),
     )
@@ -228,7 +238,9 @@ def categories() -> Case:
         return eta[np.arange(40), YK] - np.log(np.exp(eta).sum(1))
 
     b = np.linspace(-1, 1, 9).reshape(3, 3)
-    return Case(joint, {"y": YK}, {"b": b}, log_lik, lambda p: N(p["b"]).sum(), {"x": X})
+    return Case(
+        joint, {"y": YK}, {"b": b}, log_lik, lambda p: N(p["b"]).sum(), {"x": X}
+    )
 
 
 def measurement_error() -> Case:
@@ -290,7 +302,10 @@ def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
         name: a.shape for name, a in params.items()
     }
     some = np.array([5, 1, 1, 3])
-    part = {name: tf.gather(tf.convert_to_tensor(a), some) for name, a in model.dataset.items()}
+    part = {
+        name: tf.gather(tf.convert_to_tensor(a), some)
+        for name, a in model.dataset.items()
+    }
     np.testing.assert_allclose(model.log_lik(params, part), found[some], rtol=1e-5)
 
 
@@ -310,7 +325,10 @@ def test_chains_run(of: Callable[[], Case]) -> None:
 
 def test_posterior_is_right() -> None:
     joint = tfd.JointDistributionNamed(
-        {"mu": tfd.Normal(0.0, 10.0), "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40)}
+        {
+            "mu": tfd.Normal(0.0, 10.0),
+            "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40),
+        }
     )
     samples = sgmcmc.from_joint(joint, {"y": YG}).sample(seed=1, verbose=False)
     precision = 40 + 0.01
@@ -361,12 +379,18 @@ def _walk() -> Any:
             before = tf.concat([tf.zeros(1), y[..., :-1]], -1)
             return -0.5 * ((y - before) / self._step) ** 2
 
-    return tfd.JointDistributionNamed({"s": tfd.HalfNormal(1.0), "y": lambda s: Walk(s)})
+    return tfd.JointDistributionNamed(
+        {"s": tfd.HalfNormal(1.0), "y": lambda s: Walk(s)}
+    )
 
 
 def _wrong(**parts: Any) -> Any:
     return tfd.JointDistributionNamedAutoBatched(
-        {"mu": tfd.Normal(0.0, 1.0), "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40), **parts}
+        {
+            "mu": tfd.Normal(0.0, 1.0),
+            "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40),
+            **parts,
+        }
     )
 
 
@@ -393,7 +417,9 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("joint, given, message", REFUSED)
-def test_refusals(joint: Callable[[], Any], given: dict[str, Any], message: str) -> None:
+def test_refusals(
+    joint: Callable[[], Any], given: dict[str, Any], message: str
+) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         sgmcmc.from_joint(joint(), **{"observed": {"y": YG}, **given})
 
@@ -431,7 +457,9 @@ def multilevel(
                 "b": tfd.Normal(0.0, 3.0),
                 "tau": tfd.HalfNormal(1.0),
                 "u": law,
-                "y": lambda a, b, u: tfd.Normal(a + b * data["x"] + of_rows(u, data["site"]), 1.0),
+                "y": lambda a, b, u: tfd.Normal(
+                    a + b * data["x"] + of_rows(u, data["site"]), 1.0
+                ),
                 **parts,
             }
         )
@@ -451,16 +479,24 @@ def multilevel(
 )
 def test_local_variables_are_groups(law: Any) -> None:
     """Densities as by hand, whatever the groups; the model is that with groups written by hand."""
-    model = sgmcmc.from_joint(multilevel(law), {"y": YS}, data=DATA, groups={"site": "u"})
-    assert sorted(model.params) == ["a", "b", "tau"] and sorted(model.bijectors) == ["tau"]
+    model = sgmcmc.from_joint(
+        multilevel(law), {"y": YS}, data=DATA, groups={"site": "u"}
+    )
+    assert sorted(model.params) == ["a", "b", "tau"] and sorted(model.bijectors) == [
+        "tau"
+    ]
     assert model.local == ("u",)
     (groups,) = model.groups
     params = {"a": F(0.3), "b": F(1.5), "tau": F(0.7)}
     effects = rng.normal(size=400).astype(F)
     found = model.log_lik({**params, "u": effects}, model.dataset)
-    np.testing.assert_allclose(found, N(YS, 0.3 + 1.5 * XS + effects, 1.0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found, N(YS, 0.3 + 1.5 * XS + effects, 1.0), rtol=1e-4, atol=1e-5
+    )
     some = {"u": tf.constant(effects[:7])}
-    np.testing.assert_allclose(groups.log_prior(some, params), N(effects[:7], 0, 0.7), rtol=1e-5)
+    np.testing.assert_allclose(
+        groups.log_prior(some, params), N(effects[:7], 0, 0.7), rtol=1e-5
+    )
     by_hand = N(0.3, 0, 3) + N(1.5, 0, 3) + st.halfnorm.logpdf(0.7)
     np.testing.assert_allclose(model.log_prior(params), by_hand, rtol=1e-5)
 
@@ -468,7 +504,9 @@ def test_local_variables_are_groups(law: Any) -> None:
 @pytest.mark.slow
 def test_the_posterior_with_groups_is_that_of_the_coordinates_integrated() -> None:
     """Normal throughout, so the marginal likelihood is a formula, and the posterior its grid."""
-    model = sgmcmc.from_joint(multilevel(), {"y": YS}, data=DATA, groups={"site": ["u"]})
+    model = sgmcmc.from_joint(
+        multilevel(), {"y": YS}, data=DATA, groups={"site": ["u"]}
+    )
     samples = model.sample(seed=1, verbose=False)
     design = np.stack([np.ones(400), XS], 1).astype(float)
     same = (SITE[:, None] == SITE[None]).astype(float)
@@ -502,7 +540,11 @@ def test_the_posterior_with_groups_is_that_of_the_coordinates_integrated() -> No
 
 NO_PLATES: list[tuple[Any, Any, str]] = [
     (multilevel(), {"site": "tau"}, "'tau' is constrained"),
-    (multilevel(), {"site": "a"}, r"first axis of 'a' must count the groups.*there are 30"),
+    (
+        multilevel(),
+        {"site": "a"},
+        r"first axis of 'a' must count the groups.*there are 30",
+    ),
     (multilevel(), {"place": "u"}, "'place' is not among `data`"),
     (multilevel(), {"x": "u"}, r"`data\['x'\]` must be a vector of integers"),
     (multilevel(), {"site": ["v"]}, "'v' is none of the parameters"),
@@ -513,7 +555,9 @@ NO_PLATES: list[tuple[Any, Any, str]] = [
         "have different distributions",
     ),
     (
-        multilevel(lambda tau: tfd.MultivariateNormalTriL(tf.zeros(30), tau * tf.eye(30))),
+        multilevel(
+            lambda tau: tfd.MultivariateNormalTriL(tf.zeros(30), tau * tf.eye(30))
+        ),
         {"site": "u"},
         "one density for all groups",
     ),
@@ -542,5 +586,7 @@ def test_what_are_no_groups(
 
 def test_groups_need_a_function_of_covariates() -> None:
     joint = multilevel()({name: tf.constant(values) for name, values in DATA.items()})
-    with pytest.raises(ValueError, match="needs a `joint` that is a function of `data`"):
+    with pytest.raises(
+        ValueError, match="needs a `joint` that is a function of `data`"
+    ):
         sgmcmc.from_joint(joint, {"y": YS}, groups={"site": "u"})

@@ -16,7 +16,9 @@ def by_nuts(case: Case) -> dict[str, np.ndarray]:
     joint = case.joint
     if case.data is not None:
         joint = joint({name: tf.constant(values) for name, values in case.data.items()})
-    if type(joint) is tfp.distributions.JointDistributionNamed:  # which need not know of chains
+    if (
+        type(joint) is tfp.distributions.JointDistributionNamed
+    ):  # which need not know of chains
         joint = tfp.distributions.JointDistributionNamedAutoBatched(joint.model)
     kinds = joint.dtype
     names = (
@@ -24,7 +26,10 @@ def by_nuts(case: Case) -> dict[str, np.ndarray]:
         else getattr(kinds, "_fields", None) or [name for name, _ in joint.resolve_graph()]
     )  # fmt: skip
     dtypes = dict(zip(names, tf.nest.flatten(kinds), strict=True))
-    pins = {name: tf.constant(values, dtypes[name]) for name, values in case.observed.items()}
+    pins = {
+        name: tf.constant(values, dtypes[name])
+        for name, values in case.observed.items()
+    }
 
     @tf.function(jit_compile=False, autograph=False)
     def run() -> Any:
@@ -62,7 +67,8 @@ def test_posteriors_are_those_of_nuts(of: Callable[[], Case]) -> None:
                 ((a - theirs.mean((0, 1))) / sd) ** power for a in (moved, theirs)
             )  # fmt: skip
             error = np.sqrt(
-                ours_p.var((0, 1)) / effective(ours_p) + theirs_p.var((0, 1)) / effective(theirs_p)
+                ours_p.var((0, 1)) / effective(ours_p)
+                + theirs_p.var((0, 1)) / effective(theirs_p)
             )
             gap = np.abs(ours_p.mean((0, 1)) - theirs_p.mean((0, 1)))
             assert (gap < allowed + 4.5 * error).all(), (name, power, gap, error)

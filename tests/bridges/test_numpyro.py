@@ -58,7 +58,9 @@ def mixture(y: Any, x: Any) -> None:
 def ordinal(x: Any, y: Any = None) -> None:
     b = numpyro.sample("b", dist.Normal(jnp.zeros(3), 1.0))
     ordered = dist.transforms.OrderedTransform()
-    cut = dist.TransformedDistribution(dist.Normal(jnp.zeros(2), 1).to_event(1), ordered)
+    cut = dist.TransformedDistribution(
+        dist.Normal(jnp.zeros(2), 1).to_event(1), ordered
+    )
     c = numpyro.sample("c", cut)
     with numpyro.plate("rows", len(x)):
         numpyro.sample("y", dist.OrderedLogistic(x @ b, c), obs=y)
@@ -115,13 +117,16 @@ def test_densities_are_those_of_numpyro(case: Case) -> None:
         for name, value in model.params.items()
     }  # fmt: skip
     moved = {
-        name: tf.constant(u + rng.normal(size=np.shape(u)), tf.float32) for name, u in free.items()
+        name: tf.constant(u + rng.normal(size=np.shape(u)), tf.float32)
+        for name, u in free.items()
     }
     params = {
         name: model.bijectors[name].forward(u) if name in case.bijectors else u
         for name, u in moved.items()
     }  # fmt: skip
-    given = {name: jnp.asarray(values) for name, values in case.data.items()} | case.fixed
+    given = {
+        name: jnp.asarray(values) for name, values in case.data.items()
+    } | case.fixed
     values = {name: jnp.asarray(value) for name, value in params.items()}
     expected = util.log_density(case.model, (), given, values)[0]
     terms = model.log_lik(params, model.dataset)
@@ -133,11 +138,18 @@ def test_densities_are_those_of_numpyro(case: Case) -> None:
     )
     for name in case.bijectors:
         rank = moved[name].shape.rank
-        found += model.bijectors[name].forward_log_det_jacobian(moved[name], event_ndims=rank)
+        found += model.bijectors[name].forward_log_det_jacobian(
+            moved[name], event_ndims=rank
+        )
     np.testing.assert_allclose(-found, potential, rtol=1e-5)
     some = np.array([5, 1, 1, 3])
-    part = {name: tf.gather(tf.convert_to_tensor(a), some) for name, a in model.dataset.items()}
-    np.testing.assert_allclose(model.log_lik(params, part), terms.numpy()[some], rtol=1e-4)
+    part = {
+        name: tf.gather(tf.convert_to_tensor(a), some)
+        for name, a in model.dataset.items()
+    }
+    np.testing.assert_allclose(
+        model.log_lik(params, part), terms.numpy()[some], rtol=1e-4
+    )
 
 
 def test_posterior_is_right() -> None:
@@ -223,11 +235,15 @@ def test_the_posterior_with_groups_is_that_with_coordinates() -> None:
         exact.log_lik, exact.dataset, exact.params, log_prior=exact.log_prior,
         bijectors=exact.bijectors, n_iters=4000, seed=1, verbose=False,
     )  # fmt: skip
-    model = sgmcmc.from_numpyro(multilevel, given, fixed={"groups": 5}, groups={"g": "u"})
+    model = sgmcmc.from_numpyro(
+        multilevel, given, fixed={"groups": 5}, groups={"g": "u"}
+    )
     samples = model.sample(seed=1, verbose=False)
     for name in ("b", "tau"):
         sd = draws[name].std((0, 1))
-        assert (np.abs(samples[name].mean((0, 1)) - draws[name].mean((0, 1))) < 0.25 * sd).all()
+        assert (
+            np.abs(samples[name].mean((0, 1)) - draws[name].mean((0, 1))) < 0.25 * sd
+        ).all()
     assert samples.effects("g")["u"].shape[-1] == 5
 
 
@@ -280,7 +296,11 @@ def _sum(x: Any, y: Any = None) -> None:
 
 
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
-    (_process, {}, "rows of 'y' are not independent.*MultivariateNormal has densities of shape"),
+    (
+        _process,
+        {},
+        "rows of 'y' are not independent.*MultivariateNormal has densities of shape",
+    ),
     (_walk, {}, "without the others, a row has another density"),
     (_fixed_plate, {}, "plates of rows must be as long as the data"),
     (_part_of_plate, {}, "Leave `subsample_size` out"),
@@ -288,16 +308,32 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (_sum, {}, "numpyro.factor adds a sum over them"),
     (_wrong(k=lambda b, x: dist.Bernoulli(0.5)), {}, "'k' is discrete"),
     (_wrong(k=lambda b, x: dist.Uniform(b, b + 1)), {}, "support of 'k' depends"),
-    (_wrong(k=lambda b, x: dist.Normal(x[:, 0], 1)), {}, "'k' has a value for each row"),
+    (
+        _wrong(k=lambda b, x: dist.Normal(x[:, 0], 1)),
+        {},
+        "'k' has a value for each row",
+    ),
     (lambda x, y: numpyro.param("p", 1.0), {}, "'p' is a numpyro.param"),
-    (lambda x, y: numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y), {}, "none is left to sample"),
-    (lambda x, y: numpyro.sample("b", dist.Normal(0.0, 1.0)), {}, "no observed variable"),
+    (
+        lambda x, y: numpyro.sample("y", dist.Normal(0.0, 1.0), obs=y),
+        {},
+        "none is left to sample",
+    ),
+    (
+        lambda x, y: numpyro.sample("b", dist.Normal(0.0, 1.0)),
+        {},
+        "no observed variable",
+    ),
     (lambda z: None, {}, "unexpected keyword argument"),
     (3, {}, "`model` must be a function"),
     (regression, {"data": [X]}, "`data` must be a dict"),
     (regression, {"data": {}}, "`data` must hold at least one array"),
     (regression, {"data": {"x": X, "y": Y[:5]}}, "first axes must have one length"),
-    (regression, {"data": {"x": X, "y": np.array(["a"] * 40)}}, "must hold arrays of numbers"),
+    (
+        regression,
+        {"data": {"x": X, "y": np.array(["a"] * 40)}},
+        "must hold arrays of numbers",
+    ),
     (regression, {"groups": {"x": "b"}}, r"`data\['x'\]` must be a vector of integers"),
 ]
 
@@ -311,7 +347,11 @@ def test_refusals(model: Any, given: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     "law, of_rows, message",
     [
-        (lambda tau: dist.Normal(jnp.linspace(0, 1, 5), tau), None, "is not one distribution in"),
+        (
+            lambda tau: dist.Normal(jnp.linspace(0, 1, 5), tau),
+            None,
+            "is not one distribution in",
+        ),
         (None, lambda u, g: (u - u.mean())[g], "in another way than"),
     ],
 )
@@ -321,7 +361,9 @@ def test_what_are_no_groups(law: Any, of_rows: Any, message: str) -> None:
         with numpyro.plate("groups", 5):
             u = numpyro.sample("u", law(tau) if law else dist.Normal(0, tau))
         with numpyro.plate("rows", len(x)):
-            numpyro.sample("y", dist.Normal(of_rows(u, g) if of_rows else u[g], 1.0), obs=y)
+            numpyro.sample(
+                "y", dist.Normal(of_rows(u, g) if of_rows else u[g], 1.0), obs=y
+            )
 
     with pytest.raises(ValueError, match=message):
         sgmcmc.from_numpyro(model, {"x": X, "g": G, "y": Y}, groups={"g": "u"})

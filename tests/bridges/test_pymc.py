@@ -85,7 +85,9 @@ def inflated() -> None:
 
 def censored() -> None:
     a, s = pm.Normal("a", 0, 1), pm.HalfCauchy("s", 1)
-    pm.Censored("y", pm.Normal.dist(a, s), lower=-1, upper=None, observed=np.maximum(Y, -1))
+    pm.Censored(
+        "y", pm.Normal.dist(a, s), lower=-1, upper=None, observed=np.maximum(Y, -1)
+    )
 
 
 CASES: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
@@ -116,22 +118,30 @@ def test_densities_are_those_of_pymc(name: str) -> None:
     theirs, model = made(build, rows=rows)
     assert tuple(sorted(model.bijectors)) == constrained
     point = theirs.initial_point()
-    point = {n: np.asarray(v + 0.3 * rng.normal(size=np.shape(v))) for n, v in point.items()}
+    point = {
+        n: np.asarray(v + 0.3 * rng.normal(size=np.shape(v))) for n, v in point.items()
+    }
     params, jacobian = {}, 0.0
     for variable in theirs.free_RVs:
         value = tf.constant(point[theirs.rvs_to_values[variable].name], tf.float32)
         if variable.name in constrained:
             bijector = model.bijectors[variable.name]
             rank = value.shape.rank
-            jacobian += float(bijector.forward_log_det_jacobian(value, event_ndims=rank))
+            jacobian += float(
+                bijector.forward_log_det_jacobian(value, event_ndims=rank)
+            )
             value = bijector.forward(tf.identity(value))
         params[variable.name] = value
     terms = model.log_lik(params, model.dataset)
     found = float(tf.reduce_sum(terms) + model.log_prior(params)) + jacobian
     np.testing.assert_allclose(found, theirs.compile_logp()(point), rtol=2e-5)
     some = np.array([5, 1, 1, 3])
-    part = {n: tf.gather(tf.convert_to_tensor(a), some) for n, a in model.dataset.items()}
-    np.testing.assert_allclose(model.log_lik(params, part), terms.numpy()[some], rtol=1e-4)
+    part = {
+        n: tf.gather(tf.convert_to_tensor(a), some) for n, a in model.dataset.items()
+    }
+    np.testing.assert_allclose(
+        model.log_lik(params, part), terms.numpy()[some], rtol=1e-4
+    )
 
 
 def weights() -> None:
@@ -139,8 +149,12 @@ def weights() -> None:
     pm.Normal("y", w[0] - w[1], 1.0, observed=Y)
 
 
-@pytest.mark.parametrize(("build", "name"), [(ordinal, "c"), (weights, "w"), (robust, "s")])
-def test_transforms_of_many_draws_are_those_of_each(build: Callable[[], None], name: str) -> None:
+@pytest.mark.parametrize(
+    ("build", "name"), [(ordinal, "c"), (weights, "w"), (robust, "s")]
+)
+def test_transforms_of_many_draws_are_those_of_each(
+    build: Callable[[], None], name: str
+) -> None:
     """Draws have leading axes; the functions of a transform are of one value."""
     bijector = made(build)[1].bijectors[name]
     free = bijector.inverse_event_shape(np.shape(made(build)[1].params[name]))
@@ -187,7 +201,10 @@ def test_prior_predictive_and_calibration() -> None:
 def test_local_variables_are_groups() -> None:
     model = made(multilevel, groups={"g": "u"})[1]
     assert sorted(model.params) == ["b", "tau"] and model.local == ("u",)
-    params, effects = {"b": np.full(3, 0.3, F), "tau": F(0.7)}, rng.normal(size=40).astype(F)
+    params, effects = (
+        {"b": np.full(3, 0.3, F), "tau": F(0.7)},
+        rng.normal(size=40).astype(F),
+    )
     terms = model.log_lik({**params, "u": effects}, model.dataset)
     expected = st.norm.logpdf(Y, 0.3 * X.sum(1) + effects)
     np.testing.assert_allclose(terms, expected, rtol=1e-4, atol=1e-5)
@@ -203,7 +220,9 @@ def test_double_precision() -> None:
     model = made(regression, dtype=tf.float64)[1]
     params = {"a": np.float64(1 / 3), "b": np.float64(0.1), "sigma": np.float64(1.5)}
     expected = st.norm.logpdf(Y, 1 / 3 + X[:, 0] / 10, 1.5)
-    np.testing.assert_allclose(model.log_lik(params, model.dataset), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.log_lik(params, model.dataset), expected, rtol=1e-12
+    )
 
 
 def _wrong(add: Callable[[Any], Any]) -> Callable[[], None]:
@@ -236,7 +255,11 @@ REFUSED: list[tuple[Callable[[], None], dict[str, Any], str]] = [
     (_by_row, {}, "'u' has a value for each row"),
     (_wrong(lambda b: pm.Bernoulli("k", 0.5)), {}, "'k' is discrete"),
     (_wrong(lambda b: pm.Uniform("k", b, b + 1)), {}, "support of 'k' depends"),
-    (_wrong(lambda b: pm.Potential("p", pt.sum(b * X[:, 0]))), {}, "pm.Potential, depends on"),
+    (
+        _wrong(lambda b: pm.Potential("p", pt.sum(b * X[:, 0]))),
+        {},
+        "pm.Potential, depends on",
+    ),
     (regression, {"rows": "y"}, r"write rows=\['y'\]"),
     (regression, {"rows": ["z"]}, "'z' is not among what is observed"),
     (measurement_error, {}, "'total' is a single number"),
@@ -247,7 +270,9 @@ REFUSED: list[tuple[Callable[[], None], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("build, given, message", REFUSED)
-def test_refusals(build: Callable[[], None], given: dict[str, Any], message: str) -> None:
+def test_refusals(
+    build: Callable[[], None], given: dict[str, Any], message: str
+) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         made(build, **given)
 

@@ -33,7 +33,12 @@ def write(to: Path) -> None:
     """Write all files, and what is read from them."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    given: dict[str, Any] = {**QUIET, "n_iters": 40, "minibatch_size": 20, "n_chains": 2}
+    given: dict[str, Any] = {
+        **QUIET,
+        "n_iters": 40,
+        "minibatch_size": 20,
+        "n_chains": 2,
+    }
     samples = sgmcmc.sgld(*MODEL, 1e-3, normal_prior, **given)
     samples.save(to / "samples.npz")
     sgmcmc.sgld(*MODEL, 1e-3, normal_prior, store=to / "store", **given)
@@ -59,10 +64,14 @@ def read(folder: Path) -> dict[str, Any]:
     sgmcmc.sgmcmc_step(sampler, session, 1)  # goes on where it was
     reached = sgmcmc.get_params(sampler, session)
     return {
-        "session": {name: np.asarray(value).tolist() for name, value in reached.items()},
+        "session": {
+            name: np.asarray(value).tolist() for name, value in reached.items()
+        },
         "samples": _numbers(sgmcmc.Samples.load(folder / "samples.npz")),
         "store": _numbers(sgmcmc.Samples.open(folder / "store")),
-        "coefficients": {name: float(value) for name, value in fit.fixed["estimate"].items()},
+        "coefficients": {
+            name: float(value) for name, value in fit.fixed["estimate"].items()
+        },
         "means of new rows": fit.predict(NEW).tolist(),
     }
 

@@ -32,7 +32,13 @@ BY = RNG.integers(0, 6, N)
 PICKS = minibatches.Uniform()
 QUIET: dict[str, Any] = {"seed": 3, "verbose": False}
 SHORT: dict[str, Any] = {**QUIET, "n_iters": 25, "minibatch_size": 20}
-EXACT: dict[str, Any] = {**QUIET, "n_iters": 100, "burn_in": 0, "n_chains": 2, "stepsize": 0.1}
+EXACT: dict[str, Any] = {
+    **QUIET,
+    "n_iters": 100,
+    "burn_in": 0,
+    "n_chains": 2,
+    "stepsize": 0.1,
+}
 DIAGONAL = {**EXACT, "preconditioner": "diagonal"}
 PLAIN = {**EXACT, "preconditioner": "none"}
 
@@ -101,7 +107,9 @@ def _step_by_step() -> dict[str, np.ndarray]:
     return {name: np.stack([params[name] for params in kept]) for name in kept[0]}
 
 
-def _named(function: Callable[..., Any], *stepsizes: float, **given: Any) -> Callable[[], Any]:
+def _named(
+    function: Callable[..., Any], *stepsizes: float, **given: Any
+) -> Callable[[], Any]:
     return lambda: function(*MODEL, *stepsizes, normal_prior, **{**SHORT, **given})
 
 
@@ -180,15 +188,31 @@ def draws(name: str) -> dict[str, Any]:
     """Return what is kept of the draws of a case: a digest of all, and some numbers."""
     found = CASES[name]()
     arrays = {key: np.ascontiguousarray(found[key]) for key in sorted(found)}
-    digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()[:16]
-    shown = {key: np.ravel(array)[:: max(1, array.size // 6)] for key, array in arrays.items()}
-    return {"digest": digest, "draws": {key: part.tolist() for key, part in shown.items()}}
+    digest = hashlib.sha256(
+        b"".join(array.tobytes() for array in arrays.values())
+    ).hexdigest()[:16]
+    shown = {
+        key: np.ravel(array)[:: max(1, array.size // 6)]
+        for key, array in arrays.items()
+    }
+    return {
+        "digest": digest,
+        "draws": {key: part.tolist() for key, part in shown.items()},
+    }
 
 
 def machine() -> str:
     """Return the kind of processor and the version of TensorFlow, for which bits are the same."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    names = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
     return f"{(names or [platform.processor()])[0]}, TensorFlow {tf.__version__}"
 
 

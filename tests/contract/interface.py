@@ -46,7 +46,9 @@ def described(value: Any) -> Any:
             found["bases"] = [base.__name__ for base in value.__mro__[1:-1]]
         found["call"] = signature(value)
         found["members"] = {
-            name: _member(value, name) for name in sorted(dir(value)) if _is_own(value, name)
+            name: _member(value, name)
+            for name in sorted(dir(value))
+            if _is_own(value, name)
         }
         return found
     if callable(value):

@@ -21,7 +21,8 @@ LONG = "sample, logistic"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == LONG)) for name in CASES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == LONG)) for name in CASES],
 )
 def test_draws_are_those_written_down(name: str) -> None:
     """To the bit on the processor of the file; elsewhere as far as rounding leaves them.
@@ -33,4 +34,6 @@ def test_draws_are_those_written_down(name: str) -> None:
         assert found == known
     elif not name.startswith("sample"):
         for key, values in known["draws"].items():
-            np.testing.assert_allclose(found["draws"][key], values, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(
+                found["draws"][key], values, rtol=1e-3, atol=1e-4
+            )

@@ -32,14 +32,18 @@ def test_names_signatures_and_defaults_are_those_written_down() -> None:
     assert not changed, NEW
 
 
-@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parent.glob("*.py")), ids=lambda p: p.name
+)
 def test_the_contract_knows_public_names_alone(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [str(node.module)]
-            assert not [alias.name for alias in node.names if alias.name.startswith("_")]
+            assert not [
+                alias.name for alias in node.names if alias.name.startswith("_")
+            ]
         else:
             continue
         own = [name for name in names if name.partition(".")[0] == "sgmcmc"]

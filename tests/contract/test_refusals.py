@@ -31,7 +31,9 @@ def _sample(**given: Any) -> Callable[[], Any]:
     return lambda: sgmcmc.sample(*MODEL, normal_prior, verbose=False, **given)
 
 
-def _glm(formula: str = "y ~ x", family: Any = "gaussian", **given: Any) -> Callable[[], Any]:
+def _glm(
+    formula: str = "y ~ x", family: Any = "gaussian", **given: Any
+) -> Callable[[], Any]:
     data = {**TABLE, **given.pop("columns", {})}
     return lambda: sgmcmc.glm(formula, data, family, verbose=False, **given)
 

@@ -59,7 +59,11 @@ def parquet(path: Path, parts: int = 1) -> Path:
 
 
 def scanner(path: Path) -> Any:
-    return pytest.importorskip("pyarrow.dataset").dataset(path).scanner(columns=["a", "b", "c"])
+    return (
+        pytest.importorskip("pyarrow.dataset")
+        .dataset(path)
+        .scanner(columns=["a", "b", "c"])
+    )
 
 
 def arrow_dataset(path: Path, form: str) -> Any:
@@ -78,7 +82,9 @@ def filtered_dataset(path: Path) -> Any:
 def zarr_array(path: Path, array: np.ndarray = X, **given: Any) -> Any:
     zarr = pytest.importorskip("zarr")
     given = {"chunks": (7, *array.shape[1:]), **given}
-    made = zarr.create_array(path / "x.zarr", shape=array.shape, dtype=array.dtype, **given)
+    made = zarr.create_array(
+        path / "x.zarr", shape=array.shape, dtype=array.dtype, **given
+    )
     made[...] = array
     return made
 
@@ -99,10 +105,14 @@ MATRICES: dict[str, Callable[[Path], Any]] = {
     "Arrow": lambda _: arrow_table(),
     "Arrow batch": lambda _: arrow_table().to_batches()[0],
     "Arrow scanner": lambda path: scanner(parquet(path)),
-    "Arrow dataset": lambda path: pytest.importorskip("pyarrow.dataset").dataset(parquet(path, 3)),
+    "Arrow dataset": lambda path: pytest.importorskip("pyarrow.dataset").dataset(
+        parquet(path, 3)
+    ),
     "Parquet": parquet,
     "Parquet by name": lambda path: str(parquet(path)),
-    "Parquet file": lambda path: pytest.importorskip("pyarrow.parquet").ParquetFile(parquet(path)),
+    "Parquet file": lambda path: pytest.importorskip("pyarrow.parquet").ParquetFile(
+        parquet(path)
+    ),
     "Parquet folder": lambda path: parquet(path, parts=2),
     "HDF5": hdf5,
     "HDF5 in chunks": lambda path: hdf5(path, chunks=(8, 2)),
@@ -131,7 +141,9 @@ def test_forms_of_a_matrix(form: str, tmp_path: Path) -> None:
     rows = np.array([[5, 5, 100], [0, 7, 31]])
     assert data.size == 101
     np.testing.assert_array_equal(data.rows(rows)["x"], X[rows])
-    parts = [part["x"] for shard in shards(data, 13) for *_, part in pieces(data, shard)]
+    parts = [
+        part["x"] for shard in shards(data, 13) for *_, part in pieces(data, shard)
+    ]
     whole = np.concatenate(parts)
     np.testing.assert_array_equal(whole, X)
 
@@ -144,7 +156,9 @@ VECTORS: dict[str, Callable[[Path], Any]] = {
     "HDF5": lambda path: hdf5(path, X[:, 0], chunks=(9,)),
     "Zarr": lambda path: zarr_array(path, X[:, 0]),
     "Dask": lambda _: pytest.importorskip("dask.array").from_array(X[:, 0], chunks=30),
-    "Dask column": lambda _: pytest.importorskip("dask.dataframe").from_pandas(FRAME, 3)["a"],
+    "Dask column": lambda _: pytest.importorskip("dask.dataframe").from_pandas(
+        FRAME, 3
+    )["a"],
     "Hugging Face column": lambda _: hugging_face(a=X[:, 0])["a"],
     "shape and rows": lambda _: Rows(X[:, 0]),
 }
@@ -221,7 +235,9 @@ def test_categories_of_hugging_face() -> None:
 
 
 def test_a_category_in_a_chain(run: Callable[..., sgmcmc.Samples]) -> None:
-    def by_group(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def by_group(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         means = tf.gather(params["u"], dataset["g"])
         return -0.5 * tf.reduce_sum((dataset["y"] - means) ** 2)
 
@@ -264,7 +280,10 @@ def test_columns_that_stay_whole_numbers(form: str, tmp_path: Path) -> None:
     ids=["fractions", "NaN", "range", "no such column", "no list"],
 )
 def test_whole_numbers_that_are_refused(
-    values: np.ndarray, names: Any, words: tuple[str, ...], run: Callable[..., sgmcmc.Samples]
+    values: np.ndarray,
+    names: Any,
+    words: tuple[str, ...],
+    run: Callable[..., sgmcmc.Samples],
 ) -> None:
     with pytest.raises((TypeError, ValueError)) as error:
         run(dataset={"g": values}, integers=names)
@@ -272,11 +291,15 @@ def test_whole_numbers_that_are_refused(
         assert word in str(error.value)
 
 
-def test_an_index_in_a_chain_and_in_predictions(run: Callable[..., sgmcmc.Samples]) -> None:
+def test_an_index_in_a_chain_and_in_predictions(
+    run: Callable[..., sgmcmc.Samples],
+) -> None:
     def mean(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.gather(params["u"], dataset["g"])
 
-    def by_group(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def by_group(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return -0.5 * tf.reduce_sum((dataset["y"] - mean(params, dataset)) ** 2)
 
     start = {"u": [0.0, 10.0, 20.0, 30.0]}
@@ -290,7 +313,9 @@ def test_an_index_in_a_chain_and_in_predictions(run: Callable[..., sgmcmc.Sample
 
 
 def test_numbers_of_all_kinds_beside_each_other() -> None:
-    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
+    frame = pd.DataFrame(
+        {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]}
+    )
     found = read_dataset({"x": frame}, tf.float64).whole["x"]
     np.testing.assert_array_equal(found, [[1, 0.5, 1], [2, 1.5, 0], [3, 2.5, 1]])
     if pa := pytest.importorskip("pyarrow"):
@@ -308,8 +333,16 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         TypeError,
         ("`dataset['x']`", "at random"),
     ),
-    "a generator": (lambda _: {"x": (row for row in X)}, TypeError, ("generator", "at random")),
-    "another file": (lambda _: {"x": "x.csv"}, TypeError, ("`dataset['x']`", "'x.csv'", "open")),
+    "a generator": (
+        lambda _: {"x": (row for row in X)},
+        TypeError,
+        ("generator", "at random"),
+    ),
+    "another file": (
+        lambda _: {"x": "x.csv"},
+        TypeError,
+        ("`dataset['x']`", "'x.csv'", "open"),
+    ),
     "no such file": (
         lambda path: {"x": path / "y.parquet"},
         ValueError,
@@ -340,19 +373,29 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         ValueError,
         ("`dataset['x']`", "missing"),
     ),
-    "text in Arrow": (lambda _: {"x": arrow_of(["a"])}, TypeError, ("`dataset['x']`", "Code")),
+    "text in Arrow": (
+        lambda _: {"x": arrow_of(["a"])},
+        TypeError,
+        ("`dataset['x']`", "Code"),
+    ),
     "lists of several lengths": (
         lambda _: {"x": arrow_of([[1.0], [1.0, 2.0]])},
         ValueError,
         ("`dataset['x']`", "different lengths"),
     ),
     "splits": (
-        lambda _: {"x": pytest.importorskip("datasets").DatasetDict(train=hugging_face(x=[1.0]))},
+        lambda _: {
+            "x": pytest.importorskip("datasets").DatasetDict(
+                train=hugging_face(x=[1.0])
+            )
+        },
         TypeError,
         ("`dataset['x']`", "'train'", "choose"),
     ),
     "splits for a dataset": (
-        lambda _: pytest.importorskip("datasets").DatasetDict(train=hugging_face(x=[1.0])),
+        lambda _: pytest.importorskip("datasets").DatasetDict(
+            train=hugging_face(x=[1.0])
+        ),
         TypeError,
         ("`dataset`", "'train'", "choose"),
     ),
@@ -367,7 +410,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         ("`dataset['x']`", "NaN", "(70,)"),
     ),
     "Dask of unknown length": (
-        lambda _: {"x": (lambda a: a[a > 0])(pytest.importorskip("dask.array").ones(20))},
+        lambda _: {
+            "x": (lambda a: a[a > 0])(pytest.importorskip("dask.array").ones(20))
+        },
         ValueError,
         ("`dataset['x']`", "compute_chunk_sizes"),
     ),
@@ -375,7 +420,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, error, says = REFUSED[what]
     monkeypatch.setattr(seams.SLAB_BYTES, 160)
     with pytest.raises(error) as caught:
@@ -389,14 +436,18 @@ def test_hdf5_as_in_memory_is_mapped_and_the_rest_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     column = read_dataset({"x": hdf5(tmp_path)}, tf.float32).columns["x"]
-    assert isinstance(column, MappedColumn) and isinstance(column._array.base, np.memmap)
+    assert isinstance(column, MappedColumn) and isinstance(
+        column._array.base, np.memmap
+    )
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(seams.STORED_PIECE_BYTES, 100)
     column = read_dataset({"x": zarr_array(tmp_path)}, tf.float32).columns["x"]
     assert isinstance(column, MappedColumn) and column.address is not None
     np.testing.assert_array_equal(column.slice(0, 101), X)
-    assert list((tmp_path / "temporary").iterdir()) == [], "the file goes with the process"
+    assert list((tmp_path / "temporary").iterdir()) == [], (
+        "the file goes with the process"
+    )
 
 
 def test_a_full_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,7 +469,9 @@ def test_without_room_whole_chunks_are_read(
     monkeypatch.setattr(seams.HAS_ROOM, lambda *_: False)
     monkeypatch.setattr(seams.SLAB_BYTES, 16 * 12)
     array = X[:, 0] if chunks is None else X
-    source = Rows(array) if chunks is None else hdf5(tmp_path, X, chunks=(chunks[0] // 2, 3))
+    source = (
+        Rows(array) if chunks is None else hdf5(tmp_path, X, chunks=(chunks[0] // 2, 3))
+    )
     column = read_dataset({"x": source}, tf.float32).columns["x"]
     assert isinstance(column, StoredColumn)
     rows = RNG.integers(0, 101, (40, 6))
@@ -463,5 +516,11 @@ def test_a_block_of_hdf5_is_read_in_no_time(
         return -tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
 
     began = time.process_time()
-    run(dataset={"x": source}, n_iters=1, minibatch_size=0.01, log_lik=flat, stepsize=1e-7)
+    run(
+        dataset={"x": source},
+        n_iters=1,
+        minibatch_size=0.01,
+        log_lik=flat,
+        stepsize=1e-7,
+    )
     assert time.process_time() - began < 3.0

@@ -79,8 +79,12 @@ def test_forms_of_a_vector(minibatch_size: int, run: Run) -> None:
     """The gradient of a linear log-likelihood is the sum of the column, whatever its form."""
     x = np.arange(20, dtype=np.float32) % 7
 
-    def linear(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
-        return tf.add_n([params[name] * tf.reduce_sum(dataset[name]) for name in IN_MEMORY])
+    def linear(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
+        return tf.add_n(
+            [params[name] * tf.reduce_sum(dataset[name]) for name in IN_MEMORY]
+        )
 
     samples = run(
         dataset={name: form(x) for name, form in IN_MEMORY.items()},
@@ -117,7 +121,8 @@ def from_vector_in_memory(minibatch_size: int, replace: bool) -> sgmcmc.Samples:
 @pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("form", "minibatch_size", "replace"),
-    [(form, 5, False) for form in ON_DISK] + [("HDF5", 5, True), ("memmap float64", 20, False)],
+    [(form, 5, False) for form in ON_DISK]
+    + [("HDF5", 5, True), ("memmap float64", 20, False)],
 )
 def test_forms_on_disk(
     form: str, minibatch_size: int, replace: bool, run: Run, tmp_path: Path
@@ -141,7 +146,9 @@ MATRIX_FORMS: dict[str, Callable[[np.ndarray, Path], Any]] = {
 }
 
 
-def regression(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def regression(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return a log-likelihood of regression coefficients."""
     return -tf.reduce_sum((tf.linalg.matvec(dataset["x"], params["beta"]) - 1.0) ** 2)
 
@@ -166,14 +173,21 @@ def test_forms_of_a_matrix(form: str, run: Run, tmp_path: Path) -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("dtype", "minibatch_size", "jit_compile"),
-    [(tf.int32, 5, True), (tf.int32, 20, True), (tf.int64, 5, False), (tf.uint8, 5, True)],
+    [
+        (tf.int32, 5, True),
+        (tf.int32, 20, True),
+        (tf.int64, 5, False),
+        (tf.uint8, 5, True),
+    ],
 )
 def test_a_tensor_keeps_its_dtype(
     dtype: tf.DType, minibatch_size: int, jit_compile: bool, run: Run
 ) -> None:
     groups = np.arange(20) % 3
 
-    def by_group(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def by_group(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         assert dataset["group"].dtype == dtype
         means = tf.gather(params["means"], tf.cast(dataset["group"], tf.int32))
         return -0.5 * tf.reduce_sum((dataset["x"] - means) ** 2)
@@ -195,7 +209,9 @@ def test_large_integers_as_a_tensor(run: Run) -> None:
         return -0.5 * tf.reduce_sum((odd - params["theta"]) ** 2)
 
     ids = tf.constant(2**40 + 1 + 2 * np.arange(20), tf.int64)
-    samples = run(dataset={"id": ids}, log_lik=odd, stepsize=1e-12, store_gradients=True)
+    samples = run(
+        dataset={"id": ids}, log_lik=odd, stepsize=1e-12, store_gradients=True
+    )
     np.testing.assert_allclose(samples.gradients["theta"], 20.0, rtol=1e-4)
 
 

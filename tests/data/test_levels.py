@@ -27,11 +27,23 @@ CUT = pd.cut(np.array([1.0, 3.0, 9.0]), [0, 2, 5, 10])
         ),
         ([1, 2, 10], [3, "02", "x", 1.5], [-1, -1, -1, -1]),
         (["1", "2"], [1, 2.0, "1.0", np.str_("2"), "02"], [0, 1, 0, 1, -1]),
-        (["5", "5.0"], ["5", "5.0", 5, 5.0], [0, 1, 0, 0]),  # the text itself comes first
-        (["250", "250.1"], ["250", "250.0", "250.10", 250.1], [0, -1, -1, 1]),  # codes of diseases
+        (
+            ["5", "5.0"],
+            ["5", "5.0", 5, 5.0],
+            [0, 1, 0, 0],
+        ),  # the text itself comes first
+        (
+            ["250", "250.1"],
+            ["250", "250.0", "250.10", 250.1],
+            [0, -1, -1, 1],
+        ),  # codes of diseases
         (["01", "1"], ["01", "1", 1], [0, 1, 1]),
         ([0.1, 0.5], [np.float32(0.1), "0.1", "0.50"], [0, 0, 1]),
-        ([True, False], [np.bool_(True), "TRUE", "false", 1, 0, "x"], [0, 0, 1, 0, 1, -1]),
+        (
+            [True, False],
+            [np.bool_(True), "TRUE", "false", 1, 0, "x"],
+            [0, 0, 1, 0, 1, -1],
+        ),
         (["True", "False"], [True, np.bool_(False)], [0, 1]),
         (
             DAYS,
@@ -84,13 +96,18 @@ def test_missing_values_are_no_level(values: Any) -> None:
 
 def test_missing_numbers_and_dates_are_no_level() -> None:
     assert factorized(np.array([np.nan, 2.0])).codes.tolist() == [-1, 0]
-    assert factorized(np.array(["NaT", "2020-01-01"], "M8[D]")).codes.tolist() == [-1, 0]
+    assert factorized(np.array(["NaT", "2020-01-01"], "M8[D]")).codes.tolist() == [
+        -1,
+        0,
+    ]
     assert factorized(pd.Series([None, 2], dtype="Int64")).codes.tolist() == [-1, 0]
 
 
 def test_a_null_in_a_dictionary_is_missing() -> None:
     pa = pytest.importorskip("pyarrow")
-    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None]), pa.array(["a", None, "b"]))
+    array = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, None]), pa.array(["a", None, "b"])
+    )
     assert factorized(array).codes.tolist() == [0, -1, 1, -1]
     assert factorized(array).levels.values == ("a", "b")
 
@@ -103,16 +120,22 @@ def test_parts_of_an_ordered_category() -> None:
         return pa.DictionaryArray.from_arrays(codes, pa.array(levels), ordered=True)
 
     found = read_categories(pa.chunked_array([part("mid", "high"), part("low", "mid")]))
-    assert found is not None and found.levels == Levels(("low", "mid", "high"), ordered=True)
+    assert found is not None and found.levels == Levels(
+        ("low", "mid", "high"), ordered=True
+    )
     assert found.codes.tolist() == [1, 2, 0, 1]
     for other in (part("high", "mid"), part("low", "high")):
-        with pytest.raises(ValueError, match="`g` is an ordered category whose parts .* < "):
+        with pytest.raises(
+            ValueError, match="`g` is an ordered category whose parts .* < "
+        ):
             read_categories(pa.chunked_array([part("mid", "high"), other]), "g")
 
 
 def test_messages_say_what_to_pass() -> None:
     column = Categories(np.array([1], np.int32), Levels((0, 7)))
-    with pytest.raises(ValueError, match="`g` has the level '7', .* Pass the levels themselves"):
+    with pytest.raises(
+        ValueError, match="`g` has the level '7', .* Pass the levels themselves"
+    ):
         column.coded_by(Levels(("a", "b")), "g")
     with pytest.raises(ValueError, match="one value for each row"):
         factorized(np.zeros((2, 2)))

@@ -31,7 +31,9 @@ def xla() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("row_shape", ROW_SHAPES)
-def test_rows_are_taken_as_numpy_takes_them(dtype: str, row_shape: tuple[int, ...]) -> None:
+def test_rows_are_taken_as_numpy_takes_them(
+    dtype: str, row_shape: tuple[int, ...]
+) -> None:
     if native._rows is None:
         pytest.skip("the native code is not built")
     array = array_of(dtype, row_shape)
@@ -66,7 +68,9 @@ def test_xla_gathers_a_minibatch(dtype: str, row_shape: tuple[int, ...]) -> None
         @tf.function(jit_compile=True, autograph=False)
         def gather(address: tf.Tensor, rows: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
             one, two = (
-                native.gather_rows(address, rows, step, row_shape, np.dtype(dtype), threads)
+                native.gather_rows(
+                    address, rows, step, row_shape, np.dtype(dtype), threads
+                )
                 for threads in (1, 2)
             )
             return tf.stack([one, two])
@@ -86,7 +90,9 @@ def test_xla_copies_a_minibatch_of_a_block(dtype: str) -> None:
         return native.copy_minibatch(block, step)
 
     for step in range(4):
-        np.testing.assert_array_equal(copy(tf.constant(block), tf.constant(step)), block[step])
+        np.testing.assert_array_equal(
+            copy(tf.constant(block), tf.constant(step)), block[step]
+        )
 
 
 @pytest.mark.usefixtures("xla")
@@ -98,11 +104,15 @@ def test_many_threads_may_call_at_once(threads: int) -> None:
     @tf.function(jit_compile=True, autograph=False)
     def sums(address: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         def add(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = native.gather_rows(address, rows, step, (54,), np.dtype("float32"), threads)
+            part = native.gather_rows(
+                address, rows, step, (54,), np.dtype("float32"), threads
+            )
             return step + 1, total + tf.reduce_sum(part, 0)
 
         start = (tf.constant(0), tf.zeros([54]))
-        return tf.while_loop(lambda step, _: step < 50, add, start, parallel_iterations=1)[1]
+        return tf.while_loop(
+            lambda step, _: step < 50, add, start, parallel_iterations=1
+        )[1]
 
     def run(_: int) -> np.ndarray:
         return sums(tf.constant(array.ctypes.data, tf.int64), tf.constant(rows)).numpy()
@@ -159,7 +169,9 @@ def test_what_copies_wrongly_is_not_called(monkeypatch: pytest.MonkeyPatch) -> N
     native._registered.cache_clear()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(seams.COPY_MINIBATCH, lambda block, step: tf.zeros_like(block[0]))
+            patch.setattr(
+                seams.COPY_MINIBATCH, lambda block, step: tf.zeros_like(block[0])
+            )
             assert not native.callable_by_xla()
         native._registered.cache_clear()
         assert native.callable_by_xla()

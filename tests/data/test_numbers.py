@@ -9,7 +9,14 @@ import pytest
 from scipy import stats
 
 from sgmcmc.data import native, numbers
-from sgmcmc.data.numbers import PAIRS, Purpose, RunPhase, below, generator, standard_normals
+from sgmcmc.data.numbers import (
+    PAIRS,
+    Purpose,
+    RunPhase,
+    below,
+    generator,
+    standard_normals,
+)
 from sgmcmc.minibatches.uniform import draw_rows
 
 MANY = 2_000_000
@@ -50,8 +57,12 @@ def both(
     assert rng.bit_generator.random_raw() == other.bit_generator.random_raw()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2 * PAIRS - 1, 2 * PAIRS, 2 * PAIRS + 1, 300_000])
-def test_native_normals_are_numpys_to_the_bit(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "count", [0, 1, 2 * PAIRS - 1, 2 * PAIRS, 2 * PAIRS + 1, 300_000]
+)
+def test_native_normals_are_numpys_to_the_bit(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     both(monkeypatch, lambda rng: normals(count, rng))
 
 
@@ -93,18 +104,24 @@ def test_the_transform_is_exact_to_rounding() -> None:
     bits[:3, 1, :] ^= np.arange(PAIRS, dtype=np.uint32)
     first, second = bits[:, 0].astype(np.float64), bits[:, 1]
     u = (np.floor(first / 2) + ((second & 255) + 0.5) / 256) / 2**31
-    quarter = (second >> np.uint32(30)).astype(np.float64)  # sign, and whether the two are swapped
+    quarter = (second >> np.uint32(30)).astype(
+        np.float64
+    )  # sign, and whether the two are swapped
     turn = ((second >> np.uint32(8)) & np.uint32(2**22 - 1)).astype(np.float64)
     angle = ((turn + 0.5) / 2**22 - 0.5) * np.pi / 2
     x, y = np.cos(angle) * np.where(quarter >= 2, -1, 1), np.sin(angle)
     swap = quarter % 2 == 1
     radius = np.sqrt(-2 * np.log(u))
-    expected = radius[:, None] * np.stack([np.where(swap, y, x), np.where(swap, x, y)], 1)
+    expected = radius[:, None] * np.stack(
+        [np.where(swap, y, x), np.where(swap, x, y)], 1
+    )
     found = numbers._box_muller(bits)
     # u is rounded to 24 bits, which moves a radius r by up to 2⁻²⁵ / r; and each of the few
     # operations after that rounds by 2⁻²⁴ of what is there.
     error = np.abs(found - expected)
-    allowed = 8 * 2.0**-24 * radius + np.minimum(2.0**-24 / np.maximum(radius, 1e-9), 2.0**-11)
+    allowed = 8 * 2.0**-24 * radius + np.minimum(
+        2.0**-24 / np.maximum(radius, 1e-9), 2.0**-11
+    )
     assert (error <= allowed[:, None]).all()
     assert np.abs(found).max() > 7.0  # a u of 2⁻⁴⁰ is among them
 
@@ -115,7 +132,13 @@ def test_the_distribution_function_is_that_of_the_normal_law(many: np.ndarray) -
 
 def test_the_moments(many: np.ndarray) -> None:
     # Standard errors: var(z^k) = E z^2k - (E z^k)^2.
-    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10170)):
+    for power, mean, variance in (
+        (1, 0, 1),
+        (2, 1, 2),
+        (3, 0, 15),
+        (4, 3, 96),
+        (6, 15, 10170),
+    ):
         assert abs((many**power).mean() - mean) < 4 * np.sqrt(variance / MANY)
 
 
@@ -134,10 +157,16 @@ def test_tails_to_one_in_a_million_million() -> None:
     np.testing.assert_array_equal(u, (np.arange(4 * PAIRS) + 0.5) / 2.0**39)
 
 
-def test_the_two_of_a_pair_and_neighbours_have_nothing_in_common(many: np.ndarray) -> None:
+def test_the_two_of_a_pair_and_neighbours_have_nothing_in_common(
+    many: np.ndarray,
+) -> None:
     pairs = many[: MANY // 512 * 512].reshape(-1, 2, PAIRS)
     x, y = pairs[:, 0].ravel(), pairs[:, 1].ravel()
-    for a, b in ((x, y), (many[:-1], many[1:]), (many[: -2 * PAIRS], many[2 * PAIRS :])):
+    for a, b in (
+        (x, y),
+        (many[:-1], many[1:]),
+        (many[: -2 * PAIRS], many[2 * PAIRS :]),
+    ):
         for f in (np.copy, np.abs, np.square):
             assert abs(np.corrcoef(f(a), f(b))[0, 1]) < 4 / np.sqrt(len(a))
     angle = (np.arctan2(y, x) / (2 * np.pi)) % 1.0
@@ -177,10 +206,14 @@ def test_as_many_are_drawn_again_as_make_it_exact() -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_minibatches_are_whole_where_many_numbers_are_drawn_again(replace: bool) -> None:
+def test_minibatches_are_whole_where_many_numbers_are_drawn_again(
+    replace: bool,
+) -> None:
     rows = 3 * 2**29
     drawn = draw_rows(stream(), rows, 20, 5000, replace)
     assert drawn.min() >= 0 and drawn.max() < rows
     if not replace:
         assert all(len(np.unique(minibatch)) == 20 for minibatch in drawn)
-    assert stats.chisquare(np.bincount(drawn.ravel() // 2**26, minlength=24)).pvalue > 1e-3
+    assert (
+        stats.chisquare(np.bincount(drawn.ravel() // 2**26, minlength=24)).pvalue > 1e-3
+    )

@@ -39,7 +39,9 @@ def logits(params: dict, dataset: dict) -> tf.Tensor:
 
 
 def terms(params: dict, dataset: dict) -> tf.Tensor:
-    return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], logits(params, dataset))
+    return -tf.nn.sigmoid_cross_entropy_with_logits(
+        dataset["y"], logits(params, dataset)
+    )
 
 
 def log_lik(params: dict, dataset: dict) -> tf.Tensor:
@@ -68,7 +70,11 @@ def matrices() -> dict[str, Any]:
         (np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), X.shape
     )
     zeros = sparse.csr_array(
-        (np.append(X.data, 0.0), np.append(X.indices, 3), np.append(X.indptr[:-1], X.nnz + 1)),
+        (
+            np.append(X.data, 0.0),
+            np.append(X.indices, 3),
+            np.append(X.indptr[:-1], X.nnz + 1),
+        ),
         X.shape,
     )
     return {
@@ -83,7 +89,9 @@ def matrices() -> dict[str, Any]:
         "unsorted": unsorted,
         "duplicates": twice,
         "explicit zeros": zeros,
-        "SparseTensor": tf.SparseTensor(np.stack([coo.row, coo.col], 1), coo.data, X.shape),
+        "SparseTensor": tf.SparseTensor(
+            np.stack([coo.row, coo.col], 1), coo.data, X.shape
+        ),
     }
 
 
@@ -121,10 +129,16 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
     def same(found: tf.SparseTensor, rows: Any) -> None:
         wanted = dense[rows].astype(np.float64)
         assert found.shape == wanted.shape
-        np.testing.assert_array_equal(tf.sparse.to_dense(found), wanted)  # checks the order, too
+        np.testing.assert_array_equal(
+            tf.sparse.to_dense(found), wanted
+        )  # checks the order, too
         np.testing.assert_array_equal(tf.sparse.reduce_sum(found, 1), wanted.sum(1))
 
-    for rows in (rng.integers(0, size, 4), np.arange(size), np.array([size - 1, 0, size - 1])):
+    for rows in (
+        rng.integers(0, size, 4),
+        np.arange(size),
+        np.array([size - 1, 0, size - 1]),
+    ):
         same(data.rows(rows)["X"], rows)
     for shard in shards(data, 3):
         for start, piece in pieces(data, shard):
@@ -133,7 +147,12 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
     for start, length in ((0, size // 2), (size // 2, size - size // 2), (size - 1, 1)):
         same(parts.part(start, length)["X"], slice(start, start + length))
     stream = make_stream(
-        data, Uniform(True).bind(size, 3), tf.float64, with_rows=True, ahead=True, xla=False
+        data,
+        Uniform(True).bind(size, 3),
+        tf.float64,
+        with_rows=True,
+        ahead=True,
+        xla=False,
     )
     out = {name: np.empty(*spec) for name, spec in stream.shapes(5).items()}
     stream.prepare(rng, out, 5)
@@ -146,7 +165,10 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
 
 @pytest.mark.parametrize(
     "model",
-    [pytest.param(log_lik, id="sum", marks=pytest.mark.slow), pytest.param(terms, id="terms")],
+    [
+        pytest.param(log_lik, id="sum", marks=pytest.mark.slow),
+        pytest.param(terms, id="terms"),
+    ],
 )
 def test_gradients_are_those_of_the_dense_matrix(model: Any) -> None:
     space = Space({"beta": (P,)}, {})
@@ -169,7 +191,11 @@ def test_gradients_are_those_of_the_dense_matrix(model: Any) -> None:
 
 
 FUNCTIONS: dict[str, tuple[Any, tuple, dict[str, Any]]] = {
-    "sgld, weighted": (sgmcmc.sgld, (1e-3,), {"minibatches": sgmcmc.minibatches.Weighted(1 + Y)}),
+    "sgld, weighted": (
+        sgmcmc.sgld,
+        (1e-3,),
+        {"minibatches": sgmcmc.minibatches.Weighted(1 + Y)},
+    ),
     "sghmc, replacement": (sgmcmc.sghmc, (1e-3,), {"replace": True, "n_chains": 2}),
     "sgldcv, leverage": (
         sgmcmc.sgldcv,
@@ -203,7 +229,10 @@ def test_draws_are_those_of_the_dense_matrix(name: str) -> None:
 
 @pytest.mark.parametrize(
     "gradient",
-    ["full", *(pytest.param(g, marks=pytest.mark.slow) for g in ("saga", "svrg", "HMC"))],
+    [
+        "full",
+        *(pytest.param(g, marks=pytest.mark.slow) for g in ("saga", "svrg", "HMC")),
+    ],
 )
 def test_steps_are_those_of_the_dense_matrix(
     gradient: str, monkeypatch: pytest.MonkeyPatch
@@ -265,7 +294,9 @@ def test_sample_without_constants() -> None:
     )  # fmt: skip
     one, other = (np.asarray(c["beta"]).reshape(-1, P) for c in (chain, dense))
     # Four standard errors of the difference of two means, of at least 100 and 400 draws.
-    assert np.all(np.abs(one.mean(0) - other.mean(0)) < 4 * other.std(0) * np.sqrt(1.25 / 100))
+    assert np.all(
+        np.abs(one.mean(0) - other.mean(0)) < 4 * other.std(0) * np.sqrt(1.25 / 100)
+    )
 
 
 def test_a_chain_in_a_store_knows_its_matrix(tmp_path: Path) -> None:
@@ -285,8 +316,16 @@ def test_a_chain_in_a_store_knows_its_matrix(tmp_path: Path) -> None:
 
 
 def call(matrix: Any, **keywords: Any) -> Any:
-    given = {"minibatch_size": 30, "n_iters": 2, "verbose": False, "seed": 3, **keywords}
-    return sgmcmc.sgld(log_lik, {"X": matrix, "y": Y}, {"beta": np.zeros(P)}, 1e-3, **given)
+    given = {
+        "minibatch_size": 30,
+        "n_iters": 2,
+        "verbose": False,
+        "seed": 3,
+        **keywords,
+    }
+    return sgmcmc.sgld(
+        log_lik, {"X": matrix, "y": Y}, {"beta": np.zeros(P)}, 1e-3, **given
+    )
 
 
 def nan_at(row: int, column: int) -> sparse.csr_array:
@@ -300,7 +339,11 @@ def nan_at(row: int, column: int) -> sparse.csr_array:
     [
         (nan_at(17, 3), {}, ("`dataset['X']`", "NaN", "(17, 3)")),
         (X.astype(np.complex64), {}, ("`dataset['X']`", "real numbers")),
-        (X.astype(np.float64) * 1e300, {}, ("`dataset['X']`", "beyond the range of float32")),
+        (
+            X.astype(np.float64) * 1e300,
+            {},
+            ("`dataset['X']`", "beyond the range of float32"),
+        ),
         (sparse.coo_array(Y), {}, ("`dataset['X']`", "observation in each row")),
         (X[:100], {}, ("`dataset`", "same length")),
         (X, {"jit_compile": True}, ("`jit_compile=True`", "sparse", "None")),

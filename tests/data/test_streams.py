@@ -94,10 +94,14 @@ def test_streams_are_the_arrays(form: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_chain_is_that_of_the_arrays_and_goes_on() -> None:
     stream = ({"x": part["x"][:, 0]} for part in batches())
     found = short_call(dataset=stream)
-    np.testing.assert_array_equal(found["theta"], short_call(dataset={"x": X[:, 0]})["theta"])
+    np.testing.assert_array_equal(
+        found["theta"], short_call(dataset={"x": X[:, 0]})["theta"]
+    )
     again = short_call(dataset=stream)  # which is used up
     np.testing.assert_array_equal(again["theta"], found["theta"])
-    shuffled = tf.data.Dataset.from_tensor_slices({"x": X[:, 0]}).shuffle(1003).batch(50)
+    shuffled = (
+        tf.data.Dataset.from_tensor_slices({"x": X[:, 0]}).shuffle(1003).batch(50)
+    )
     one, two = (short_call(dataset=shuffled)["theta"] for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
@@ -125,9 +129,21 @@ def changing() -> Iterator[dict[str, Any]]:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
-    "repeat": (lambda: rows().batch(9).repeat(), ValueError, ("without end", "take(n)")),
-    "cycle": (lambda: itertools.cycle([{"x": X}]), ValueError, ("itertools.cycle", "islice")),
-    "without end": (endless, ValueError, ("1003", "come to an end", "islice", "TMPDIR")),
+    "repeat": (
+        lambda: rows().batch(9).repeat(),
+        ValueError,
+        ("without end", "take(n)"),
+    ),
+    "cycle": (
+        lambda: itertools.cycle([{"x": X}]),
+        ValueError,
+        ("itertools.cycle", "islice"),
+    ),
+    "without end": (
+        endless,
+        ValueError,
+        ("1003", "come to an end", "islice", "TMPDIR"),
+    ),
     "rows or batches": (
         lambda: tf.data.Dataset.from_tensor_slices({"x": X}),
         ValueError,
@@ -138,9 +154,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] =
         TypeError,
         ("dicts", "tuple", "dataset.map(lambda x, y"),
     ),
-    "tuples": (lambda: zip(X, Y, strict=True), TypeError, ("dicts", "for x, y in batches")),
+    "tuples": (
+        lambda: zip(X, Y, strict=True),
+        TypeError,
+        ("dicts", "for x, y in batches"),
+    ),
     "ragged": (
-        lambda: tf.data.Dataset.from_tensors({"x": tf.ragged.constant([[1.0], [1.0, 2.0]])}),
+        lambda: tf.data.Dataset.from_tensors(
+            {"x": tf.ragged.constant([[1.0], [1.0, 2.0]])}
+        ),
         TypeError,
         ("`dataset['x']`", "dense", "RaggedTensorSpec"),
     ),
@@ -153,11 +175,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] =
     "other shapes": (changing, ValueError, ("after 1003 rows", "(3,)")),
     "other names": (lambda: iter([{"x": X}, {"y": X}]), ValueError, ("same names",)),
     "nothing": (lambda: iter(()), ValueError, ("empty", "used up")),
-    "NaN": (lambda: iter([{"x": X}, {"x": X * np.nan}]), ValueError, ("NaN", "(1003, 0)")),
+    "NaN": (
+        lambda: iter([{"x": X}, {"x": X * np.nan}]),
+        ValueError,
+        ("NaN", "(1003, 0)"),
+    ),
     "text": (lambda: iter([{"x": ["a"]}]), TypeError, ("real numbers", "str")),
     "replacement": (
         lambda: loader(
-            sampler=pytest.importorskip("torch").utils.data.RandomSampler(X, replacement=True)
+            sampler=pytest.importorskip("torch").utils.data.RandomSampler(
+                X, replacement=True
+            )
         ),
         ValueError,
         ("with replacement",),
@@ -199,7 +227,9 @@ class OfArrow:
 
 
 def arrow_table() -> Any:
-    return pytest.importorskip("pyarrow").table({**dict(zip("abc", X.T, strict=True)), "y": Y})
+    return pytest.importorskip("pyarrow").table(
+        {**dict(zip("abc", X.T, strict=True)), "y": Y}
+    )
 
 
 def of_polars() -> Any:

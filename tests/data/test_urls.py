@@ -37,7 +37,9 @@ def write_zarr(where: str, **options: Any) -> None:
     group = zarr.open_group(where, mode="w", **options)
     for name, array in {"x": X, "y": X[:, 0]}.items():
         chunks = (70, *array.shape[1:])
-        made = group.create_array(name, shape=array.shape, dtype=array.dtype, chunks=chunks)
+        made = group.create_array(
+            name, shape=array.shape, dtype=array.dtype, chunks=chunks
+        )
         made[...] = array
 
 
@@ -90,7 +92,9 @@ def test_columns_of_a_regression_at_a_url(
 def test_parquet_is_not_held_whole(form: str, tmp_path: Path) -> None:
     from pyarrow import dataset, parquet
 
-    rows = np.random.default_rng(1).normal(size=(2_000_000, 5))  # 80 MB that do not compress
+    rows = np.random.default_rng(1).normal(
+        size=(2_000_000, 5)
+    )  # 80 MB that do not compress
     where = str(tmp_path / "x.parquet")
     made = pa.table(dict(zip("abcde", rows.T, strict=True)))
     parquet.write_table(made, where, row_group_size=20_000)
@@ -111,7 +115,11 @@ def test_parquet_is_not_held_whole(form: str, tmp_path: Path) -> None:
 
 def test_zarr_by_name(tmp_path: Path) -> None:
     write_zarr(f"{tmp_path}/x.zarr")
-    for where in (f"{tmp_path}/x.zarr", tmp_path / "x.zarr", f"file://{tmp_path}/x.zarr"):
+    for where in (
+        f"{tmp_path}/x.zarr",
+        tmp_path / "x.zarr",
+        f"file://{tmp_path}/x.zarr",
+    ):
         data = read_dataset(where, tf.float32)
         assert sorted(data.columns) == ["x", "y"]
         np.testing.assert_array_equal(data.whole["x"], X)
@@ -128,7 +136,9 @@ def test_what_has_not_changed_is_unpacked_once(
 ) -> None:
     opened = []
     real = reading.open_named
-    monkeypatch.setattr(seams.OPEN_NAMED, lambda *given: opened.append(1) or real(*given))
+    monkeypatch.setattr(
+        seams.OPEN_NAMED, lambda *given: opened.append(1) or real(*given)
+    )
     url = form.endswith("URL")
     where = f"{'memory://' if url else ''}{tmp_path}/x.{'zarr' if 'Zarr' in form else 'parquet'}"
 
@@ -141,7 +151,9 @@ def test_what_has_not_changed_is_unpacked_once(
             write_parquet(fsspec.filesystem("memory" if url else "file"), where, times)
 
     def last() -> np.ndarray:
-        data = read_dataset({"y": f"{where}/y"} if "entry" in form else where, tf.float32)
+        data = read_dataset(
+            {"y": f"{where}/y"} if "entry" in form else where, tf.float32
+        )
         return data.whole["y" if "Zarr" in form else "c"].numpy()
 
     write(1)
@@ -151,14 +163,18 @@ def test_what_has_not_changed_is_unpacked_once(
     write(2)
     np.testing.assert_array_equal(last(), 2 * first)
     assert len(opened) == 2
-    monkeypatch.setattr(named.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 0}))
+    monkeypatch.setattr(
+        named.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 0})
+    )
     last()  # it was unpacked, but there is no room to keep it from now on
     last()
     assert len(opened) == 3
     if url:
         monkeypatch.undo()
         monkeypatch.setattr(seams.NAMED_VERSIONS, ("ETag",))
-        assert named._state_of(where) is None  # a file system that does not tell versions
+        assert (
+            named._state_of(where) is None
+        )  # a file system that does not tell versions
 
 
 def test_workers_open_urls(tmp_path: Path) -> None:
@@ -187,7 +203,9 @@ class _Refusing(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return path
 
     def info(self, path: str, **given: Any) -> Any:
-        raise PermissionError(f"403 Forbidden: {path} with {self.secret} of me:{self.secret}")
+        raise PermissionError(
+            f"403 Forbidden: {path} with {self.secret} of me:{self.secret}"
+        )
 
     ls = info
 
@@ -206,21 +224,33 @@ TURNED_AWAY = [
 @pytest.mark.parametrize("where", TURNED_AWAY)
 @pytest.mark.parametrize("as_entry", [False, True])
 def test_credentials_are_not_shown(
-    where: str, as_entry: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    where: str,
+    as_entry: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("REFUSING_SECRET_KEY", SECRET)
     with pytest.raises((ValueError, TypeError)) as caught:
         short_call(dataset={"x": where} if as_entry else where)
-    said = "".join(traceback.format_exception_only(caught.value)) + "".join(capfd.readouterr())
+    said = "".join(traceback.format_exception_only(caught.value)) + "".join(
+        capfd.readouterr()
+    )
     assert SECRET not in said and "hunter2" not in said and "`dataset" in said
     assert caught.value.__cause__ is None and caught.value.__context__ is None
     if not where.partition("?")[0].endswith(".csv"):
-        assert "403 Forbidden" in said and "bucket/" in said and "Credentials are looked" in said
+        assert (
+            "403 Forbidden" in said
+            and "bucket/" in said
+            and "Credentials are looked" in said
+        )
 
 
 def test_what_is_shown_of_a_url() -> None:
     assert named.shown("s3://k:a/b@c@bucket/x.zarr?sig=d") == "s3://***@bucket/x.zarr"
-    assert named.shown("simplecache::s3://k:s@b/x.parquet") == "simplecache::s3://***@b/x.parquet"
+    assert (
+        named.shown("simplecache::s3://k:s@b/x.parquet")
+        == "simplecache::s3://***@b/x.parquet"
+    )
     assert named.shown("folder@home/x?y.parquet") == "folder@home/x?y.parquet"
     assert not named.is_url("C:\\x.parquet") and not named.is_url(Path("x"))
 
@@ -242,7 +272,9 @@ def test_names_that_lead_nowhere(remote: str, tmp_path: Path) -> None:
         read_dataset(tmp_path / "empty.zarr", tf.float32)
 
 
-def test_what_breaks_off_says_where(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_off_says_where(
+    remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that fails in its middle, after it was opened."""
 
     class Failing:
@@ -252,14 +284,18 @@ def test_what_breaks_off_says_where(remote: str, monkeypatch: pytest.MonkeyPatch
             raise OSError(f"expired: {SECRET}")
 
     url = f"https://me:{SECRET}@host/x.zarr"
-    with pytest.raises(ValueError, match="'https://.*host/x.zarr' cannot be read. OSError: exp"):
+    with pytest.raises(
+        ValueError, match="'https://.*host/x.zarr' cannot be read. OSError: exp"
+    ):
         read_dataset({"x": named.Remote("dataset['x']", url, Failing())}, tf.float32)
 
 
 @contextlib.contextmanager
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server of S3's on this machine."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(
+        "127.0.0.1", 0, verbose=False
+    )
     pytest.importorskip("s3fs")
     server.start()
     try:
@@ -288,15 +324,23 @@ def test_s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         url = f"s3://somebody:{SECRET.replace('/', '%2F')}@bucket/rows/1.parquet?{options}"
         check_table(url)
         write_zarr("s3://bucket/x.zarr")
-        np.testing.assert_array_equal(read_dataset("s3://bucket/x.zarr", tf.float32).whole["x"], X)
+        np.testing.assert_array_equal(
+            read_dataset("s3://bucket/x.zarr", tf.float32).whole["x"], X
+        )
         short_call(dataset={"x": "s3://bucket/x.zarr/y"}, store=tmp_path / "store")
-        kept = [path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()]
+        kept = [
+            path.read_bytes()
+            for path in (tmp_path / "store").rglob("*")
+            if path.is_file()
+        ]
         assert kept and not any(SECRET.encode() in part for part in kept)
         with pytest.raises(ValueError, match="there is no 's3://bucket/y.parquet'"):
             read_dataset("s3://bucket/y.parquet", tf.float32)
 
 
 def test_a_url_where_none_is_read_is_not_shown() -> None:
-    groups = sgmcmc.Groups("g", effects={"z": 0.0}, log_prior=lambda e, p: -(e["z"] ** 2))
+    groups = sgmcmc.Groups(
+        "g", effects={"z": 0.0}, log_prior=lambda e, p: -(e["z"] ** 2)
+    )
     with pytest.raises(TypeError, match="it is a URL"):
         short_call(dataset=TURNED_AWAY[0], groups=groups)

@@ -16,7 +16,9 @@ from sgmcmc.datasets.fetch import Source
 
 REAL = os.environ.get("SGMCMC_DATA")
 TEXT = b"2 1:0.25 3:1 \n1 2:1e-3\n1\n2 1:1 2:.5 3:0.125 \n"
-ARRAY = np.array([[1, 0.25, 0, 1], [0, 0, 1e-3, 0], [0] * 4, [1, 1, 0.5, 0.125]], np.float32)
+ARRAY = np.array(
+    [[1, 0.25, 0, 1], [0, 0, 1e-3, 0], [0] * 4, [1, 1, 0.5, 0.125]], np.float32
+)
 NAME = "small.bz2"
 
 
@@ -75,7 +77,11 @@ def closed_url() -> str:
 
 
 def idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + np.array(array.shape, ">u4").tobytes()
+        + array.tobytes()
+    )
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 28, 28), np.uint8)
@@ -84,6 +90,10 @@ LABELS = (np.arange(12) % 10).astype(np.uint8)
 
 def mnist_sources(*mirrors: str) -> tuple[Source, Source]:
     return tuple(
-        Source(name, tuple(m + name for m in mirrors), hashlib.sha256(idx(array)).hexdigest())
+        Source(
+            name,
+            tuple(m + name for m in mirrors),
+            hashlib.sha256(idx(array)).hexdigest(),
+        )
         for name, array in (("images.gz", IMAGES), ("labels.gz", LABELS))
     )

@@ -36,7 +36,9 @@ def parses(own, monkeypatch) -> list[Path]:
 
 def load_own() -> np.ndarray:
     array = covertype.load_spec(spec_of("http://127.0.0.1:1/"), verbose=False)
-    assert array.dtype == np.float32 and array.flags.writeable and array.flags.c_contiguous
+    assert (
+        array.dtype == np.float32 and array.flags.writeable and array.flags.c_contiguous
+    )
     return array
 
 
@@ -45,7 +47,9 @@ def test_parsed_once(own, parses):
     np.testing.assert_array_equal(first, ARRAY)
     np.testing.assert_array_equal(second, ARRAY)
     assert len(parses) == 1 and not np.shares_memory(first, second)
-    cached = np.load(own / f"{NAME}.sgmcmc.npy", allow_pickle=False)  # a .npy like any other
+    cached = np.load(
+        own / f"{NAME}.sgmcmc.npy", allow_pickle=False
+    )  # a .npy like any other
     np.testing.assert_array_equal(cached, ARRAY)
 
 
@@ -138,7 +142,9 @@ def test_concurrent_processes(server, own):
     source = str(Path(datasets.__file__).parents[1])
     arguments = [source, server.url("x"), str(float(ARRAY.sum())), str(own)]
     children = [
-        subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, *arguments], stderr=subprocess.PIPE
+        )
         for _ in range(2)
     ]
     for child in children:
@@ -161,7 +167,9 @@ def real(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
 @pytest.mark.slow
 def test_real_covertype(cache, monkeypatch, tmp_path):
     real(monkeypatch, covertype.SPEC.source.filename)
-    own = tmp_path / "linked"  # the parsed array goes next to the link, not to the real folder
+    own = (
+        tmp_path / "linked"
+    )  # the parsed array goes next to the link, not to the real folder
     own.mkdir()
     name = covertype.SPEC.source.filename
     (own / name).symlink_to((Path(REAL) / name).resolve())
@@ -173,12 +181,17 @@ def test_real_covertype(cache, monkeypatch, tmp_path):
     assert (first.min(0) == 0).all() and (first.max(0) == 1).all()
     # One of 4 wilderness areas and one of 40 soil types.
     assert (first[:, 11:15].sum(1) == 1).all() and (first[:, 15:].sum(1) == 1).all()
-    monkeypatch.setattr(covertype, "parse", lambda path, spec: pytest.fail("parsed twice"))
+    monkeypatch.setattr(
+        covertype, "parse", lambda path, spec: pytest.fail("parsed twice")
+    )
     np.testing.assert_array_equal(datasets.get_dataset("covertype"), first)
 
 
 def test_real_mnist(monkeypatch):
-    real(monkeypatch, *(source.filename for pair in mnist.SOURCES.values() for source in pair))
+    real(
+        monkeypatch,
+        *(source.filename for pair in mnist.SOURCES.values() for source in pair),
+    )
     data = datasets.get_dataset("mnist")
     for part, count in (("train", 55000), ("test", 10000)):
         images, labels = data[part]["images"], data[part]["labels"]

@@ -150,7 +150,11 @@ def test_msweb(small_web: Path) -> None:
         (b'C,"10001",10001\n', b"", "a user or an area that is not there"),
         (b"V,1000,1\n", b"", "3 users with 2 visits instead of 3 with 3"),
         (b'C,"10002",10002\n', b"", "2 users with 3 visits instead of 3 with 3"),
-        (b"V,1003,1\n", b'V,1003,1\nC,"1",1\nC,"2",2\n', "a user or an area that is not there"),
+        (
+            b"V,1003,1\n",
+            b'V,1003,1\nC,"1",1\nC,"2",2\n',
+            "a user or an area that is not there",
+        ),
     ],
 )
 def test_msweb_refuses(small_web: Path, old: bytes, new: bytes, reason: str) -> None:
@@ -168,10 +172,14 @@ def test_real_msweb(monkeypatch: pytest.MonkeyPatch) -> None:
     data = datasets.get_dataset("msweb")
     for part, users, visits in (("train", 32_711, 98_654), ("test", 5000, 15_191)):
         table = data[part]["visits"]
-        assert table.shape == (users, 294) and table.sum() == visits and table.max() == 1
+        assert (
+            table.shape == (users, 294) and table.sum() == visits and table.max() == 1
+        )
     assert data["paths"][:3].tolist() == ["/regwiz", "/support", "/athome"]
     # "Free Downloads" is the area that most users have seen.
-    assert data["titles"][data["train"]["visits"].sum(axis=0).argmax()] == "Free Downloads"
+    assert (
+        data["titles"][data["train"]["visits"].sum(axis=0).argmax()] == "Free Downloads"
+    )
 
 
 # --- MovieLens
@@ -182,29 +190,45 @@ RATINGS = b"2\t1\t5\t881250949\n1\t3\t1\t891717742\n1\t1\t4\t878887116\n"
 @pytest.fixture
 def small_ratings(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = {"all": "u.data", "train": "u1.base", "test": "u1.test"}
-    sources = {part: Source(f"ml-100k/{name}", (NOWHERE,)) for part, name in names.items()}
+    sources = {
+        part: Source(f"ml-100k/{name}", (NOWHERE,)) for part, name in names.items()
+    }
     rows = {"all": 3, "train": 2, "test": 1}
-    monkeypatch.setattr(movielens, "SPEC", movielens.Spec(sources, rows, users=2, items=3))
+    monkeypatch.setattr(
+        movielens, "SPEC", movielens.Spec(sources, rows, users=2, items=3)
+    )
     (own / "ml-100k").mkdir()
     lines = RATINGS.splitlines(keepends=True)
-    for name, part in zip(names.values(), (lines, lines[:0:-1], lines[:1]), strict=True):
+    for name, part in zip(
+        names.values(), (lines, lines[:0:-1], lines[:1]), strict=True
+    ):
         (own / "ml-100k" / name).write_bytes(b"".join(part))
     return own / "ml-100k"
 
 
-def test_movielens_of_another_sum(small_ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_movielens_of_another_sum(
+    small_ratings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sources = {**movielens.SPEC.sources}
     sources["all"] = replace(sources["all"], sha256="0" * 64)
     monkeypatch.setattr(movielens, "SPEC", replace(movielens.SPEC, sources=sources))
-    with pytest.raises(DamagedFileError, match="SHA-256 of the decompressed content is"):
+    with pytest.raises(
+        DamagedFileError, match="SHA-256 of the decompressed content is"
+    ):
         datasets.get_dataset("movielens")
 
 
 def test_movielens(small_ratings: Path) -> None:
     data = datasets.get_dataset("movielens")
-    expected: dict[str, Any] = {"user": [1, 0, 0], "item": [0, 2, 0], "rating": [5, 1, 4]}
+    expected: dict[str, Any] = {
+        "user": [1, 0, 0],
+        "item": [0, 2, 0],
+        "rating": [5, 1, 4],
+    }
     for name, values in expected.items():
-        assert data["all"][name].tolist() == values and data["all"][name].flags.writeable
+        assert (
+            data["all"][name].tolist() == values and data["all"][name].flags.writeable
+        )
         assert data["train"][name].tolist() == values[:0:-1]
         assert data["test"][name].tolist() == values[:1]
 
@@ -221,7 +245,9 @@ def test_movielens(small_ratings: Path) -> None:
         (b"2\t1\t5", b"2\t1\t4", "do not belong together"),
     ],
 )
-def test_movielens_refuses(small_ratings: Path, old: bytes, new: bytes, reason: str) -> None:
+def test_movielens_refuses(
+    small_ratings: Path, old: bytes, new: bytes, reason: str
+) -> None:
     (small_ratings / "u.data").write_bytes(RATINGS.replace(old, new))
     refuse("movielens", re.escape(reason))
 
@@ -234,7 +260,13 @@ def test_real_movielens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(np.unique(data["all"]["user"])) == 943
     assert len(np.unique(data["all"]["item"])) == 1682
     # From the file that comes with the data: 6110 ones to 21201 fives.
-    assert np.bincount(data["all"]["rating"])[1:].tolist() == [6110, 11370, 27145, 34174, 21201]
+    assert np.bincount(data["all"]["rating"])[1:].tolist() == [
+        6110,
+        11370,
+        27145,
+        34174,
+        21201,
+    ]
 
 
 def test_a_file_in_a_folder_is_downloaded_into_it(

@@ -40,7 +40,9 @@ def test_download_once(server, cache):
     assert names(cache) == [NAME, f"{NAME}.sgmcmc.npy"]
 
 
-def test_download_goes_to_own_folder_which_may_be_new(server, cache, tmp_path, monkeypatch):
+def test_download_goes_to_own_folder_which_may_be_new(
+    server, cache, tmp_path, monkeypatch
+):
     own = tmp_path / "new" / "own"
     monkeypatch.setenv(fetch.VARIABLE, str(own))
     server.files["x"] = bz2.compress(TEXT)
@@ -50,7 +52,9 @@ def test_download_goes_to_own_folder_which_may_be_new(server, cache, tmp_path, m
 
 def test_own_file_needs_no_network(own):
     (own / NAME).write_bytes(bz2.compress(TEXT))
-    np.testing.assert_array_equal(covertype.load_spec(spec_of(closed_url()), True), ARRAY)
+    np.testing.assert_array_equal(
+        covertype.load_spec(spec_of(closed_url()), True), ARRAY
+    )
 
 
 def damaged() -> dict[str, bytes]:
@@ -105,13 +109,19 @@ def test_damaged_cache_is_replaced_only_by_a_whole_file(server, cache):
 
 def advice(error: DownloadError, url: str) -> bool:
     text = str(error)
-    return url in text and repr(NAME) in text and "set the environment variable SGMCMC_DATA" in text
+    return (
+        url in text
+        and repr(NAME) in text
+        and "set the environment variable SGMCMC_DATA" in text
+    )
 
 
 def test_broken_transfer(server, cache):
     server.files["x"] = bz2.compress(TEXT)
     server.cut.add("x")
-    with pytest.raises(DownloadError, match="IncompleteRead|EOF|ended before") as caught:
+    with pytest.raises(
+        DownloadError, match="IncompleteRead|EOF|ended before"
+    ) as caught:
         covertype.load_spec(spec_of(server.url("x")), verbose=False)
     assert advice(caught.value, server.url("x")) and names(cache) == []
 
@@ -137,7 +147,11 @@ def test_no_network(own):
     url = closed_url()
     with pytest.raises(DownloadError, match="ConnectionError.*refused") as caught:
         covertype.load_spec(spec_of(url), verbose=False)
-    assert advice(caught.value, url) and f"now: {own}" in str(caught.value) and names(own) == []
+    assert (
+        advice(caught.value, url)
+        and f"now: {own}" in str(caught.value)
+        and names(own) == []
+    )
     assert isinstance(caught.value, OSError)
 
 
@@ -147,10 +161,16 @@ def test_address_of_no_use():
 
 
 def test_mirrors_in_turn(server, cache):
-    server.files |= {"damaged": b"<html>", "cut": bz2.compress(TEXT), "x": bz2.compress(TEXT)}
+    server.files |= {
+        "damaged": b"<html>",
+        "cut": bz2.compress(TEXT),
+        "x": bz2.compress(TEXT),
+    }
     server.cut.add("cut")
     urls = [closed_url(), *map(server.url, ("damaged", "absent", "cut", "x", "unused"))]
-    np.testing.assert_array_equal(covertype.load_spec(spec_of(*urls), verbose=False), ARRAY)
+    np.testing.assert_array_equal(
+        covertype.load_spec(spec_of(*urls), verbose=False), ARRAY
+    )
     assert server.asked == ["damaged", "absent", "cut", "x"]
     assert (cache / NAME).read_bytes() == server.files["x"]
 
@@ -214,7 +234,9 @@ def test_own_folder_read_only(server, own, cache, closed):
     (own / NAME).write_bytes(bz2.compress(TEXT))
     closed(own)
     for _ in range(2):
-        np.testing.assert_array_equal(covertype.load_spec(spec_of(closed_url()), False), ARRAY)
+        np.testing.assert_array_equal(
+            covertype.load_spec(spec_of(closed_url()), False), ARRAY
+        )
     assert names(own) == [NAME] and names(cache) == [f"{NAME}.sgmcmc.npy"]
 
 

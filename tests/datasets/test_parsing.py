@@ -15,7 +15,16 @@ import pytest
 import sgmcmc.datasets as datasets
 from sgmcmc.datasets import covertype, fetch, mnist
 from sgmcmc.datasets.fetch import DamagedFileError
-from tests.datasets.sources import ARRAY, IMAGES, LABELS, NAME, TEXT, idx, mnist_sources, spec_of
+from tests.datasets.sources import (
+    ARRAY,
+    IMAGES,
+    LABELS,
+    NAME,
+    TEXT,
+    idx,
+    mnist_sources,
+    spec_of,
+)
 
 # --- get_dataset
 
@@ -36,7 +45,9 @@ def test_doctest():
 
 def test_each_name_has_its_loader(monkeypatch):
     for name in ("covertype", "mnist"):
-        monkeypatch.setitem(datasets._LOADERS, name, lambda verbose, name=name: (name, verbose))
+        monkeypatch.setitem(
+            datasets._LOADERS, name, lambda verbose, name=name: (name, verbose)
+        )
         assert datasets.get_dataset(name, verbose=False) == (name, False)
 
 
@@ -72,7 +83,9 @@ def test_libsvm_agrees_with_plain_python(tmp_path):
     expected = np.zeros((500, 55), np.float32)
     lines = []
     for row in expected:
-        columns = np.sort(rng.choice(np.arange(1, 55), rng.integers(0, 54), replace=False))
+        columns = np.sort(
+            rng.choice(np.arange(1, 55), rng.integers(0, 54), replace=False)
+        )
         values = [f"{v:.6g}" for v in rng.random(columns.size) ** 9]
         row[0] = rng.integers(2)
         row[columns] = [float(v) for v in values]
@@ -156,7 +169,9 @@ def test_libsvm_refuses_endless_line(tmp_path, monkeypatch):
 # --- IDX
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bytes], ids=["gzip", "decompressed on the way"])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bytes], ids=["gzip", "decompressed on the way"]
+)
 def test_mnist(own, monkeypatch, pack):
     (own / "images.gz").write_bytes(pack(idx(IMAGES)))
     (own / "labels.gz").write_bytes(pack(idx(LABELS)))
@@ -168,7 +183,9 @@ def test_mnist(own, monkeypatch, pack):
         images, labels = data[part]["images"], data[part]["labels"]
         assert images.dtype == labels.dtype == np.float32
         assert images.flags.writeable and labels.flags.writeable
-        np.testing.assert_array_equal(images, IMAGES.reshape(12, 784)[skip:] / np.float32(255))
+        np.testing.assert_array_equal(
+            images, IMAGES.reshape(12, 784)[skip:] / np.float32(255)
+        )
         assert labels.shape == (12 - skip, 10) and (labels.sum(1) == 1).all()
         np.testing.assert_array_equal(labels.argmax(1), LABELS[skip:])
 
@@ -181,7 +198,10 @@ def test_mnist(own, monkeypatch, pack):
         (idx(IMAGES[:, :20]), r"items are of size \(20, 28\) instead of \(28, 28\)"),
         (idx(IMAGES)[:-1], "9423 bytes decompressed instead of 9424"),
         (idx(IMAGES) + b"x", "9425 bytes decompressed instead of 9424"),
-        (idx(IMAGES)[:-1] + b"\0", "SHA-256 of the decompressed content is [0-9a-f]{64} instead"),
+        (
+            idx(IMAGES)[:-1] + b"\0",
+            "SHA-256 of the decompressed content is [0-9a-f]{64} instead",
+        ),
     ],
 )
 def test_idx_refuses(own, content, reason):
@@ -189,13 +209,17 @@ def test_idx_refuses(own, content, reason):
     path = own / images.filename
     path.write_bytes(gzip.compress(content))
     before = path.read_bytes()
-    with pytest.raises(DamagedFileError, match=f"{re.escape(str(path))} is damaged: {reason}"):
+    with pytest.raises(
+        DamagedFileError, match=f"{re.escape(str(path))} is damaged: {reason}"
+    ):
         mnist.load_pair(images, labels, skip=0, verbose=False)
     assert path.read_bytes() == before
 
 
 def test_mnist_refuses_digits_above_nine_and_files_of_different_lengths(own):
-    images, labels = (replace(s, sha256=None) for s in mnist_sources("http://127.0.0.1:1/"))
+    images, labels = (
+        replace(s, sha256=None) for s in mnist_sources("http://127.0.0.1:1/")
+    )
     (own / "images.gz").write_bytes(idx(IMAGES))
     (own / "labels.gz").write_bytes(idx(LABELS + np.uint8(1)))
     with pytest.raises(DamagedFileError, match="holds 10"):

@@ -21,7 +21,9 @@ def test_the_formula_and_the_draws_that_count() -> None:
     assert schedule.counts(20, burn_in=7, thin=3).tolist() == expected
 
 
-@pytest.mark.parametrize("given", [(0.0, 5), (0.1, 0), (0.1, 2.5), (0.1, 5, 1.0), (0.1, 5, "x")])
+@pytest.mark.parametrize(
+    "given", [(0.0, 5), (0.1, 0), (0.1, 2.5), (0.1, 5, 1.0), (0.1, 5, "x")]
+)
 def test_what_is_refused(given: tuple[Any, ...]) -> None:
     with pytest.raises((ValueError, TypeError), match="`(h|cycle|exploration)`"):
         sgmcmc.cyclical(*given)
@@ -48,7 +50,9 @@ def test_both_modes_are_found_from_one_start() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("weight", "expected"), [(0.5, 0.5), (0.3, 0.5)])
-def test_modes_that_are_alike_have_the_right_proportions(weight: float, expected: float) -> None:
+def test_modes_that_are_alike_have_the_right_proportions(
+    weight: float, expected: float
+) -> None:
     """By symmetry; of modes with probabilities 0.3 and 0.7 each is visited as often as the other.
 
     Replica exchange has these right: ``tests/ladder/test_exchange.py``.

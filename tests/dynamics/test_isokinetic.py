@@ -28,7 +28,9 @@ class Rows:
 
     def gradient(self, position: Any) -> Array:
         """Return the gradient estimate from the present minibatch."""
-        return 4.0 * (self.scales * (self.batches[self.now] - np.asarray(position))).sum(0)
+        return 4.0 * (
+            self.scales * (self.batches[self.now] - np.asarray(position))
+        ).sum(0)
 
     def log_post(self, position: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the weighted terms of its rows, and a log prior."""
@@ -54,7 +56,9 @@ def test_the_tuner_is_the_transcription() -> None:
     start, noise = rng.normal(size=2), rng.normal(size=(steps + 1, 1, 2))
     step = tf.constant(epsilon, tf.float64)
     g = rows.gradient(start)
-    state = dynamics.init(tf.constant(start), tf.constant(g), step, tf.constant(noise[-1]))
+    state = dynamics.init(
+        tf.constant(start), tf.constant(g), step, tf.constant(noise[-1])
+    )
     theta, u = start, noise[-1, 0] / np.linalg.norm(noise[-1])
     eta, carried = np.sqrt(np.expm1(2 * friction) / 2), g
     factor, mean, variance, undone, factors = 1.0, 0.0, 0.0, 0, set()
@@ -78,12 +82,22 @@ def test_the_tuner_is_the_transcription() -> None:
             if k >= 10:
                 shape = mean**2 / variance
 
-                def quantile(p: float, shape: float = shape, mean: float = mean) -> float:
-                    root = 1 - 1 / (9 * shape) + stats.norm.ppf(p) / (3 * np.sqrt(shape))
+                def quantile(
+                    p: float, shape: float = shape, mean: float = mean
+                ) -> float:
+                    root = (
+                        1 - 1 / (9 * shape) + stats.norm.ppf(p) / (3 * np.sqrt(shape))
+                    )
                     return mean * max(root, 0.0) ** 3
 
                 refuse = error > quantile(0.9)
-                factor *= 0.9 if error > quantile(0.6) else 1.1 if error < quantile(0.2) else 1.0
+                factor *= (
+                    0.9
+                    if error > quantile(0.6)
+                    else 1.1
+                    if error < quantile(0.2)
+                    else 1.0
+                )
             w = max(0.2, 1 / (k + 1))
             off, mean = error - mean, mean + w * (error - mean)
             variance = (1 - w) * (variance + w * off**2)
@@ -105,12 +119,18 @@ def test_its_quantiles_are_those_of_a_gamma_distribution() -> None:
     """The error of the approximation is 1.2 % at worst here."""
     dynamics = SMILE(tuner=EnergyTuner()).bind(Space({"theta": (2,)}))
     zeros = tf.zeros([2], tf.float64)
-    state = dynamics.init(zeros, zeros, tf.constant(1.0, tf.float64), tf.ones([1, 2], tf.float64))
+    state = dynamics.init(
+        zeros, zeros, tf.constant(1.0, tf.float64), tf.ones([1, 2], tf.float64)
+    )
     moments = {"mean": 3.0, "variance": 2.0}
-    energy = state.energy._replace(**{k: tf.constant(v, tf.float64) for k, v in moments.items()})
+    energy = state.energy._replace(
+        **{k: tf.constant(v, tf.float64) for k, v in moments.items()}
+    )
     for probability in (0.02, 0.5, 0.99):
         exact = stats.gamma.ppf(probability, 4.5, scale=2 / 3)
-        assert float(EnergyTuner().quantile(energy, probability)) == pytest.approx(exact, rel=0.02)
+        assert float(EnergyTuner().quantile(energy, probability)) == pytest.approx(
+            exact, rel=0.02
+        )
 
 
 @pytest.mark.slow
@@ -118,7 +138,9 @@ def test_without_errors_the_tuner_changes_nothing() -> None:
     """With ``adaptation`` 0 and ``reset`` 1 the draws are those without a tuner."""
     tuner = EnergyTuner(adaptation=0.0, reset=1.0)
     plain, tuned = tuned_chain(SMILE(), 0.02), tuned_chain(SMILE(tuner=tuner), 0.02)
-    np.testing.assert_allclose(plain["theta"], tuned["theta"], atol=1e-6)  # rounding: XLA fuses
+    np.testing.assert_allclose(
+        plain["theta"], tuned["theta"], atol=1e-6
+    )  # rounding: XLA fuses
     assert tuned.report["Chain"]["stepsize, tuned, over that given"] == 1.0
 
 

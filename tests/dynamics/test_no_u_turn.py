@@ -15,7 +15,12 @@ D = 4000
 
 @pytest.mark.parametrize(
     ("angle", "gradients"),
-    [(0.5, 7), (0.3, 15), (0.15, 31), pytest.param(2.9 / 31, 63, marks=pytest.mark.slow)],
+    [
+        (0.5, 7),
+        (0.3, 15),
+        (0.15, 31),
+        pytest.param(2.9 / 31, 63, marks=pytest.mark.slow),
+    ],
 )
 def test_trajectories_end_after_half_a_turn(angle: float, gradients: int) -> None:
     """Of N(0, I) in many dimensions (Σν) · ν ∝ sin(angle between the ends), up to 1/√d.

@@ -49,13 +49,19 @@ def test_steps_of_sgld(until: int | None) -> None:
             S = S + (np.array([(g[:2] ** 2).mean(), (g[2:] ** 2).mean()]) - S) / k
         eps = h / np.sqrt(spread(S))
         theta = theta + 0.5 * eps * g + np.sqrt(eps) * eta[0]
-        state = dynamics.step(state, tf.constant(g), tf.constant(h, tf.float64), tf.constant(eta))
+        state = dynamics.step(
+            state, tf.constant(g), tf.constant(h, tf.float64), tf.constant(eta)
+        )
         np.testing.assert_allclose(state.position, theta, rtol=1e-12)
         np.testing.assert_allclose(state.mean_square, S, rtol=1e-12)
 
 
-@pytest.mark.parametrize("inner", [SGHMC(0.3, L=2), SGHMC(0.3, 2, "euler"), Underdamped(0.3)])
-def test_once_frozen_the_dynamics_are_those_with_a_stepsize_for_each_parameter(inner: Any) -> None:
+@pytest.mark.parametrize(
+    "inner", [SGHMC(0.3, L=2), SGHMC(0.3, 2, "euler"), Underdamped(0.3)]
+)
+def test_once_frozen_the_dynamics_are_those_with_a_stepsize_for_each_parameter(
+    inner: Any,
+) -> None:
     rng, space, h = np.random.default_rng(3), Space(SHAPES), 0.1
     dynamics, plain = Scaled(inner, 1).bind(space), inner.bind(space)
     draw = lambda *shape: tf.constant(rng.normal(size=shape))  # noqa: E731
@@ -88,9 +94,13 @@ def test_the_law_of_frozen_scales_is_exact() -> None:
     precision = 50 * SCALES[[0, 2]]
     facts = draws.origin.facts  # type: ignore[union-attr]
     for name, lam in zip(SHAPES, precision, strict=True):
-        root = np.array([of_chain[f"root mean square gradient of {name}"] for of_chain in facts])
+        root = np.array(
+            [of_chain[f"root mean square gradient of {name}"] for of_chain in facts]
+        )
         eps = h[name] / root
-        assert 0.05 < np.median(eps * lam) < 1.5  # a stepsize that leaves a bias to be seen
+        assert (
+            0.05 < np.median(eps * lam) < 1.5
+        )  # a stepsize that leaves a bias to be seen
         expected = 1 / (lam * (1 - eps * lam / 4))
         found = (
             draws[name].reshape(chains, 600, -1)
@@ -105,7 +115,10 @@ def test_parameters_of_other_sizes_have_other_stepsizes() -> None:
     draws = run(sgmcmc.gradient_scaled(0.1), burn_in=200)
     roots = dict(draws.origin.facts[0])  # type: ignore[union-attr]
     # λ = 50 and 1000: the gradients of a chain are √λ in the root mean square.
-    ratio = roots["root mean square gradient of b"] / roots["root mean square gradient of a"]
+    ratio = (
+        roots["root mean square gradient of b"]
+        / roots["root mean square gradient of a"]
+    )
     assert 2.5 < ratio < 8.0
     assert "GradientScaled(h=0.1" in draws.settings["stepsize"]
 
@@ -150,8 +163,14 @@ def test_until_is_checked(until: Any) -> None:
     [
         ({"stepsize": sgmcmc.gradient_scaled(0.1)}, "learns its scales in the burn-in"),
         ({"stepsize": sgmcmc.gradient_scaled(-1.0, 5)}, "`stepsize` must be positive"),
-        ({"stepsize": {"a": sgmcmc.gradient_scaled(1.0, 5), "b": 1.0}}, "scales all parameters"),
-        ({"stepsize": sgmcmc.gradient_scaled(1.0, 5), "minibatch_size": "auto"}, "scales all"),
+        (
+            {"stepsize": {"a": sgmcmc.gradient_scaled(1.0, 5), "b": 1.0}},
+            "scales all parameters",
+        ),
+        (
+            {"stepsize": sgmcmc.gradient_scaled(1.0, 5), "minibatch_size": "auto"},
+            "scales all",
+        ),
     ],
 )
 def test_what_does_not_go_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -160,7 +179,9 @@ def test_what_does_not_go_is_refused(arguments: dict[str, Any], message: str) ->
 
 
 def test_exact_dynamics_and_sessions_say_what_they_need() -> None:
-    with pytest.raises(ValueError, match=r"gradient_scaled\(\) is not compatible with HMC"):
+    with pytest.raises(
+        ValueError, match=r"gradient_scaled\(\) is not compatible with HMC"
+    ):
         sgmcmc.sample(
             log_lik, DATA, START, dynamics=sgmcmc.dynamics.HMC(3), gradient="full",
             minibatches="uniform", preconditioner="none", stepsize=sgmcmc.gradient_scaled(0.1, 5),
@@ -171,7 +192,11 @@ def test_exact_dynamics_and_sessions_say_what_they_need() -> None:
 
 
 def test_the_noise_of_gradients_is_learned_beneath() -> None:
-    given: dict[str, Any] = {"function": sgmcmc.sggmc, "noise_variance": "fisher", "burn_in": 5}
+    given: dict[str, Any] = {
+        "function": sgmcmc.sggmc,
+        "noise_variance": "fisher",
+        "burn_in": 5,
+    }
     stepsize = sgmcmc.gradient_scaled(1e-2)
     learned, unheeded = (
         run(stepsize, **{**given, "minibatch_size": 5, "noise_variance": variance})

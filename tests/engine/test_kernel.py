@@ -33,7 +33,10 @@ def runner_of(dynamics: Dynamics) -> Runner:
         5,
         1e-4,
         1,
-        {"store_params": False, "test_functions": {"none": lambda params: params["theta"]}},
+        {
+            "store_params": False,
+            "test_functions": {"none": lambda params: params["theta"]},
+        },
     )
     sampler = make_sampler(request)
     return make_runners(
@@ -65,7 +68,9 @@ def seconds_for_spans(
     return compiled, seconds
 
 
-@pytest.mark.parametrize("dynamics", [SGLD(), SGHMC(0.1, 3)], ids=["one step", "three steps"])
+@pytest.mark.parametrize(
+    "dynamics", [SGLD(), SGHMC(0.1, 3)], ids=["one step", "three steps"]
+)
 def test_a_chain_is_compiled_once(dynamics: Dynamics) -> None:
     """Before the first run, which is as fast as any."""
     spans = [(0, 10, 1), (0, 7, 1), (3, 9, 4), (0, 10, 11), (2, 3, 13), (0, 5, 21)]

@@ -15,7 +15,10 @@ from tests.conftest import EACH_ESTIMATOR, METHODS, short_call
 REDUCTIONS = {
     "mean": sgmcmc.running_mean(lambda params: params["theta"]),
     "moments": sgmcmc.running_moments(lambda params: params["theta"]),
-    "largest": (-np.inf, lambda state, params: tf.maximum(state, tf.reduce_max(params["theta"]))),
+    "largest": (
+        -np.inf,
+        lambda state, params: tf.maximum(state, tf.reduce_max(params["theta"])),
+    ),
     "total": (np.zeros(2), lambda state, params: state + params["theta"]),
     "last two": (
         lambda params: {"last": params["theta"], "before": params["theta"]},
@@ -48,7 +51,10 @@ def check(reductions: Any, draws: np.ndarray, dtype: Any = np.float32) -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "jit_compile"),
-    [*[(method, False) for method in METHODS], *[(method, True) for method in EACH_ESTIMATOR]],
+    [
+        *[(method, False) for method in METHODS],
+        *[(method, True) for method in EACH_ESTIMATOR],
+    ],
 )
 def test_folds_are_those_of_the_kept_draws(method: str, jit_compile: bool) -> None:
     samples = run(method=method, jit_compile=jit_compile, thin=3, burn_in=7)
@@ -62,7 +68,9 @@ def test_in_double_precision() -> None:
     check(samples.reductions, samples["theta"], np.float64)
 
 
-def test_folds_do_not_change_the_draws_and_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folds_do_not_change_the_draws_and_need_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain = run(reductions=None)
     assert plain.reductions is None
     alone = run(store_params=False)
@@ -97,17 +105,26 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         ((0.0, 1.0), TypeError, "function"),
         ((0.0, lambda state, params: params["theta"]), ValueError, "like the one"),
         ((0.0, lambda state, params: state + params["beta"]), ValueError, "beta"),
-        ((0, lambda state, params: state + params["theta"][0]), Exception, "reductions"),
+        (
+            (0, lambda state, params: state + params["theta"][0]),
+            Exception,
+            "reductions",
+        ),
     ],
 )
-def test_wrong_reductions_are_refused(reduction: Any, error: type[Exception], said: str) -> None:
+def test_wrong_reductions_are_refused(
+    reduction: Any, error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match="reductions") as caught:
         run(reductions={"it": reduction})
     assert said in str(caught.value)
 
 
 def test_a_state_of_arrays_takes_the_dtype_of_the_chain() -> None:
-    fold = ({"sum": np.zeros(2)}, lambda state, params: {"sum": state["sum"] + params["theta"]})
+    fold = (
+        {"sum": np.zeros(2)},
+        lambda state, params: {"sum": state["sum"] + params["theta"]},
+    )
     found = run(reductions={"fold": fold}).reductions["fold"]["sum"]
     assert found.dtype == np.float32
 
@@ -123,4 +140,6 @@ def test_late_draws_count_as_early_ones(k: int) -> None:
     for value in values:
         state = moments.update(state, {"theta": tf.constant(value)})
     added = float(state["squares"]) - before["squares"]
-    np.testing.assert_allclose(added, ((values - 1.0) ** 2).sum(dtype=np.float64), rtol=1e-4)
+    np.testing.assert_allclose(
+        added, ((values - 1.0) ** 2).sum(dtype=np.float64), rtol=1e-4
+    )

@@ -23,10 +23,14 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.LONGEST_BLOCK, 10)
 
 
-def walk(method: str, stepsize: Any, change: Callable[[Runner], None], **given: Any) -> np.ndarray:
+def walk(
+    method: str, stepsize: Any, change: Callable[[Runner], None], **given: Any
+) -> np.ndarray:
     """Return a chain's positions after each of thirty iterations, changed once after ten."""
     tuning = BY_NAME[method].tuning
-    sampler = short_setup(method, stepsize=stepsize, dtype=tf.float64, **tuning, **given)
+    sampler = short_setup(
+        method, stepsize=stepsize, dtype=tf.float64, **tuning, **given
+    )
     sess = sgmcmc.init_sess(sampler, verbose=False)
     positions = []
     for iteration in range(30):
@@ -46,7 +50,10 @@ def schedule(after: float) -> Callable[[int], float]:
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "factor"),
-    [*[(method, 0.25) for method in METHODS], *[(method, 3.0) for method in EACH_ESTIMATOR]],
+    [
+        *[(method, 0.25) for method in METHODS],
+        *[(method, 3.0) for method in EACH_ESTIMATOR],
+    ],
 )
 def test_scaled_stepsizes_are_those_of_a_schedule(method: str, factor: float) -> None:
     """In float64, to rounding: a chain whose stepsizes are multiplied between two blocks."""
@@ -66,7 +73,9 @@ def test_factors_are_of_what_the_phase_began_with() -> None:
             runner.scale_stepsizes(factor)
 
     expected = walk("sgld", schedule(2e-3), lambda runner: None)
-    np.testing.assert_allclose(walk("sgld", 1e-3, change), expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        walk("sgld", 1e-3, change), expected, rtol=1e-11, atol=1e-13
+    )
     by_schedule = walk("sgld", lambda iteration: 1e-3, change)
     np.testing.assert_allclose(by_schedule, expected, rtol=1e-11, atol=1e-13)
     by_array = walk("sgld", np.array(1e-3), change)
@@ -89,7 +98,9 @@ def test_stepsizes_are_columns_of_a_table() -> None:
     """One, one for each parameter, or one for each coordinate if an entry is an array."""
     array = np.array([[0.1, 0.2]])
     assert Stepsizes("s", (0.1,)).at(1, 2).tolist() == [[0.1]] * 2
-    assert Stepsizes("s", (0.1, 0.2), ("a", "b"), (2, 1)).at(1, 1).tolist() == [[0.1, 0.2]]
+    assert Stepsizes("s", (0.1, 0.2), ("a", "b"), (2, 1)).at(1, 1).tolist() == [
+        [0.1, 0.2]
+    ]
     mixed = Stepsizes("s", (array, lambda m: 1.0 / m), ("a", "b"), (2, 3))
     assert mixed.columns == 5 and not mixed.constant
     assert mixed.at(1, 2).tolist() == [[0.1, 0.2, 1, 1, 1], [0.1, 0.2, 0.5, 0.5, 0.5]]

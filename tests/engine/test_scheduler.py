@@ -78,7 +78,9 @@ def test_an_error_of_one_chain_ends_all_in_order() -> None:
 
 def test_ctrl_c_ends_all_in_order() -> None:
     chains: list[Any] = [Chain(10**6, {1000: press_ctrl_c}), Chain(10**6), Chain(10**6)]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # background jobs ignore it
     try:
         assert not advance_all(chains, "chains", verbose=False)
     finally:
@@ -104,7 +106,9 @@ def test_a_call_that_stands_still_ends_with_a_picture(
 
     @tf.custom_gradient
     def through(theta: tf.Tensor) -> Any:
-        value = tf.ensure_shape(tf.numpy_function(wait, [theta], theta.dtype), theta.shape)
+        value = tf.ensure_shape(
+            tf.numpy_function(wait, [theta], theta.dtype), theta.shape
+        )
         return value, lambda upstream: upstream
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
@@ -163,7 +167,12 @@ class TestAnnounced:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             progress = Progress("chains", 22_000, False, announce=lengths.announce)
-            for clock[0], iterations in ((9.0, 900), (10.0, 100), (20.0, 500), (30.0, 500)):
+            for clock[0], iterations in (
+                (9.0, 900),
+                (10.0, 100),
+                (20.0, 500),
+                (30.0, 500),
+            ):
                 assert not said
                 progress.advance(iterations)
             clock[0] = 300.0
@@ -172,7 +181,9 @@ class TestAnnounced:
         assert [str(each.message)[:42] for each in said] == expected
 
     def test_with_a_doubt_that_is_known_by_then(self) -> None:
-        lengths = UntilEffective(Requirements(0.05, 400, 4, None, None, None), _Quick(), 2, 1, 0.0)
+        lengths = UntilEffective(
+            Requirements(0.05, 400, 4, None, None, None), _Quick(), 2, 1, 0.0
+        )
         lengths.doubt = "There is no mode."
         with pytest.warns(UserWarning, match=r"bounds the time\. There is no mode\.$"):
             lengths.announce(100.0)

@@ -18,12 +18,17 @@ from sgmcmc.ensembles.training import Schedule, Trained, train
 
 def start(rng: np.random.Generator, members: int) -> dict[str, Any]:
     shapes = {"W0": (3, 1), "b0": (3,), "W1": (1, 3), "b1": (1,)}
-    return {name: rng.normal(size=(members, *shape)).astype("f") for name, shape in shapes.items()}
+    return {
+        name: rng.normal(size=(members, *shape)).astype("f")
+        for name, shape in shapes.items()
+    }
 
 
 def forward(weights: dict[str, Any], X: Any) -> Any:
     h = tf.tanh(weights["W0"] @ tf.transpose(X) + weights["b0"][..., tf.newaxis])
-    return tf.linalg.matrix_transpose(weights["W1"] @ h + weights["b1"][..., tf.newaxis])
+    return tf.linalg.matrix_transpose(
+        weights["W1"] @ h + weights["b1"][..., tf.newaxis]
+    )
 
 
 def log_density(y: Any, outputs: Any) -> Any:
@@ -38,14 +43,18 @@ def trained() -> Trained:
     """Return two networks that were trained on all rows but twenty."""
     run = members(2)
     rows = np.arange(20, 200), np.arange(20)
-    return train(NETWORK, run.weights, run.data, rows, Schedule(60), np.random.default_rng(6))
+    return train(
+        NETWORK, run.weights, run.data, rows, Schedule(60), np.random.default_rng(6)
+    )
 
 
 def members(count: int, rows: int = 200) -> Members:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(rows, 1)).astype("f")
     columns = {"X": X, "y": np.sin(X[:, 0]), "weight": np.ones(rows, "f")}
-    return Members(NETWORK, read_dataset(columns, tf.float32), start(rng, count), 1000, 1)
+    return Members(
+        NETWORK, read_dataset(columns, tf.float32), start(rng, count), 1000, 1
+    )
 
 
 def test_the_curvature_is_that_of_the_stiffest_member() -> None:
@@ -59,16 +68,21 @@ def test_the_curvature_is_that_of_the_stiffest_member() -> None:
     X, y = (chains.data.whole[name] for name in ("X", "y"))
     largest = []
     for member in range(3):
-        flat = tf.concat([tf.reshape(each[member], [-1]) for each in chains.weights.values()], 0)
+        flat = tf.concat(
+            [tf.reshape(each[member], [-1]) for each in chains.weights.values()], 0
+        )
         with tf.GradientTape(persistent=True) as outer:
             outer.watch(flat)
             with tf.GradientTape() as inner:
                 inner.watch(flat)
                 pieces = zip(chains.weights.items(), tf.split(flat, sizes), strict=True)
                 one = {
-                    name: tf.reshape(piece, (1, *each.shape[1:])) for (name, each), piece in pieces
+                    name: tf.reshape(piece, (1, *each.shape[1:]))
+                    for (name, each), piece in pieces
                 }
-                value = tf.reduce_sum(log_density(y, forward(one, X))) + NETWORK.log_prior(one)
+                value = tf.reduce_sum(
+                    log_density(y, forward(one, X))
+                ) + NETWORK.log_prior(one)
             slope = inner.gradient(value, flat)
         hessian = (
             outer.jacobian(slope, flat, experimental_use_pfor=False).numpy()
@@ -92,14 +106,20 @@ def test_scales_are_those_of_the_information() -> None:
         by_row = tf.transpose(log_density(y, forward(at, X)))
     scores = tape.jacobian(by_row, at, experimental_use_pfor=False)
     for name, score in scores.items():
-        own = tf.stack([score[:, k, k] for k in range(4)]).numpy()  # of a member to its weights
+        own = tf.stack(
+            [score[:, k, k] for k in range(4)]
+        ).numpy()  # of a member to its weights
         information = rows * own.var(1).mean() + 1 / NETWORK.prior_sds[name] ** 2
         # 32 pairs of 64 rows: a standard error of a tenth or so, less in the mean over weights.
         assert 1 / scales.variances[name] == pytest.approx(information, rel=0.4)
 
 
-@pytest.mark.parametrize(("count", "together"), [(1, 1), (2, 1), (10, 5), (7, 1), (9, 3), (16, 4)])
-def test_members_share_kernels_two_or_more_whatever_the_machine(count: int, together: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "together"), [(1, 1), (2, 1), (10, 5), (7, 1), (9, 3), (16, 4)]
+)
+def test_members_share_kernels_two_or_more_whatever_the_machine(
+    count: int, together: int
+) -> None:
     assert NETWORK.together(count, 10) == together
     assert NETWORK.together(count, 10**6) == 1
 
@@ -111,7 +131,9 @@ def test_draws_are_sorted_by_member_and_chains_go_on_from_their_last() -> None:
     samples = chains.run(use, 30, 0, 6)
     by_member = chains.by_member(samples)
     assert by_member["W0"].shape == (4, 6, 3, 1)
-    np.testing.assert_array_equal(by_member["W0"][3, :, 0, 0], samples["W0"][1, :, 1, 0, 0])
+    np.testing.assert_array_equal(
+        by_member["W0"][3, :, 0, 0], samples["W0"][1, :, 1, 0, 0]
+    )
     np.testing.assert_array_equal(chains.weights["b1"], by_member["b1"][:, -1])
 
 
@@ -124,7 +146,10 @@ def test_rows_are_weighted_in_training_by_their_outputs() -> None:
     """The loss by hand; its gradient leaves the weights of rows constant."""
     rng = np.random.default_rng(5)
     network = replace(NETWORK, emphasis=lambda outputs: outputs[..., 0] ** 2)
-    rows = {"X": rng.normal(size=(7, 1)).astype("f"), "y": rng.normal(size=7).astype("f")}
+    rows = {
+        "X": rng.normal(size=(7, 1)).astype("f"),
+        "y": rng.normal(size=7).astype("f"),
+    }
     rows["weight"] = np.ones(7, "f")
     weights = {name: tf.constant(each) for name, each in start(rng, 2).items()}
     outputs = forward(weights, rows["X"]).numpy()[..., 0]
@@ -132,16 +157,22 @@ def test_rows_are_weighted_in_training_by_their_outputs() -> None:
     with tf.GradientTape() as tape:
         tape.watch(weights)
         loss = network.loss(weights, rows)
-    assert float(loss) == pytest.approx(0.5 * (factors * (rows["y"] - outputs) ** 2).mean(1).sum())
+    assert float(loss) == pytest.approx(
+        0.5 * (factors * (rows["y"] - outputs) ** 2).mean(1).sum()
+    )
     slope = tape.gradient(loss, weights)["b1"].numpy()[:, 0]
-    np.testing.assert_allclose(slope, (factors * (outputs - rows["y"])).mean(1), rtol=1e-4)
+    np.testing.assert_allclose(
+        slope, (factors * (outputs - rows["y"])).mean(1), rtol=1e-4
+    )
 
 
 def test_training_keeps_the_best_epoch_and_the_last() -> None:
     run = members(2, rows=60)
     schedule = Schedule(epochs=200, batch_size=20)
     rows = np.arange(50), np.arange(50, 60)
-    found = train(NETWORK, run.weights, run.data, rows, schedule, np.random.default_rng(6))
+    found = train(
+        NETWORK, run.weights, run.data, rows, schedule, np.random.default_rng(6)
+    )
     y = run.data.rows(rows[1])["y"].numpy()
     best, last = (
         log_density(y, replace(run, weights=weights).outputs(rows[1])).mean(-1)
@@ -149,7 +180,12 @@ def test_training_keeps_the_best_epoch_and_the_last() -> None:
     )
     assert (best >= last - 1e-6).all()
     none = train(
-        NETWORK, run.weights, run.data, (rows[0], rows[1][:0]), schedule, np.random.default_rng(6)
+        NETWORK,
+        run.weights,
+        run.data,
+        (rows[0], rows[1][:0]),
+        schedule,
+        np.random.default_rng(6),
     )
     for name in none.last:
         np.testing.assert_array_equal(none.best[name], none.last[name])
@@ -157,7 +193,9 @@ def test_training_keeps_the_best_epoch_and_the_last() -> None:
 
 
 @pytest.mark.parametrize("good", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(good: bool) -> None:
+def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(
+    good: bool,
+) -> None:
     run = members(2)
     held = np.arange(20)
     best = trained().best
@@ -185,15 +223,21 @@ def test_the_noise_of_minibatches_is_as_predicted(reach: float) -> None:
     network = Network(lambda w, X: w["w"][:, tf.newaxis] * X, log_density, {"w": 100.0})
     data = read_dataset({"X": X, "y": y, "weight": np.ones(N, "f")}, tf.float32)
     mean, information = float(X[:, 0] @ y / (X[:, 0] @ X[:, 0])), float((X**2).sum())
-    start = {"w": (mean + rng.normal(size=(count, 1)) / np.sqrt(information)).astype("f")}
+    start = {
+        "w": (mean + rng.normal(size=(count, 1)) / np.sqrt(information)).astype("f")
+    }
     run = Members(network, data, start, 220, 1, reach=reach)
     use = np.ones(N, np.float32)
     # Curvature in units of the true variance, so that nothing is left to the warm-up's estimate.
     run.scales = Scales({"w": 1 / information}, 1.0)
     chains = run.run(use, 12_000, 3000, 120)
-    predicted = run.facts(chains, 120)["variance along the largest curvature, over the exact"]
+    predicted = run.facts(chains, 120)[
+        "variance along the largest curvature, over the exact"
+    ]
     residuals = y - mean * X[:, 0]
-    noise = float(N * (X[:, 0] * residuals).var() / information)  # of gradients, over the curvature
+    noise = float(
+        N * (X[:, 0] * residuals).var() / information
+    )  # of gradients, over the curvature
     draws = run.by_member(chains)["w"][..., 0]
     found = ((draws - mean) ** 2).mean() * information
     # Members of a kernel have the same minibatches, so that there are eight chains; the energy of

@@ -29,7 +29,9 @@ def test_a_few_rows_far_away_are_warned_of() -> None:
     y[:4] = 16, -20, 24, 27
     facts, warnings = judge_tails(y, MEANS, SCALES, SDS, NORMAL, student=False)
     assert facts["rows beyond 5 predicted SDs"] == 4
-    assert len(warnings) == 1 and warnings[0].startswith("4 of 2000 held-out rows lie more than 5")
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "4 of 2000 held-out rows lie more than 5"
+    )
     assert '`likelihood="student"`' in warnings[0]
     far = 2 * stats.t(4).cdf(-5 * np.sqrt(2))
     _, warnings = judge_tails(y, MEANS, SCALES, np.sqrt(2) * SDS, far, student=True)
@@ -43,6 +45,10 @@ def test_students_responses() -> None:
     means, scales = np.zeros((1, N)), np.full((1, N), sd)
     degrees, gain, error = student_gain(y, means, scales)
     exact = (stats.t(4).logpdf(y) - stats.norm(0, sd).logpdf(y)).mean()
-    assert degrees in (3, 4, 6) and gain == pytest.approx(exact, abs=0.01) and gain > 2 * error
+    assert (
+        degrees in (3, 4, 6)
+        and gain == pytest.approx(exact, abs=0.01)
+        and gain > 2 * error
+    )
     _, warnings = judge_tails(y, means, scales, scales[0], NORMAL, student=False)
     assert len(warnings) == 1

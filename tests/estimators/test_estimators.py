@@ -29,7 +29,9 @@ FINITE = 4 / np.sqrt(400)
 """Four standard errors of a mean, in SDs, with the effective sample size that is asked for."""
 
 rng = np.random.default_rng(1)
-X = np.column_stack([rng.normal(50, 12, N), rng.lognormal(3, 0.5, N), rng.random(N) < 0.3])
+X = np.column_stack(
+    [rng.normal(50, 12, N), rng.lognormal(3, 0.5, N), rng.random(N) < 0.3]
+)
 Z = (X - X.mean(0)) / X.std(0)
 ETA = Z @ [0.8, -0.5, 0.3]
 
@@ -86,7 +88,9 @@ def test_linear() -> None:
     design = np.column_stack([np.ones(N), Z])
     beta = np.linalg.lstsq(design, y, rcond=None)[0]
     sigma = np.sqrt(((y - design @ beta) ** 2).sum() / (N - 4))
-    check_slopes(model, beta[1:], sigma * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))[1:])
+    check_slopes(
+        model, beta[1:], sigma * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))[1:]
+    )
     assert abs(model.sigma_ - sigma) < (CLOSE + FINITE) * sigma / np.sqrt(2 * N)
     mean, sd = model.predict(X, return_std=True)
     assert np.abs(mean - design @ beta).max() < 5 * sigma * np.sqrt(4 / N)
@@ -106,7 +110,9 @@ def test_weights() -> None:
     """A row that counts twice is two rows."""
     y = (rng.random(400) < 1 / (1 + np.exp(-ETA[:400]))).astype(int)
     weight = rng.integers(0, 3, 400)
-    weighted = BayesianLogisticRegression(random_state=1).fit(Z[:400], y, sample_weight=weight)
+    weighted = BayesianLogisticRegression(random_state=1).fit(
+        Z[:400], y, sample_weight=weight
+    )
     whole = BayesianLogisticRegression(random_state=2).fit(
         np.repeat(Z[:400], weight, 0), np.repeat(y, weight)
     )
@@ -116,7 +122,9 @@ def test_weights() -> None:
 
 def test_without_intercept() -> None:
     y = (rng.random(400) < 0.5).astype(int)
-    model = BayesianLogisticRegression(fit_intercept=False, random_state=1).fit(Z[:400], y)
+    model = BayesianLogisticRegression(fit_intercept=False, random_state=1).fit(
+        Z[:400], y
+    )
     assert model.intercept_ == 0.0 and "intercept_at_mean" not in model.samples_
 
 
@@ -149,8 +157,12 @@ def test_without_noise() -> None:
         BayesianLinearRegression().fit(X, y)
     weights = np.arange(N) < 8
     with pytest.raises(ValueError, match="`y` is a linear function of `X`"):
-        BayesianLinearRegression().fit(X, np.where(weights, y, 0.0), sample_weight=weights)
-    assert not _is_linear(X[:4], y[:4], True) and not _is_linear(X, y + rng.random(N), True)
+        BayesianLinearRegression().fit(
+            X, np.where(weights, y, 0.0), sample_weight=weights
+        )
+    assert not _is_linear(X[:4], y[:4], True) and not _is_linear(
+        X, y + rng.random(N), True
+    )
 
 
 _OF_DRAWS = (

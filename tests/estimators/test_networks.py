@@ -35,7 +35,9 @@ def test_means_and_noise_that_depends_on_x(regressor: BayesianNetworkRegressor) 
     np.testing.assert_array_equal(regressor.predict(at), mean)
 
 
-def test_the_log_score_is_that_of_the_mixture(regressor: BayesianNetworkRegressor) -> None:
+def test_the_log_score_is_that_of_the_mixture(
+    regressor: BayesianNetworkRegressor,
+) -> None:
     at, y = X[:50], Y[:50]
     outputs = regressor._each(regressor._standardized(at))
     means = regressor._center + regressor._unit * outputs[..., 0]
@@ -66,7 +68,9 @@ def test_quantiles_are_those_of_the_mixture(likelihood: str) -> None:
     found = model._quantiles(outputs, q)
     law = norm if likelihood == "normal" else t(4)
     cdf = 0.5 * (law.cdf(found) + law.cdf((found - 1.0) / 0.3))
-    np.testing.assert_allclose(cdf, np.broadcast_to(q[:, np.newaxis], cdf.shape), atol=1e-9)
+    np.testing.assert_allclose(
+        cdf, np.broadcast_to(q[:, np.newaxis], cdf.shape), atol=1e-9
+    )
     np.testing.assert_array_equal(model._quantiles(outputs[:, :3], q), found[:, :3])
     rng = np.random.default_rng(3)
     u = law.rvs(size=4000, random_state=rng)
@@ -78,14 +82,19 @@ def test_quantiles_are_those_of_the_mixture(likelihood: str) -> None:
 def test_the_report_judges_predictions(regressor: BayesianNetworkRegressor) -> None:
     held = regressor.report_["Held out"]
     assert held["rows"] == 60
-    assert held["log density, trained members together"] >= held["log density, best member"] - 0.5
+    assert (
+        held["log density, trained members together"]
+        >= held["log density, best member"] - 0.5
+    )
     assert 0.75 <= held["coverage of 90 % intervals"] <= 1.0
     low, high = held["gain over the best member, a row"]
     assert low < high and "need not mix" in held["judged by"]
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_draws(regressor: BayesianNetworkRegressor) -> None:
+def test_the_same_seed_gives_the_same_draws(
+    regressor: BayesianNetworkRegressor,
+) -> None:
     again = BayesianNetworkRegressor(**QUICK).fit(X, Y)
     np.testing.assert_array_equal(regressor.samples_["W0"], again.samples_["W0"])
 
@@ -93,13 +102,23 @@ def test_the_same_seed_gives_the_same_draws(regressor: BayesianNetworkRegressor)
 def test_an_ensemble_without_sampling() -> None:
     model, again = (BayesianNetworkRegressor(**ENSEMBLE).fit(X, Y) for _ in range(2))
     np.testing.assert_array_equal(model.samples_["W0"], again.samples_["W0"])
-    assert model.predict(X[:5]).shape == (5,) and model.samples_["W0"].shape[:2] == (3, 1)
-    assert model.report_["Held out"]["gain by sampling, a row"] == pytest.approx([0.0, 0.0])
+    assert model.predict(X[:5]).shape == (5,) and model.samples_["W0"].shape[:2] == (
+        3,
+        1,
+    )
+    assert model.report_["Held out"]["gain by sampling, a row"] == pytest.approx(
+        [0.0, 0.0]
+    )
 
 
 @pytest.mark.parametrize("n_iters", [0, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_single_member_with_student_responses_of_one_scale(n_iters: int) -> None:
-    given: dict[str, Any] = {**QUICK, "n_iters": n_iters, "members": 1, "likelihood": "student"}
+    given: dict[str, Any] = {
+        **QUICK,
+        "n_iters": n_iters,
+        "members": 1,
+        "likelihood": "student",
+    }
     model = BayesianNetworkRegressor(**given, heteroscedastic=False).fit(X, Y)
     mean, sd = model.predict(X, return_std=True)
     assert np.corrcoef(mean, Y)[0, 1] > 0.8 and np.isfinite(model.log_score(X, Y))
@@ -126,10 +145,14 @@ def test_classes_that_come_in_parts() -> None:
 
 
 @pytest.mark.parametrize("n_iters", [0, pytest.param(100, marks=pytest.mark.slow)])
-def test_sparse_and_float32_features_are_standardized_in_the_graph(n_iters: int) -> None:
+def test_sparse_and_float32_features_are_standardized_in_the_graph(
+    n_iters: int,
+) -> None:
     """The same posterior whatever form features come in; float32 ones are not copied."""
     given: dict[str, Any] = {**QUICK, "members": 2, "n_iters": n_iters}
-    Z = np.where(RNG.random((400, 3)) < 0.5, 0.0, RNG.normal(2.0, 1.0, (400, 3))).astype("f")
+    Z = np.where(
+        RNG.random((400, 3)) < 0.5, 0.0, RNG.normal(2.0, 1.0, (400, 3))
+    ).astype("f")
     y = Z @ [1.0, -1.0, 0.5] + 0.1 * RNG.normal(size=400)
     dense = BayesianNetworkRegressor(**given).fit(Z, y)
     assert np.shares_memory(dense._data.columns["X"].array, Z)
@@ -172,8 +195,12 @@ def test_data_that_are_refused() -> None:
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        BayesianNetworkRegressor((8,), members=2, n_iters=200, epochs=200, random_state=1),
-        BayesianNetworkClassifier((8,), members=2, n_iters=200, epochs=200, random_state=1),
+        BayesianNetworkRegressor(
+            (8,), members=2, n_iters=200, epochs=200, random_state=1
+        ),
+        BayesianNetworkClassifier(
+            (8,), members=2, n_iters=200, epochs=200, random_state=1
+        ),
     ]
 )
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:

@@ -128,7 +128,10 @@ def first_draw() -> dict[str, float]:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    print("\n" + ", ".join(f"{k} {v / 1e6:.0f} MB" for k, v in found.items() if k != "seconds"))
+    print(
+        "\n"
+        + ", ".join(f"{k} {v / 1e6:.0f} MB" for k, v in found.items() if k != "seconds")
+    )
     print(f"call to first draw {found['seconds']:.2f} s")
     return found
 

@@ -47,7 +47,9 @@ def test_simulated_data_are_of_covertype_kind(demo, simulated):
     assert set(np.unique(data.rows[:, 0])) == {0.0, 1.0}
     assert data.rows.min() >= 0 and data.rows.max() <= 1
     assert 0.3 < data.rows[:, 0].mean() < 0.7
-    assert np.all(data.rows[:, 11:15].sum(1) == 1) and np.all(data.rows[:, 15:].sum(1) == 1)
+    assert np.all(data.rows[:, 11:15].sum(1) == 1) and np.all(
+        data.rows[:, 15:].sum(1) == 1
+    )
     assert np.array_equal(data.rows, demo.simulate(N_ROWS)[0].rows)
     # The labels follow the coefficients: the model's score is zero at the truth, within noise.
     X, y = data.rows[:, 1:], data.rows[:, 0]
@@ -60,7 +62,9 @@ def test_split_partitions_the_rows(simulated):
     data, _, _ = simulated
     train, test = data.split(N_TEST, seed=1)
     assert train["X"].shape == (N_ROWS - N_TEST, 54) and test["y"].shape == (N_TEST,)
-    together = np.concatenate([np.column_stack([part["y"], part["X"]]) for part in (train, test)])
+    together = np.concatenate(
+        [np.column_stack([part["y"], part["X"]]) for part in (train, test)]
+    )
     order, expected = (np.lexsort(rows.T) for rows in (together, data.rows))
     assert np.array_equal(together[order], data.rows[expected])
 
@@ -95,7 +99,9 @@ def log_losses(simulated, test):
     _, bias, beta = simulated
     logits = bias + test["X"] @ beta
     base_rate = test["y"].mean()
-    no_features = -(base_rate * np.log(base_rate) + (1 - base_rate) * np.log(1 - base_rate))
+    no_features = -(
+        base_rate * np.log(base_rate) + (1 - base_rate) * np.log(1 - base_rate)
+    )
     return np.logaddexp(0, -(2 * test["y"] - 1) * logits).mean(), no_features
 
 
@@ -118,7 +124,9 @@ def test_table_and_plot(demo, simulated, few_draws, tmp_path):
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_main_prints_and_saves(demo, simulated, few_draws, monkeypatch, capsys, tmp_path):
+def test_main_prints_and_saves(
+    demo, simulated, few_draws, monkeypatch, capsys, tmp_path
+):
     asked = SimpleNamespace()
 
     def fake_sample(train, ess):

@@ -17,8 +17,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_everything_public_is_in_the_reference() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
-    named = set(re.findall(r"auto(?:function|class|exception):: sgmcmc\.(\w+)$", text, re.M))
+    text = "".join(
+        page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md")
+    )
+    named = set(
+        re.findall(r"auto(?:function|class|exception):: sgmcmc\.(\w+)$", text, re.M)
+    )
     assert named == set(sgmcmc.__all__) - set(sgmcmc.models.__all__)
     modules = set(re.findall(r"automodule:: sgmcmc\.(\w+)$", text, re.M))
     parts = {"dynamics", "gradients", "manifolds", "minibatches"}
@@ -28,12 +32,20 @@ def test_everything_public_is_in_the_reference() -> None:
 def test_every_page_is_in_the_menu() -> None:
     menu = (DOCS / "index.md").read_text(encoding="utf-8")
     listed = set(
-        re.findall(r"^([\w/-]+)$", "\n".join(re.findall(r"```{toctree}(.*?)```", menu, re.S)), re.M)
+        re.findall(
+            r"^([\w/-]+)$",
+            "\n".join(re.findall(r"```{toctree}(.*?)```", menu, re.S)),
+            re.M,
+        )
     )
-    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("*.md")}
+    pages = {
+        path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("*.md")
+    }
     pages |= {f"reference/{path.stem}" for path in (DOCS / "reference").glob("*.md")}
     vignettes = (DOCS.parent / "vignettes").glob("[a-z]*.py")
-    assert listed == pages - {"index"} | {f"vignettes/{path.stem}" for path in vignettes}
+    assert listed == pages - {"index"} | {
+        f"vignettes/{path.stem}" for path in vignettes
+    }
 
 
 needs_sphinx = pytest.mark.skipif(
@@ -48,7 +60,9 @@ needs_sphinx = pytest.mark.skipif(
 
 
 @needs_sphinx
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::PendingDeprecationWarning"
+)
 def test_the_site_is_read_without_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,9 @@ def vignette(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 
 @pytest.fixture
 def shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> Callable[[str], str]:
     """Return what runs a vignette in short, looks for its figure, and returns what it prints."""
 
@@ -56,7 +58,9 @@ def shown(
         "neural_network",
     ],
 )
-def test_runs_from_top_to_bottom(name: str, shown: Callable[[str], str], tmp_path: Path) -> None:
+def test_runs_from_top_to_bottom(
+    name: str, shown: Callable[[str], str], tmp_path: Path
+) -> None:
     printed = shown(name)
     assert str(tmp_path / "figure.png") in printed
     for method in NAMED:
@@ -99,7 +103,9 @@ def test_regression_in_one_line_as_shown(shown: Callable[[str], str]) -> None:
     """No warnings; the family plan and spending raise the probability, and age bends it."""
     printed = shown("regression_in_one_line")
     assert "Warnings: none" in printed
-    rows = dict(re.findall(r"^(plan: \w+ - basic|spent: \+10) +(-?\d\.\d+)", printed, re.M))
+    rows = dict(
+        re.findall(r"^(plan: \w+ - basic|spent: \+10) +(-?\d\.\d+)", printed, re.M)
+    )
     assert len(rows) == 3 and all(float(change) > 0 for change in rows.values())
     found = re.search(r"worth (-?\d+) ± (\d+) of log", printed)
     assert found is not None and int(found.group(1)) > 2 * int(found.group(2))
@@ -115,7 +121,8 @@ def test_mixed_models_as_shown(shown: Callable[[str], str]) -> None:
         assert found is not None
         assert abs(float(found.group(1)) - value) < 4 * float(found.group(2))
     widths = [
-        float(high) - float(low) for low, high in re.findall(r"\((\S+) to (\S+)\)$", printed, re.M)
+        float(high) - float(low)
+        for low, high in re.findall(r"\((\S+) to (\S+)\)$", printed, re.M)
     ]
     assert len(widths) == 3 and widths[2] > 1.5 * max(widths[:2])
 
@@ -140,7 +147,9 @@ def test_hand_chosen_stepsizes_as_shown(shown: Callable[[str], str]) -> None:
 @pytest.mark.slow
 def test_topic_variance_as_shown(shown: Callable[[str], str]) -> None:
     """Perplexities of thirty words are between one and thirty, or a little worse than that."""
-    rows = re.findall(r"^1 +(sgld|sgldcv) ((?: +\d+\.\d){3})$", shown("topic_variance"), re.M)
+    rows = re.findall(
+        r"^1 +(sgld|sgldcv) ((?: +\d+\.\d){3})$", shown("topic_variance"), re.M
+    )
     assert [name for name, _ in rows] == ["sgld", "sgldcv"]
     assert all(1.0 < float(value) < 60.0 for _, row in rows for value in row.split())
 
@@ -200,11 +209,21 @@ def test_against_nuts_as_shown(
 
 @pytest.mark.slow
 def test_matrix_factorization_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     outputs = [tmp_path / "chains.png", tmp_path / "zero.png"]
-    arguments = ["--short", "--output", str(outputs[0]), "--zero-variance", str(outputs[1])]
-    vignette("matrix_factorization").main([*arguments, "--keep", str(tmp_path / "kept")])
+    arguments = [
+        "--short",
+        "--output",
+        str(outputs[0]),
+        "--zero-variance",
+        str(outputs[1]),
+    ]
+    vignette("matrix_factorization").main(
+        [*arguments, "--keep", str(tmp_path / "kept")]
+    )
     printed = capsys.readouterr().out
     for output in outputs:
         assert output.read_bytes().startswith(b"\x89PNG")
@@ -212,20 +231,31 @@ def test_matrix_factorization_as_shown(
     assert len(list((tmp_path / "kept").glob("*.npz"))) == 3
     rmse = {
         name: float(value)
-        for name, value in re.findall(r"^(Gibbs|SGLD-CV, h of SGLD) +(\d\.\d+)", printed, re.M)
+        for name, value in re.findall(
+            r"^(Gibbs|SGLD-CV, h of SGLD) +(\d\.\d+)", printed, re.M
+        )
     }
     assert len(rmse) == 2 and min(rmse, key=rmse.__getitem__) == "Gibbs"
 
 
 @pytest.mark.slow
 def test_decreasing_stepsizes_of_the_matrix_factorization_vignette(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "chains.png"
     arguments = ["--short", "--decreasing", "--output", str(output)]
-    vignette("matrix_factorization").main([*arguments, "--zero-variance", str(tmp_path / "no.png")])
-    assert output.read_bytes().startswith(b"\x89PNG") and not (tmp_path / "no.png").exists()
-    assert re.findall(r"^(SGLD.*?)  ", capsys.readouterr().out, re.M) == ["SGLD, decreasing h"]
+    vignette("matrix_factorization").main(
+        [*arguments, "--zero-variance", str(tmp_path / "no.png")]
+    )
+    assert (
+        output.read_bytes().startswith(b"\x89PNG")
+        and not (tmp_path / "no.png").exists()
+    )
+    assert re.findall(r"^(SGLD.*?)  ", capsys.readouterr().out, re.M) == [
+        "SGLD, decreasing h"
+    ]
 
 
 def test_gibbs_of_the_matrix_factorization_vignette(
@@ -236,7 +266,9 @@ def test_gibbs_of_the_matrix_factorization_vignette(
     rng = np.random.default_rng(3)
     i, j = rng.integers(4, size=24), rng.integers(3, size=24)
     ratings = {"user": i, "item": j, "rating": 3 + rng.normal(size=24)}
-    model = sgmcmc.models.matrix_factorization(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
+    model = sgmcmc.models.matrix_factorization(
+        ratings, 2, prior=(3, 2), n_users=4, n_items=3
+    )
     sampler = matrix.Gibbs(model, seed=1)
     sampler.precisions = np.array([[0.5, 2.0], [1.0, 3.0]])
     sampler.rows = [rng.normal(size=(4, 3)), rng.normal(size=(3, 3))]
@@ -263,22 +295,30 @@ def test_gibbs_of_the_matrix_factorization_vignette_against_hmc(
     rng = np.random.default_rng(3)
     i, j = rng.integers(4, size=24), rng.integers(3, size=24)
     ratings = {"user": i, "item": j, "rating": 3 + rng.normal(size=24)}
-    model = sgmcmc.models.matrix_factorization(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
+    model = sgmcmc.models.matrix_factorization(
+        ratings, 2, prior=(3, 2), n_users=4, n_items=3
+    )
     sampler = vignette("matrix_factorization").Gibbs(model, seed=1)
     swept = [(sampler.sweep(), sampler.precisions.copy()) for _ in range(6000)][500:]
-    mean = np.array([(p["U"] @ p["V"].T + p["a"][:, None] + p["b"]).ravel() for p, _ in swept])
+    mean = np.array(
+        [(p["U"] @ p["V"].T + p["a"][:, None] + p["b"]).ravel() for p, _ in swept]
+    )
     lam = np.log([lam[[0, 1, 0, 1], [1, 1, 0, 0]] for _, lam in swept])
     chain = sgmcmc.hmc(
         model.log_lik, model.dataset, model.start(seed=1), model.log_prior, n_leapfrog=15,
         preconditioner="none", stepsize=0.06, n_iters=3000, burn_in=300, n_chains=2, seed=1,
         verbose=False,
     )  # fmt: skip
-    theta = {name: chain[name].reshape(6000, *shape) for name, shape in model.shapes.items()}
+    theta = {
+        name: chain[name].reshape(6000, *shape) for name, shape in model.shapes.items()
+    }
     means = np.einsum("sik,sjk->sij", theta["U"], theta["V"]) + theta["a"][:, :, None]
     means = (means + theta["b"][:, None]).reshape(6000, -1)
     s, t = model.shape, model.rate
     d = np.array([np.prod(shape) for shape in model.shapes.values()])
-    squares = np.stack([(theta[n].reshape(6000, -1) ** 2).sum(1) for n in model.shapes], 1)
+    squares = np.stack(
+        [(theta[n].reshape(6000, -1) ** 2).sum(1) for n in model.shapes], 1
+    )
     log_lam = np.log(rng.gamma(s + d / 2, size=squares.shape) / (t + squares / 2))
     for ours, theirs in ((mean, means), (lam, log_lam)):
         batches = [x.reshape(len(x) // 250, 250, -1).mean(1) for x in (ours, theirs)]
@@ -295,7 +335,11 @@ def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     for method in ("scir", "hybrid"):
         assert re.search(rf"^{method}( +\d+\.\d){{4}} +\d+$", printed, re.MULTILINE)
     # Five topics of eight words each, of which the samplers know nothing.
-    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    topics = {
+        frozenset(line.split())
+        for line in printed.splitlines()
+        if line.startswith("word")
+    }
     assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
@@ -325,13 +369,18 @@ def test_topic_model_vignette_reads_documents_from_a_file(
         vocab=np.array(list("abcde")),
     )
     corpus = vignette("topic_model").load(str(tmp_path / "counts.npz"))
-    assert corpus.train.shape == (14, 5) and corpus.tuning.shape == corpus.test.shape == (1, 5)
+    assert corpus.train.shape == (
+        14,
+        5,
+    ) and corpus.tuning.shape == corpus.test.shape == (1, 5)
     assert corpus.train.total + corpus.tuning.total + corpus.test.total == table.sum()
 
 
 @pytest.mark.slow
 def test_simplex_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     outputs = [tmp_path / "scores.png", tmp_path / "unseen.png"]
     arguments = ["--short", "--output", str(outputs[0]), "--unseen", str(outputs[1])]
@@ -348,7 +397,9 @@ def test_gamma_parameters_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("gamma_parameters")
     ratios = {
         name: [float(ratio) for ratio in row.split()]
-        for name, row in re.findall(r"^(formula|minibatch|svrg) +([\d. ]+)$", printed, re.M)
+        for name, row in re.findall(
+            r"^(formula|minibatch|svrg) +([\d. ]+)$", printed, re.M
+        )
     }
     # 600 draws: the standard error of a variance is at most a sixth.
     np.testing.assert_allclose(ratios["svrg"], [1, 1], atol=0.7)
@@ -376,8 +427,12 @@ def test_parameterizations_as_shown(
         np.testing.assert_allclose(
             np.array(slope)[:9], module.drift(name, at)[:9], rtol=1e-5, atol=1e-5
         )
-        draws = module.propose(name, np.tile(at, (20_000, 1)), step, rng.normal(size=(20_000, 10)))
-        density = np.exp(module.log_proposal(name, np.tile(at, (20_000, 1)), draws, step))
+        draws = module.propose(
+            name, np.tile(at, (20_000, 1)), step, rng.normal(size=(20_000, 10))
+        )
+        density = np.exp(
+            module.log_proposal(name, np.tile(at, (20_000, 1)), draws, step)
+        )
         assert np.isfinite(density).all() and (density > 0).all()
 
 
@@ -389,7 +444,9 @@ def test_keras_network_as_shown(
     network = vignette("keras_network")
     y = np.repeat(np.eye(10), 2, axis=0)
     half = 0.5 * (y + np.roll(y, 1, axis=1)) + 1e-6 * np.tile([[1], [-1]], (10, 1)) * y
-    np.testing.assert_allclose(network.scores(half, y), [0.5, np.log(2), 0.0], atol=1e-5)
+    np.testing.assert_allclose(
+        network.scores(half, y), [0.5, np.log(2), 0.0], atol=1e-5
+    )
     printed = shown("keras_network")
     assert len(re.findall(r"^(?:single|ensemble|posterior) .*%", printed, re.M)) == 6
 
@@ -400,13 +457,18 @@ def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("sparse_text")
     losses = {
         name: float(loss)
-        for name, loss in re.findall(r"^  (truth|posterior|mode) +(0\.\d+)$", printed, re.M)
+        for name, loss in re.findall(
+            r"^  (truth|posterior|mode) +(0\.\d+)$", printed, re.M
+        )
     }
     assert losses["truth"] < losses["posterior"] < losses["mode"] + 0.02
     found = re.findall(r"^ +\d+ +(\d+) +\d\.\d+ +(\d\.\d+)$", printed, re.M)
     words, held = np.array(found, float).T
     # Four standard errors, and the error of intervals that come of few independent draws.
-    assert abs(np.average(held, weights=words) - 0.9) < 4 * np.sqrt(0.09 / words.sum()) + 0.05
+    assert (
+        abs(np.average(held, weights=words) - 0.9)
+        < 4 * np.sqrt(0.09 / words.sum()) + 0.05
+    )
 
 
 @pytest.mark.slow
@@ -435,7 +497,11 @@ def test_spherical_topics_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("spherical_topics")
     rows = re.findall(r"^[a-zA-Z ]+? +\d+ +\d+\.\d +(-?\d+\.\d)  ", printed, re.M)
     assert len(rows) == 5 and min(map(float, rows)) < 0
-    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    topics = {
+        frozenset(line.split())
+        for line in printed.splitlines()
+        if line.startswith("word")
+    }
     assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
@@ -510,13 +576,17 @@ def test_score_of_the_simplex_vignette(vignette: Callable[[str], ModuleType]) ->
     theta = np.random.default_rng(1).gamma(a, size=(2, 4000, 5))
     assert theta.min() < 1e-200
     u = simplex.uniforms(theta, a)
-    distances = [[stats.kstest(u[c, :, j], "uniform") for j in range(4)] for c in range(2)]
+    distances = [
+        [stats.kstest(u[c, :, j], "uniform") for j in range(4)] for c in range(2)
+    ]
     assert min(d.pvalue for of_chain in distances for d in of_chain) > 1e-3
     correlation = stats.spearmanr(u.reshape(-1, 4)).statistic[np.triu_indices(4, 1)]
     assert np.abs(correlation).max() < 4.0 / np.sqrt(8000)
     means = [np.mean([d.statistic for d in of_chain]) for of_chain in distances]
     np.testing.assert_allclose(simplex.score(theta, a), means, rtol=1e-12)
-    np.testing.assert_allclose(simplex.uniforms(theta / theta.sum(-1, keepdims=True), a), u)
+    np.testing.assert_allclose(
+        simplex.uniforms(theta / theta.sum(-1, keepdims=True), a), u
+    )
     wrong = simplex.score(theta, a * [1, 1, 3, 1, 1])
     assert (wrong > 3 * np.array(means)).all()
 
@@ -554,7 +624,9 @@ def test_scir_is_near_exact_on_the_sparse_posterior(
 
 
 @pytest.mark.slow
-def test_mixture_vignette_names_a_divergence(vignette: Callable[[str], ModuleType]) -> None:
+def test_mixture_vignette_names_a_divergence(
+    vignette: Callable[[str], ModuleType],
+) -> None:
     mixture = vignette("gaussian_mixture")
     run = mixture.Run("sgldcv", 1e-2, 10_000)
     said = mixture.sample(run, mixture.simulate(), shorter=20)
@@ -581,7 +653,8 @@ def python_blocks(page: Path) -> list[tuple[int, str]]:
     """Return the Python blocks of a Markdown page, each with its first line's number."""
     text = page.read_text(encoding="utf-8")
     return [
-        (text.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in BLOCK.finditer(text)
+        (text.count("\n", 0, match.start(1)) + 1, match.group(1))
+        for match in BLOCK.finditer(text)
     ]
 
 
@@ -614,7 +687,9 @@ def shortened(code: str, seen: list[str], quick: bool = False) -> str:
         elif "n_iters" not in {k.arg for k in node.keywords}:
             few["n_iters"] = 200
         node.keywords = [k for k in node.keywords if k.arg not in few]
-        node.keywords += [ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()]
+        node.keywords += [
+            ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()
+        ]
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
@@ -648,7 +723,8 @@ def with_code_of_their_own() -> list[Any]:
     return [pytest.param(ROOT / "README.md", True, id="README.md in short")] + [
         pytest.param(page, False, id=page.name, marks=pytest.mark.slow)
         for page in PAGES
-        if page.name == "README.md" or not {code for _, code in python_blocks(page)} <= seen
+        if page.name == "README.md"
+        or not {code for _, code in python_blocks(page)} <= seen
     ]
 
 
@@ -670,12 +746,16 @@ def test_python_blocks_run(
     calls: list[str] = []
     sampled = False
     for line, code in python_blocks(page):
-        short = shortened(without_sample(code) if quick and sampled else code, calls, quick)
+        short = shortened(
+            without_sample(code) if quick and sampled else code, calls, quick
+        )
         sampled |= "sgmcmc.sample(" in code
         try:
             exec(compile(short, f"{page.name}:{line}", "exec"), namespace)
         except Exception as error:
-            raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
+            raise AssertionError(
+                f"the block at {page.name}:{line} failed: {error}"
+            ) from error
     if page.name == "README.md":
         assert {"sgldcv"} <= set(calls)
         assert namespace["chains"]["beta"].shape == (4, 120, 54)
@@ -685,7 +765,9 @@ def test_python_blocks_run(
 def without_sample(code: str) -> str:
     """Return a block without its statements that call ``sample``."""
     tree = ast.parse(code)
-    tree.body = [each for each in tree.body if "sgmcmc.sample(" not in ast.unparse(each)]
+    tree.body = [
+        each for each in tree.body if "sgmcmc.sample(" not in ast.unparse(each)
+    ]
     return ast.unparse(tree)
 
 
@@ -721,7 +803,9 @@ def test_calls_are_of_what_there_is(path: Path) -> None:
         try:
             (signature.bind_partial if starred else signature.bind)(*given, **named)
         except TypeError as error:
-            raise AssertionError(f"{path.name}: {ast.unparse(call)}: {error}") from error
+            raise AssertionError(
+                f"{path.name}: {ast.unparse(call)}: {error}"
+            ) from error
 
 
 def test_the_first_model_of_the_readme_is_eight_lines() -> None:

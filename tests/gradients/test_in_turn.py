@@ -24,7 +24,9 @@ def normals(iterations: int, d: int, length: int | None = None) -> Array:
     """Return the normals of a chain's iterations, in blocks of this length."""
     length = length or iterations
     drawn = [
-        generator(SEED, 0, RunPhase.CHAIN, Purpose.NOISE, block).standard_normal((length, d))
+        generator(SEED, 0, RunPhase.CHAIN, Purpose.NOISE, block).standard_normal(
+            (length, d)
+        )
         for block in range(-(-iterations // length))
     ]
     return np.concatenate(drawn)[:iterations]
@@ -43,7 +45,9 @@ class SVRGByHand:
         return PROBLEM.gradient(theta)
 
     def __call__(self, theta: Array, rows: Array) -> Array:
-        change = (PROBLEM.gradients(theta) - PROBLEM.gradients(self.center))[rows].sum(0)
+        change = (PROBLEM.gradients(theta) - PROBLEM.gradients(self.center))[rows].sum(
+            0
+        )
         prior = PROBLEM.prior_gradient(theta) - PROBLEM.prior_gradient(self.center)
         return PROBLEM.gradient(self.center) + prior + SCALE * change
 
@@ -71,7 +75,9 @@ class SAGAByHand:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("method", ["svrg", "saga"])
-def test_step_by_step(method: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_by_step(
+    method: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over blocks of five and refreshes every seven iterations."""
     monkeypatch.setattr(seams.LONGEST_BLOCK, LENGTH)
     hand: Any = SVRGByHand() if method == "svrg" else SAGAByHand()
@@ -93,7 +99,9 @@ def test_step_by_step(method: str, jit_compile: bool, monkeypatch: pytest.Monkey
         n_iters=ITERATIONS, burn_in=0, n_chains=None, seed=SEED, dtype=tf.float64, verbose=False,
         jit_compile=jit_compile, updates="in_turn",
     )  # fmt: skip
-    np.testing.assert_allclose(flat(samples, 1), np.array(found), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        flat(samples, 1), np.array(found), rtol=1e-10, atol=1e-10
+    )
 
 
 # ------------------------------------------------------------------------ points of the simplex
@@ -112,9 +120,20 @@ DATA = {"z": np.repeat(np.eye(3), COUNTS, axis=0), "x": np.linspace(-1.0, 2.0, 1
 def points(method: str, **keywords: Any) -> sgmcmc.Samples:
     """Return draws of a point of the simplex and a mean."""
     start = {"omega": np.full(3, 1 / 3), "mean": 0.5}
-    given = {"minibatch_size": 12, "seed": SEED, "verbose": False, "updates": "in_turn", **keywords}
+    given = {
+        "minibatch_size": 12,
+        "seed": SEED,
+        "verbose": False,
+        "updates": "in_turn",
+        **keywords,
+    }
     return getattr(sgmcmc, method)(
-        log_lik, DATA, start, {"omega": 0.1, "mean": 0.02}, alpha={"omega": 0.5}, **given
+        log_lik,
+        DATA,
+        start,
+        {"omega": 0.1, "mean": 0.02},
+        alpha={"omega": 0.5},
+        **given,
     )
 
 
@@ -155,7 +174,10 @@ def test_latent_variables_are_drawn_anew_for_each_parameter() -> None:
     iterations, epsilon = 1000, 1e-8
 
     def gibbs(params: Any, minibatch: Any, seed: tf.Tensor) -> Any:
-        return {**minibatch, "q": tf.random.stateless_normal([4], seed, dtype=tf.float64)}
+        return {
+            **minibatch,
+            "q": tf.random.stateless_normal([4], seed, dtype=tf.float64),
+        }
 
     def model(params: Any, dataset: Any) -> tf.Tensor:
         gap = dataset["x"] + dataset["q"] - params["a"] - params["b"]

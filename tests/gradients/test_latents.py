@@ -44,7 +44,10 @@ def metropolis(params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
     logits = tf.math.log(params["omega"]) + densities(minibatch["x"])
     at = [tf.gather(logits, z, batch_dims=1) for z in (minibatch["z"], other)]
     u = tf.random.stateless_uniform(tf.shape(other), seed, dtype=logits.dtype)
-    return {**minibatch, "z": tf.where(tf.math.log(u) < at[1] - at[0], other, minibatch["z"])}
+    return {
+        **minibatch,
+        "z": tf.where(tf.math.log(u) < at[1] - at[0], other, minibatch["z"]),
+    }
 
 
 def complete_log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -97,7 +100,9 @@ def test_posterior_with_latent_variables(draw: Any) -> None:
 def linear(case: Case, **given: Any) -> sgmcmc.Samples:
     """Run a method whose gradient is what ``gibbs`` drew."""
     arguments: dict[str, Any] = {
-        "log_lik": lambda params, dataset: tf.reduce_sum(dataset["u"]) * params["theta"],
+        "log_lik": lambda params, dataset: (
+            tf.reduce_sum(dataset["u"]) * params["theta"]
+        ),
         "dataset": {"x": np.zeros(12)},
         "params": {"theta": 0.0},
         "stepsize": 1e-3,
@@ -116,7 +121,9 @@ def linear(case: Case, **given: Any) -> sgmcmc.Samples:
     if case.of_points:
         base = arguments["log_lik"]
         arguments["params"] = {"theta": 0.0, "omega": [0.5, 0.5]}
-        arguments["log_lik"] = lambda p, d: base(p, d) + tf.reduce_sum(tf.math.log(p["omega"]))
+        arguments["log_lik"] = lambda p, d: (
+            base(p, d) + tf.reduce_sum(tf.math.log(p["omega"]))
+        )
         arguments["alpha"] = {"omega": 1.0}
     return case.function(**{**arguments, **given})
 
@@ -129,7 +136,10 @@ def test_seeds_are_fresh(case: Case) -> None:
     assert len(np.unique(chains)) == 400
     error = np.sqrt(1 / 36 / 400)
     assert abs(chains.mean() - 0.5) < bound(3) * error
-    for one, other in ((chains[0], chains[1]), (chains[:, 1:].ravel(), chains[:, :-1].ravel())):
+    for one, other in (
+        (chains[0], chains[1]),
+        (chains[:, 1:].ravel(), chains[:, :-1].ravel()),
+    ):
         correlation = np.corrcoef(one, other)[0, 1]
         assert abs(correlation) < bound(3) / np.sqrt(len(one))
 
@@ -144,7 +154,9 @@ def test_a_gibbs_that_draws_nothing_changes_nothing(case: Case) -> None:
         "log_lik": lambda params, dataset: (
             -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
             + (
-                tf.reduce_sum(dataset["x"] * 0.0 + tf.reduce_sum(tf.math.log(params["omega"])))
+                tf.reduce_sum(
+                    dataset["x"] * 0.0 + tf.reduce_sum(tf.math.log(params["omega"]))
+                )
                 if "omega" in params
                 else 0.0
             )
@@ -231,12 +243,19 @@ def test_values_are_kept_between_visits(rows: int, jit_compile: bool) -> None:
 
 def test_rows_written_back_are_those_handed_over() -> None:
     latents = Latents(
-        lambda params, minibatch, seed: {**minibatch, "z": 10.0 * minibatch["x"] + minibatch["z"]},
+        lambda params, minibatch, seed: {
+            **minibatch,
+            "z": 10.0 * minibatch["x"] + minibatch["z"],
+        },
         {"z": np.arange(5.0)},
     )
     rows = tf.constant([3, 1])
     completed, kept = latents.draw(
-        {}, {"x": tf.constant([1.0, 2.0], tf.float64)}, rows, latents.start(), tf.constant([0, 0])
+        {},
+        {"x": tf.constant([1.0, 2.0], tf.float64)},
+        rows,
+        latents.start(),
+        tf.constant([0, 0]),
     )
     np.testing.assert_array_equal(completed["z"], [13.0, 21.0])
     np.testing.assert_array_equal(kept["z"], [0.0, 21.0, 2.0, 13.0, 4.0])
@@ -284,4 +303,6 @@ def test_the_log_posterior_shown_is_that_of_its_iteration(
     iterations, values = samples.log_post
     assert iterations.tolist() == list(range(1, 151))
     theta = samples["theta"][iterations - 1]
-    np.testing.assert_allclose(values, -0.5 * ((2.0 * x - theta[:, None]) ** 2).sum(1), rtol=1e-10)
+    np.testing.assert_allclose(
+        values, -0.5 * ((2.0 * x - theta[:, None]) ** 2).sum(1), rtol=1e-10
+    )

@@ -82,9 +82,13 @@ def test_svrg_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> 
     state = CenteredState(tf.constant(center), tf.constant(model.full(center)))
     found = over_all(SVRG(5), state, model, model.origin, draws, n)
     mean, covariance = found.moments()
-    np.testing.assert_allclose(mean, model.full(model.origin), rtol=ROUNDING, atol=ROUNDING)
+    np.testing.assert_allclose(
+        mean, model.full(model.origin), rtol=ROUNDING, atol=ROUNDING
+    )
     terms = model.terms(model.origin) - model.terms(center)
-    np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING)
+    np.testing.assert_allclose(
+        covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING
+    )
 
 
 def a_table(model: Model) -> Array:
@@ -109,9 +113,13 @@ def test_saga_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> 
     state = SAGAState(tf.constant(table), tf.constant(table.sum(0)))
     found = over_all(saga(model, n), state, model, model.origin, draws, n)
     mean, covariance = found.moments()
-    np.testing.assert_allclose(mean, model.full(model.origin), rtol=ROUNDING, atol=ROUNDING)
+    np.testing.assert_allclose(
+        mean, model.full(model.origin), rtol=ROUNDING, atol=ROUNDING
+    )
     terms = model.terms(model.origin) - table
-    np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING)
+    np.testing.assert_allclose(
+        covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING
+    )
 
 
 @pytest.mark.some(8)
@@ -139,7 +147,9 @@ def test_saga_starts_with_all_gradients_where_the_chain_starts() -> None:
     model = logistic(3, 6)
     state = saga(model, 2).init(whole(model, 2), model.origin)
     np.testing.assert_allclose(state.table, model.terms(model.origin), rtol=ROUNDING)
-    np.testing.assert_allclose(state.total, model.terms(model.origin).sum(0), rtol=ROUNDING)
+    np.testing.assert_allclose(
+        state.total, model.terms(model.origin).sum(0), rtol=ROUNDING
+    )
 
 
 # -------------------------------------------------------------------------------- step by step
@@ -159,7 +169,9 @@ class SVRGByHand:
     def __call__(self, position: Array, rows: Array) -> Array:
         change = (self.model.terms(position) - self.model.terms(self.center))[rows]
         prior = self.model.prior(position) - self.model.prior(self.center)
-        return self.exact + prior + weights_of(self.draws, self.model.size, rows) @ change
+        return (
+            self.exact + prior + weights_of(self.draws, self.model.size, rows) @ change
+        )
 
 
 class SAGAByHand:
@@ -188,7 +200,13 @@ def by_hand(
     """Return the draws and the gradients at them of a chain that is remade in NumPy."""
     steps, vectors = (1, 1) if dynamics == "sgld" else (STEPS, 1 + STEPS)
     numbers = remade(
-        model, draws, n, vectors=vectors, steps=steps, iterations=ITERATIONS, length=length
+        model,
+        draws,
+        n,
+        vectors=vectors,
+        steps=steps,
+        iterations=ITERATIONS,
+        length=length,
     )
     theta, rows = model.origin, iter(numbers.rows)
     g, decay = estimate(theta, numbers.start_rows), np.exp(-ALPHA)
@@ -219,13 +237,20 @@ def by_hand(
     [
         *[(draws, True) for draws in DRAWS],
         ("without", False),
-        *[pytest.param(draws, False, marks=pytest.mark.slow) for draws in ("with", "weighted")],
+        *[
+            pytest.param(draws, False, marks=pytest.mark.slow)
+            for draws in ("with", "weighted")
+        ],
     ],
 )
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc"])
 @pytest.mark.parametrize("method", ["svrg", "saga"])
 def test_step_by_step(
-    method: str, dynamics: str, draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+    method: str,
+    dynamics: str,
+    draws: str,
+    jit_compile: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Forty iterations are those of a transcription in NumPy, over three blocks and refreshes
     that do not fall on their ends."""
@@ -248,7 +273,9 @@ def test_step_by_step(
     np.testing.assert_allclose(flat(chain.gradients), gradients, rtol=1e-10, atol=1e-10)
 
 
-def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exact() -> None:
+def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exact() -> (
+    None
+):
     """Every m iterations SVRG is centered where the chain is and its next step takes the exact
     gradient there."""
     model, m = logistic(3, 6), 5
@@ -263,7 +290,9 @@ def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exac
             center = before
         state = runner.carry.estimator
         np.testing.assert_array_equal(state.center, center)
-        np.testing.assert_allclose(state.full_gradient, model.full(center), rtol=ROUNDING)
+        np.testing.assert_allclose(
+            state.full_gradient, model.full(center), rtol=ROUNDING
+        )
 
 
 @pytest.mark.parametrize(("size", "n", "every"), [(6, 2, 3), (7, 2, 4), (6, 6, 1)])
@@ -278,7 +307,8 @@ def test_svrg_refreshes_once_a_pass_unless_told(size: int, n: int, every: int) -
 def test_svrg_draws_the_same_with_that_number(size: int, n: int, every: int) -> None:
     model = logistic(1, size)
     draws = [
-        flat(model.chain(gradient=gradient, minibatch_size=n)) for gradient in ("svrg", SVRG(every))
+        flat(model.chain(gradient=gradient, minibatch_size=n))
+        for gradient in ("svrg", SVRG(every))
     ]
     np.testing.assert_array_equal(*draws)
 
@@ -290,7 +320,9 @@ def test_a_wrong_every_is_refused(every: Any) -> None:
         logistic(1, 6).chain(gradient=SVRG(every), minibatch_size=2)
 
 
-def test_the_total_is_summed_anew_before_rounding_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_is_summed_anew_before_rounding_adds_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """SAGA's total stays the sum of its table over thousands of steps in float32."""
     model = logistic(3, 6)
     sampler = model.stepwise(gradient="saga", minibatch_size=2, dtype=tf.float32)
@@ -321,7 +353,9 @@ def svrg_law(problem: Line, draws: str, n: int, m: int, stepsize: float) -> Arra
         slope = prior + choice.weights @ K[choice.rows]
 
         def change(z: Array) -> None:
-            z[GRADIENT] = h.sum() * z[0] - H * z[CENTRE] - slope * (z[THETA] - z[CENTRE])
+            z[GRADIENT] = (
+                h.sum() * z[0] - H * z[CENTRE] - slope * (z[THETA] - z[CENTRE])
+            )
 
         return moved(change)
 
@@ -340,7 +374,9 @@ def svrg_law(problem: Line, draws: str, n: int, m: int, stepsize: float) -> Arra
     return total
 
 
-def saga_law(problem: Line, draws: str, n: int, stepsize: float, *, replaced: bool = True) -> Array:
+def saga_law(
+    problem: Line, draws: str, n: int, stepsize: float, *, replaced: bool = True
+) -> Array:
     """Return E[z zᵀ] of SGLD with SAGA, z = (1, θ, ĝ, φ₁, …, φ_N).
 
     Term i was last seen at φ_i. ``replaced=False`` is a wrong law, whose table stays as it was at
@@ -356,7 +392,9 @@ def saga_law(problem: Line, draws: str, n: int, stepsize: float, *, replaced: bo
         def change(z: Array) -> None:
             table = z[3:]
             change = K[choice.rows] * (z[THETA] - table[choice.rows])
-            z[GRADIENT] = -prior * z[THETA] + h.sum() * z[0] - K @ table - choice.weights @ change
+            z[GRADIENT] = (
+                -prior * z[THETA] + h.sum() * z[0] - K @ table - choice.weights @ change
+            )
             if replaced:
                 table[choice.rows] = z[THETA]
             else:
@@ -365,7 +403,9 @@ def saga_law(problem: Line, draws: str, n: int, stepsize: float, *, replaced: bo
         return moved(change)
 
     one = Moves(3 + N).then([(1.0, moved(drift))]).noise(THETA, stepsize)
-    return one.then([(c.chance, estimate(c)) for c in choices(draws, N, n)]).stationary()
+    return one.then(
+        [(c.chance, estimate(c)) for c in choices(draws, N, n)]
+    ).stationary()
 
 
 def sghmc_svrg_law(
@@ -390,7 +430,9 @@ def sghmc_svrg_law(
         slope = prior + choice.weights @ K[choice.rows]
 
         def change(z: Array) -> None:
-            z[GRADIENT] = h.sum() * z[0] - H * z[CENTRE] - slope * (z[THETA] - z[CENTRE])
+            z[GRADIENT] = (
+                h.sum() * z[0] - H * z[CENTRE] - slope * (z[THETA] - z[CENTRE])
+            )
             z[MOMENTUM] += stepsize / 2 * z[GRADIENT]
 
         return moved(change)
@@ -399,10 +441,21 @@ def sghmc_svrg_law(
         z[CENTRE] = z[THETA]
         z[GRADIENT] = h.sum() * z[0] - H * z[THETA]
 
-    step = Moves(5).then([(1.0, moved(before_noise))]).noise(MOMENTUM, stepsize * (1 - c**2))
+    step = (
+        Moves(5)
+        .then([(1.0, moved(before_noise))])
+        .noise(MOMENTUM, stepsize * (1 - c**2))
+    )
     step = step.then([(1.0, moved(after_noise))])
-    step = step.then([(each.chance, estimate(each)) for each in choices(draws, len(h), n)])
-    one = Moves(5).then([(1.0, moved(forget))]).noise(MOMENTUM, stepsize).before(step.repeated(L))
+    step = step.then(
+        [(each.chance, estimate(each)) for each in choices(draws, len(h), n)]
+    )
+    one = (
+        Moves(5)
+        .then([(1.0, moved(forget))])
+        .noise(MOMENTUM, stepsize)
+        .before(step.repeated(L))
+    )
     fresh = Moves(5).then([(1.0, moved(refresh))])
     second = fresh(fresh.before(one.repeated(m)).stationary())
     total = np.zeros((5, 5))
@@ -417,7 +470,9 @@ LARGE_STEPS = {"without": 0.15, "with": 0.15, "weighted": 0.08}
 """Stepsizes at which minibatches weigh: more would make a chain explode."""
 
 
-def many(problem: Line, n: int, stepsize: float, draws: str, n_iters: int, **given: Any) -> Array:
+def many(
+    problem: Line, n: int, stepsize: float, draws: str, n_iters: int, **given: Any
+) -> Array:
     """Return draws of many chains, (chains, draws), past a burn-in of 200."""
     samples = problem.model.chain(
         n_chains=CHAINS,
@@ -439,13 +494,18 @@ def check(found: Found) -> None:
 
 @pytest.mark.parametrize(
     ("draws", "m"),
-    [("without", 40), *(pytest.param(draws, 10, marks=pytest.mark.slow) for draws in DRAWS)],
+    [
+        ("without", 40),
+        *(pytest.param(draws, 10, marks=pytest.mark.slow) for draws in DRAWS),
+    ],
 )
 def test_stationary_law_of_svrg(draws: str, m: int) -> None:
     """The variance of SGLD with SVRG is that of its own second moment equation, and not that of
     plain minibatches or of exact gradients."""
     problem, n, stepsize = line(6), 2, LARGE_STEPS[draws]
-    found = many(problem, n, stepsize, draws, 900 if m == 40 else 1500, gradient=SVRG(m))
+    found = many(
+        problem, n, stepsize, draws, 900 if m == 40 else 1500, gradient=SVRG(m)
+    )
     law = svrg_law(problem, draws, n, m, stepsize)
     check(compare_line(found, law))
     assert not compare_line(found, plain_law(problem, draws, n, stepsize)).accepts
@@ -533,13 +593,20 @@ def test_step_by_step_in_uneven_portions(
         sgmcmc.sgmcmc_step(sampler, session, steps)
         done += steps
         params = sgmcmc.get_params(sampler, session)
-        np.testing.assert_allclose(flat(params, 0), expected[done - 1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            flat(params, 0), expected[done - 1], rtol=1e-9, atol=1e-9
+        )
     assert done == 150
 
 
 @SAGA_FIRST
 @pytest.mark.parametrize(
-    "at", [pytest.param(6, marks=pytest.mark.slow), 7, pytest.param(20, marks=pytest.mark.slow)]
+    "at",
+    [
+        pytest.param(6, marks=pytest.mark.slow),
+        7,
+        pytest.param(20, marks=pytest.mark.slow),
+    ],
 )
 def test_a_session_that_was_saved_goes_on_with_the_same_bits(
     gradient: Gradient, at: int, tmp_path: Path, short_blocks: None
@@ -547,7 +614,12 @@ def test_a_session_that_was_saved_goes_on_with_the_same_bits(
     """A session saved before, at and after a refresh and restored ends as one never saved."""
 
     def ends(restored: bool) -> dict[str, Array]:
-        given = {"gradient": gradient, "minibatch_size": 4, "n_chains": 2, "jit_compile": False}
+        given = {
+            "gradient": gradient,
+            "minibatch_size": 4,
+            "n_chains": 2,
+            "jit_compile": False,
+        }
         sampler = MODEL.stepwise(**given)
         session = sgmcmc.init_sess(sampler)
         sgmcmc.sgmcmc_step(sampler, session, at)
@@ -641,7 +713,10 @@ def test_a_killed_run_goes_on_with_the_same_bits(
     killed = 0
     for attempt in range(2):
         with subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         ) as child:
             assert child.stdout is not None and child.stdout.readline() == "ready\n"
             before = list(store.glob("*chain*")) if store.exists() else []
@@ -672,7 +747,9 @@ def test_a_chain_does_not_depend_on_how_many_there_are(
 
 @pytest.mark.slow
 @BOTH
-def test_burn_in_and_thin_are_dropping_and_slicing(gradient: Gradient, short_blocks: None) -> None:
+def test_burn_in_and_thin_are_dropping_and_slicing(
+    gradient: Gradient, short_blocks: None
+) -> None:
     """Draw i is the state after iteration burn_in + (i + 1) thin."""
     thinned = run(gradient, burn_in=31, thin=4, n_iters=119)
     expected = run(gradient)
@@ -684,7 +761,9 @@ def test_burn_in_and_thin_are_dropping_and_slicing(gradient: Gradient, short_blo
 
 @pytest.mark.slow
 @BOTH
-def test_the_whole_dataset_as_a_minibatch_gives_the_exact_gradient(gradient: Gradient) -> None:
+def test_the_whole_dataset_as_a_minibatch_gives_the_exact_gradient(
+    gradient: Gradient,
+) -> None:
     """With n = N the chain is that of the full gradient."""
     found = run(gradient, minibatch_size=MODEL.size)
     expected = run("full", minibatch_size=None)
@@ -693,7 +772,9 @@ def test_the_whole_dataset_as_a_minibatch_gives_the_exact_gradient(gradient: Gra
 
 @pytest.mark.slow
 @BOTH
-def test_other_constants_are_another_run_to_a_store(gradient: Gradient, tmp_path: Path) -> None:
+def test_other_constants_are_another_run_to_a_store(
+    gradient: Gradient, tmp_path: Path
+) -> None:
     """A store of one estimator is refused for another, and SVRG's for another number."""
     run(gradient, store=tmp_path / "chain")
     other = SVRG(8) if isinstance(gradient, SVRG) else SVRG(7)
@@ -706,7 +787,9 @@ def test_divergence_is_told() -> None:
     """A chain that explodes under SVRG or SAGA raises the error that names the iterations."""
     for gradient in (SVRG(7), SAGA()):
         with pytest.raises(sgmcmc.DivergenceError, match="stepsize"):
-            line(6).model.chain(gradient=gradient, minibatch_size=2, stepsize=30.0, n_iters=4000)
+            line(6).model.chain(
+                gradient=gradient, minibatch_size=2, stepsize=30.0, n_iters=4000
+            )
 
 
 # ------------------------------------------------------------------------ the table, and models
@@ -732,11 +815,15 @@ def test_the_table_has_no_columns_for_parameters_in_the_prior_alone() -> None:
         return table
 
     start = {name: np.full(shape, 0.3) for name, shape in shapes.items()}
-    larger = Model(log_lik, log_prior, model.data, start, terms, lambda position: -1.4 * position)
+    larger = Model(
+        log_lik, log_prior, model.data, start, terms, lambda position: -1.4 * position
+    )
     sampler = larger.stepwise(gradient="saga", minibatch_size=2)
     state = sgmcmc.init_sess(sampler)._runners[0].carry.estimator
     assert state.table.shape == (6, 3) and state.total.shape == (3,)
-    expected, gradients = by_hand("sgld", SAGAByHand(larger, "with"), larger, "with", 2, 4096)
+    expected, gradients = by_hand(
+        "sgld", SAGAByHand(larger, "with"), larger, "with", 2, 4096
+    )
     chain = larger.chain(
         gradient="saga",
         minibatches="replacement",
@@ -753,8 +840,12 @@ def test_the_table_is_not_copied_at_every_step() -> None:
     as the loop begins, and never in it."""
     model, n, steps = logistic(3, 600), 5, 10
     estimator, target = saga(model, n), whole(model, n).target
-    columns = {name: tf.constant(array[: n * steps]) for name, array in model.data.items()}
-    block = {name: tf.reshape(a, [steps, n, *a.shape[1:]]) for name, a in columns.items()}
+    columns = {
+        name: tf.constant(array[: n * steps]) for name, array in model.data.items()
+    }
+    block = {
+        name: tf.reshape(a, [steps, n, *a.shape[1:]]) for name, a in columns.items()
+    }
     rows = tf.reshape(tf.range(n * steps), [steps, n])
 
     def loop(state: SAGAState, position: tf.Tensor, block: Any, rows: tf.Tensor) -> Any:
@@ -764,13 +855,19 @@ def test_the_table_is_not_copied_at_every_step() -> None:
             g, state = estimator.estimate(target, state, position, minibatch, minibatch)
             return i + 1, state, position + 1e-3 * g
 
-        return tf.while_loop(lambda i, *_: i < steps, step, (tf.constant(0), state, position))
+        return tf.while_loop(
+            lambda i, *_: i < steps, step, (tf.constant(0), state, position)
+        )
 
     state = estimator.init(whole(model, n), model.origin)
     given = (state, tf.constant(model.origin), block, rows)
     compiled = tf.function(loop, jit_compile=True, autograph=False)
     text = compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
-    copies = [line for line in text.splitlines() if re.search(r"= f64\[600,3\]\S* copy\(", line)]
+    copies = [
+        line
+        for line in text.splitlines()
+        if re.search(r"= f64\[600,3\]\S* copy\(", line)
+    ]
     assert len(copies) <= 1, copies
 
 
@@ -778,7 +875,9 @@ def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
     """SAGA refuses a table that is too large for the memory there is, and says how large it is."""
     needed = 2 * 24 * 3 * 8
     monkeypatch.setattr(seams.AVAILABLE_BYTES, lambda: 3 * needed - 1)
-    with pytest.raises(MemoryError, match=rf"`gradient`.* {needed:,} bytes .*2 chains.*SVRG"):
+    with pytest.raises(
+        MemoryError, match=rf"`gradient`.* {needed:,} bytes .*2 chains.*SVRG"
+    ):
         run(SAGA(), n_chains=2)
     monkeypatch.setattr(seams.AVAILABLE_BYTES, lambda: 3 * needed)
     run(SAGA(), n_chains=2, n_iters=3)
@@ -827,7 +926,9 @@ def test_bijectors_are_a_change_of_parameters(gradient: Gradient) -> None:
     )
     np.testing.assert_allclose(found["scale"], np.exp(expected["log"]), rtol=1e-9)
     assert found.gradients is not None and expected.gradients is not None
-    np.testing.assert_allclose(found.gradients["scale"], expected.gradients["log"], rtol=1e-8)
+    np.testing.assert_allclose(
+        found.gradients["scale"], expected.gradients["log"], rtol=1e-8
+    )
 
 
 LATENT_X = np.random.default_rng(4).normal(1.0, 1.4, 12)
@@ -863,7 +964,11 @@ def test_latent_variables(gradient: Gradient, kept: bool) -> None:
     without them, and the same seed gives the same bits."""
 
     def chain(n_iters: int) -> Array:
-        given = {"latents": {"z": LATENT_X}, "gibbs": autoregressive} if kept else {"gibbs": gibbs}
+        given = (
+            {"latents": {"z": LATENT_X}, "gibbs": autoregressive}
+            if kept
+            else {"gibbs": gibbs}
+        )
         return sgmcmc.sample(
             lambda params, data: -0.5 * (data["z"] - params["theta"]) ** 2,
             {"x": LATENT_X},

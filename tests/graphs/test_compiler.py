@@ -22,7 +22,9 @@ from tests.conftest import CENTERED, METHODS, PLAIN, log_lik
 Run = Callable[..., sgmcmc.Samples]
 
 
-def uncompilable(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def uncompilable(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return the log-likelihood by way of an op that XLA does not know."""
     as_text = tf.strings.as_string(dataset["x"], precision=9)
     return log_lik(params, {"x": tf.strings.to_number(as_text)})
@@ -38,14 +40,20 @@ def test_fallback(
         samples = run(method, log_lik=uncompilable, n_chains=n_chains, jit_compile=None)
     messages = [str(warning.message) for warning in caught]
     assert len(messages) == 1, messages
-    assert "XLA" in messages[0] and "AsString" in messages[0] and "jit_compile=False" in messages[0]
+    assert (
+        "XLA" in messages[0]
+        and "AsString" in messages[0]
+        and "jit_compile=False" in messages[0]
+    )
     expected = run(method, n_chains=n_chains)
     np.testing.assert_allclose(samples["theta"], expected["theta"], rtol=1e-5)
     assert capfd.readouterr() == ("", "")
 
 
 def test_no_fallback_from_compilation_on_demand(run: Run) -> None:
-    with pytest.raises(ValueError, match=r"`jit_compile=True`.*AsString.*`jit_compile=False`"):
+    with pytest.raises(
+        ValueError, match=r"`jit_compile=True`.*AsString.*`jit_compile=False`"
+    ):
         run(log_lik=uncompilable, jit_compile=True)
 
 
@@ -56,9 +64,15 @@ def test_no_compilation_no_warning(run: Run) -> None:
 
 
 OPS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
-    "where": lambda x, theta: tf.reduce_sum((tf.gather(x, tf.where(x > 1.0)) - theta) ** 2),
-    "boolean_mask": lambda x, theta: tf.reduce_sum((tf.boolean_mask(x, x > 1.0) - theta) ** 2),
-    "unique": lambda x, theta: tf.reduce_sum((tf.gather(*tf.unique(tf.round(x))) - theta) ** 2),
+    "where": lambda x, theta: tf.reduce_sum(
+        (tf.gather(x, tf.where(x > 1.0)) - theta) ** 2
+    ),
+    "boolean_mask": lambda x, theta: tf.reduce_sum(
+        (tf.boolean_mask(x, x > 1.0) - theta) ** 2
+    ),
+    "unique": lambda x, theta: tf.reduce_sum(
+        (tf.gather(*tf.unique(tf.round(x))) - theta) ** 2
+    ),
     "cond": lambda x, theta: tf.reduce_sum(
         tf.ones_like(x) * tf.cond(theta > 0.0, lambda: theta**2, lambda: -theta)
     ),
@@ -90,7 +104,9 @@ def test_compiled_or_not_every_method_draws_the_same(method: str, run: Run) -> N
 
 def no_memory(*_: Any) -> None:
     """Fail as TensorFlow does where an array does not fit."""
-    raise tf.errors.ResourceExhaustedError(None, None, "Out of memory allocating 8 bytes.\nMore.")
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "Out of memory allocating 8 bytes.\nMore."
+    )
 
 
 @pytest.mark.parametrize("jit_compile", [None, True])
@@ -101,12 +117,16 @@ def test_no_memory_is_not_taken_for_what_xla_cannot_compile(
     monkeypatch.setattr(seams.FLAT_GRAPH_CALL, no_memory)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(MemoryError, match="`minibatch_size`.*allocating 8 bytes") as caught:
+        with pytest.raises(
+            MemoryError, match="`minibatch_size`.*allocating 8 bytes"
+        ) as caught:
             run(jit_compile=jit_compile)
     assert "XLA" not in str(caught.value) and "More." not in str(caught.value)
 
 
-def test_a_compiler_that_lacked_memory_still_uses_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_lacked_memory_still_uses_xla(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiler = Compiler(None)
     with monkeypatch.context() as patch:
         patch.setattr(seams.FLAT_GRAPH_CALL, no_memory)
@@ -155,14 +175,20 @@ def test_plain_graphs_are_called_without_rewritten_sums() -> None:
     assert context.context().function_call_options is before
 
 
-@pytest.mark.parametrize("stacks, compiled", [((), False), ((210,), False), ((210, 1), True)])
+@pytest.mark.parametrize(
+    "stacks, compiled", [((), False), ((210,), False), ((210, 1), True)]
+)
 def test_products_that_may_end_the_process_are_compiled(
     stacks: tuple[int, ...], compiled: bool
 ) -> None:
     """TensorFlow 2.21 with oneDNN writes outside of its memory in the last one."""
     rng = np.random.default_rng(1)
-    A, B = (rng.normal(size=shape).astype(np.float32) for shape in ((*stacks, 4, 4), (4, 1)))
+    A, B = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((*stacks, 4, 4), (4, 1))
+    )
     graph = trace(tf.matmul, tf.constant(A), tf.constant(B))
     assert graph.function_def.attr["_XlaMustCompile"].b == compiled
     for _ in range(20):
-        np.testing.assert_allclose(graph(tf.constant(A), tf.constant(B)), A @ B, atol=1e-5)
+        np.testing.assert_allclose(
+            graph(tf.constant(A), tf.constant(B)), A @ B, atol=1e-5
+        )

@@ -34,7 +34,10 @@ def without_gpu(graphs: list[Any]) -> set[str]:
     """Return operations of which TensorFlow has no kernel for a GPU."""
     found = set()
     for name in {name for graph in graphs for name in operations(graph)} - SHAPES_ALONE:
-        devices = {each.device_type for each in kernels.get_registered_kernels_for_op(name).kernel}
+        devices = {
+            each.device_type
+            for each in kernels.get_registered_kernels_for_op(name).kernel
+        }
         if devices and not devices & {"GPU", "DEFAULT"}:
             found.add(name)
     return found
@@ -62,7 +65,9 @@ def test_an_operation_that_only_a_cpu_has_is_found() -> None:
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize("gradient", ["minibatch", "saga", "svrg", "full"])
-@pytest.mark.parametrize("dynamics", ["underdamped", "sghmc", "sgld", "sgnht", "badodab", "psgld"])
+@pytest.mark.parametrize(
+    "dynamics", ["underdamped", "sghmc", "sgld", "sgnht", "badodab", "psgld"]
+)
 def test_chains(traced: list[Any], dynamics: str, gradient: str) -> None:
     """The block of a plain graph, which XLA compiles as a whole."""
     sgmcmc.sample(
@@ -76,7 +81,11 @@ def test_chains(traced: list[Any], dynamics: str, gradient: str) -> None:
 
 def test_training_of_networks(traced: list[Any]) -> None:
     rng = np.random.default_rng(1)
-    columns = {"X": rng.normal(size=(40, 2)), "y": rng.normal(size=40), "weight": np.ones(40)}
+    columns = {
+        "X": rng.normal(size=(40, 2)),
+        "y": rng.normal(size=40),
+        "weight": np.ones(40),
+    }
     network = Network(
         lambda weights, X: weights["W"] @ tf.transpose(X),
         lambda y, outputs: -tf.square(y - outputs[:, 0]),

@@ -43,7 +43,13 @@ def test_a_forked_process_says_how_to_start_processes() -> None:
         "sample": lambda: sgmcmc.sample(log_lik, {"x": X}, {"m": 0.0}, **OPTIONS),
         "nuts": lambda: sgmcmc.nuts(log_lik, {"x": X}, {"m": 0.0}, **OPTIONS),
         "sgld": lambda: sgmcmc.sgld(
-            log_lik, {"x": X}, {"m": 0.0}, 1e-3, minibatch_size=10, n_iters=100, **OPTIONS
+            log_lik,
+            {"x": X},
+            {"m": 0.0},
+            1e-3,
+            minibatch_size=10,
+            n_iters=100,
+            **OPTIONS,
         ),
         "glm": lambda: sgmcmc.glm("x ~ 1", {"x": X}, **OPTIONS),
         "predict": lambda: chain.predict(mean, {"x": X}),
@@ -51,7 +57,9 @@ def test_a_forked_process_says_how_to_start_processes() -> None:
         "extend": lambda: chain.extend(10),
     }
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_report, args=(calls, sender))
+    process = multiprocessing.get_context("fork").Process(
+        target=_report, args=(calls, sender)
+    )
     process.start()
     sender.close()
     said = {}

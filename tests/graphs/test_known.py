@@ -23,18 +23,24 @@ from sgmcmc.model.geometry.base import Bijected
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-def looped(factor: Any, body: Callable[[tf.Tensor], tf.Tensor] = tf.sin) -> Callable[..., Any]:
+def looped(
+    factor: Any, body: Callable[[tf.Tensor], tf.Tensor] = tf.sin
+) -> Callable[..., Any]:
     """Return a new function with a loop, and so with functions inside its graph."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(
-            lambda i, _: i < 3, lambda i, y: (i + 1, factor * body(y)), (tf.constant(0), x)
+            lambda i, _: i < 3,
+            lambda i, y: (i + 1, factor * body(y)),
+            (tf.constant(0), x),
         )[1]
 
     return function
 
 
-def traced(function: Callable[..., Any], argument: Any = X, jit_compile: bool = True) -> Any:
+def traced(
+    function: Callable[..., Any], argument: Any = X, jit_compile: bool = True
+) -> Any:
     return trace(function, argument, jit_compile=jit_compile)
 
 
@@ -63,7 +69,11 @@ def test_longer_names() -> None:
     graph = tf.function(with_captured, autograph=False).get_concrete_function(X).graph
     definition = graph.as_graph_def()
     longer = text_format.Parse(
-        re.sub(r"(_cond_|_body_)(\d+)", r"\g<1>9\2", text_format.MessageToString(definition)),
+        re.sub(
+            r"(_cond_|_body_)(\d+)",
+            r"\g<1>9\2",
+            text_format.MessageToString(definition),
+        ),
         tf.compat.v1.GraphDef(),
     )
     assert longer != definition
@@ -113,7 +123,9 @@ def test_graphs_traced_within_others() -> None:
 
 def test_graphs_that_nobody_has_are_gone() -> None:
     """A graph traced again in vain is given back, though TFP caches what bijectors computed."""
-    geometry = Bijected(tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Tanh()]), (3,))
+    geometry = Bijected(
+        tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Tanh()]), (3,)
+    )
     graphs: list[weakref.ref[Any]] = []
 
     def density(u: tf.Tensor) -> tf.Tensor:
@@ -203,7 +215,9 @@ def test_other_captured_tensors() -> None:
         np.testing.assert_array_equal(results[-1], function(X))
     assert graphs[0] is graphs[1] or not calls_directly()
     assert not np.array_equal(*results)
-    assert traced(lambda x: x + numbers[0][:3]) is not traced(lambda x: x + numbers[1][:3])
+    assert traced(lambda x: x + numbers[0][:3]) is not traced(
+        lambda x: x + numbers[1][:3]
+    )
 
 
 def test_other_preconditioner() -> None:

@@ -22,7 +22,9 @@ MODELS: dict[str, Model] = {
     "matmul": lambda p, d: tf.matmul(d["X"], p["b"][:, None])[:, 0],
     "transposed": lambda p, d: tf.matmul(d["X"], p["b"][None], transpose_b=True)[:, 0],
     "tensordot": lambda p, d: tf.tensordot(d["X"], p["b"], 1),
-    "two": lambda p, d: tf.reduce_logsumexp(tf.matmul(d["X"], tf.stack([p["b"], p["c"]], 1)), 1),
+    "two": lambda p, d: tf.reduce_logsumexp(
+        tf.matmul(d["X"], tf.stack([p["b"], p["c"]], 1)), 1
+    ),
     "columns": lambda p, d: tf.matmul(p["b"][None], d["X"], transpose_b=True)[0],
     "own data": lambda p, d: tf.linalg.matvec(tf.nn.tanh(d["X"]), p["b"] * p["c"]),
     "of parameters": lambda p, d: tf.linalg.matvec(d["X"] * p["c"], p["b"]),
@@ -38,7 +40,10 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def posterior_of(model: Model, rows: int | None) -> tuple[WholePosterior, Target]:
     rng = np.random.default_rng(1)
-    columns = {"X": tf.constant(rng.normal(size=(N, D))), "y": tf.constant(rng.normal(size=N))}
+    columns = {
+        "X": tf.constant(rng.normal(size=(N, D))),
+        "y": tf.constant(rng.normal(size=N)),
+    }
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
         return -((data["y"] - model(params, data)) ** 2)
@@ -68,7 +73,11 @@ ALL_WAYS = [
 
 @pytest.mark.parametrize(("name", "rows", "pieces", "jit_compile"), ALL_WAYS)
 def test_gradients_of_several_chains(
-    name: str, rows: int, pieces: int | None, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    rows: int,
+    pieces: int | None,
+    jit_compile: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if pieces is not None:  # of 6 rows, the last of 4
         monkeypatch.setattr(seams.PRODUCTS_WIDE, 1)
@@ -79,7 +88,9 @@ def test_gradients_of_several_chains(
     def together(points: tf.Tensor) -> Any:
         return tf.vectorized_map(posterior, points, fallback_to_while_loop=False)
 
-    values, gradients = tf.function(together, jit_compile=jit_compile, autograph=False)(points)
+    values, gradients = tf.function(together, jit_compile=jit_compile, autograph=False)(
+        points
+    )
     columns = posterior._columns
     for point, value, gradient in zip(points, values, gradients, strict=True):
         with tf.GradientTape() as tape:
@@ -87,7 +98,9 @@ def test_gradients_of_several_chains(
             params = target.space.constrain(point)
             exact = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
         np.testing.assert_allclose(value, exact, rtol=1e-12)
-        np.testing.assert_allclose(gradient, tape.gradient(exact, point), rtol=1e-12, atol=1e-11)
+        np.testing.assert_allclose(
+            gradient, tape.gradient(exact, point), rtol=1e-12, atol=1e-11
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -46,7 +46,9 @@ def run() -> ChoiceLog:
         "n_iters": 30,
         "jit_compile": None,
     }
-    one, three = (short_call("sghmccv", **given, n_chains=n_chains) for n_chains in (None, 3))
+    one, three = (
+        short_call("sghmccv", **given, n_chains=n_chains) for n_chains in (None, 3)
+    )
     return one.settings["paths"], {"one": one["theta"], "several": three["theta"]}
 
 
@@ -84,8 +86,12 @@ def test_the_settings_tell_what_is_so(usual: ChoiceLog) -> None:
     assert expected.items() <= usual[0].items()
 
 
-@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False), (None, False)])
-def test_what_switches_on(value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("value", "on"), [("1", True), ("0", False), ("", False), (None, False)]
+)
+def test_what_switches_on(
+    value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, switch in {
         "SGMCMC_NO_NATIVE": libraries.no_native,
         "SGMCMC_COPY_BLOCKS": libraries.copy_blocks,
@@ -110,7 +116,11 @@ os.write(2, b"after\\n")
 
 def said_in_a_fresh_process(script: str, **variables: str) -> str:
     """Return what a script writes to standard error, with these variables and no other switch."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("SGMCMC_")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SGMCMC_")
+    }
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -125,6 +135,8 @@ def said_in_a_fresh_process(script: str, **variables: str) -> str:
 @pytest.mark.slow
 def test_tensorflows_log_is_left_alone_on_demand() -> None:
     """Lines that are held back otherwise (test_quiet.py) come, TensorFlow's own among them."""
-    log = said_in_a_fresh_process(LOG, SGMCMC_TENSORFLOW_LOG="1", TF_CPP_MIN_LOG_LEVEL="0")
+    log = said_in_a_fresh_process(
+        LOG, SGMCMC_TENSORFLOW_LOG="1", TF_CPP_MIN_LOG_LEVEL="0"
+    )
     assert "all is well" in log and log.endswith("after\n")
     assert any(line.startswith(("I0", "I1", "20")) for line in log.splitlines()[:-2])

@@ -130,7 +130,9 @@ def test_loops_in_a_likelihood(method: str, log_lik: Any) -> None:
         assert samples.log_lik({"x": PATHS[:5]}).shape[-1] == 5  # type: ignore[union-attr]
 
 
-def test_derivatives_of_loops_are_loops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derivatives_of_loops_are_loops_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """To try to vectorize those of a Kalman filter of 50 steps took 24 s, in vain."""
     vectorized, made = [], tf.GradientTape.jacobian
 
@@ -149,12 +151,18 @@ def test_derivatives_of_loops_are_loops_at_once(monkeypatch: pytest.MonkeyPatch)
 
         return jacobian(slope, u)
 
-    found = tf.function(lambda u: curvature(scanned, u), autograph=False)(tf.constant([0.5]))
+    found = tf.function(lambda u: curvature(scanned, u), autograph=False)(
+        tf.constant([0.5])
+    )
     steps = np.array([np.polyval(np.ones(k), 0.5) for k in range(1, 7)])
     slopes = np.array([np.polyval(np.polyder(np.ones(k)), 0.5) for k in range(1, 7)])
     bends = np.array([np.polyval(np.polyder(np.ones(k), 2), 0.5) for k in range(1, 7)])
-    assert float(found[0, 0]) == pytest.approx(-3 * (slopes**2 + steps * bends).sum(), rel=1e-5)
+    assert float(found[0, 0]) == pytest.approx(
+        -3 * (slopes**2 + steps * bends).sum(), rel=1e-5
+    )
     assert vectorized == [False]
-    plain = tf.function(lambda u: curvature(lambda p, _: p["m"] ** 3, u), autograph=False)
+    plain = tf.function(
+        lambda u: curvature(lambda p, _: p["m"] ** 3, u), autograph=False
+    )
     assert float(plain(tf.constant([0.5]))[0, 0]) == pytest.approx(3.0)
     assert vectorized == [False, True]

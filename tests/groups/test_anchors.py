@@ -33,7 +33,11 @@ GROUP = np.repeat(np.arange(LEVELS), SIZES)
 X = np.random.default_rng(2).normal(size=len(GROUP))
 COUNTS = (
     np.random.default_rng(3)
-    .poisson(np.exp(0.3 + 0.4 * X + 0.6 * np.random.default_rng(4).normal(size=LEVELS)[GROUP]))
+    .poisson(
+        np.exp(
+            0.3 + 0.4 * X + 0.6 * np.random.default_rng(4).normal(size=LEVELS)[GROUP]
+        )
+    )
     .astype(float)
 )
 
@@ -56,7 +60,11 @@ def _model(nodes: int | None = None):
     )
     whole = ("g", "groups/slot", "groups/filled")
     data = read_dataset(model.dataset, tf.float64, whole)
-    return model.log_lik, data, {name: np.float64(value) for name, value in params.items()}
+    return (
+        model.log_lik,
+        data,
+        {name: np.float64(value) for name, value in params.items()},
+    )
 
 
 @functools.cache
@@ -89,7 +97,9 @@ def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
     assert held.columns[MODE].row_shape == (marginal.most, 1)
     assert held.columns[ROOT].row_shape == (marginal.most, 1, 1)
     for one, other in zip(
-        _derivatives(marginal, held, params), _derivatives(marginal, data, params), strict=True
+        _derivatives(marginal, held, params),
+        _derivatives(marginal, data, params),
+        strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-10)
     assert set(free(held).columns) == set(data.columns)
@@ -204,14 +214,21 @@ def test_three_nodes_that_are_held_are_enough_for_normal_terms():
     assert MODE in origin_of(samples).sampler.data.columns
     assert samples.report["Groups"]["nodes in each direction"] == 3
     assert samples.settings["groups"]["g"]["nodes"] == 3
-    assert samples.report["Groups"]["quadrature error of the log posterior, SD over draws"] < 0.02
+    assert (
+        samples.report["Groups"]["quadrature error of the log posterior, SD over draws"]
+        < 0.02
+    )
     variance = 1.2 / 300  # of the mean of means of five, each with variance 1 + 1/5
     assert abs(samples["a"].mean() - y.mean()) < 4 * np.sqrt(variance / 200)
     assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
 
 
 def test_draws_with_held_nodes_have_the_posterior_of_integration(troubled):
-    a, b, z = np.linspace(-0.7, 1.3, 61), np.linspace(-0.1, 0.9, 61), np.linspace(-4.0, 4.0, 201)
+    a, b, z = (
+        np.linspace(-0.7, 1.3, 61),
+        np.linspace(-0.1, 0.9, 61),
+        np.linspace(-4.0, 4.0, 201),
+    )
     a, b, z = a[:, np.newaxis, np.newaxis], b[:, np.newaxis], z
     total = np.zeros((61, 61))
     for g in range(LEVELS):
@@ -254,13 +271,19 @@ def test_a_few_divergences_are_met_with_half_the_stepsize(troubled):
     ("runs", "stepsizes", "reason"),
     [
         (["lost", 0], [None, None], None),
-        (["lost", "lost", "lost"], [None, None, None], "HMC left the surroundings of the mode"),
+        (
+            ["lost", "lost", "lost"],
+            [None, None, None],
+            "HMC left the surroundings of the mode",
+        ),
         ([2, 0], [None, 0.05], None),
         ([2, 1], [None, 0.05], "of HMC: 1 diverged"),
         ([30], [None], "of HMC: 30 diverged"),
     ],
 )
-def test_what_follows_chains_that_were_lost_or_diverged(monkeypatch, runs, stepsizes, reason):
+def test_what_follows_chains_that_were_lost_or_diverged(
+    monkeypatch, runs, stepsizes, reason
+):
     """More nodes, half the stepsize, and NUTS where neither helps; runs stand for whole chains."""
     asked, tried = ["5 nodes", "7 nodes"], []
 
@@ -276,12 +299,16 @@ def test_what_follows_chains_that_were_lost_or_diverged(monkeypatch, runs, steps
         return SimpleNamespace(report=Report(report), settings={"stepsize": 0.1})
 
     monkeypatch.setattr(seams.RUN_EXACT, run_exact)
-    monkeypatch.setattr(seams.WITH_MORE_NODES, lambda _: asked.pop(0) if asked else None)
+    monkeypatch.setattr(
+        seams.WITH_MORE_NODES, lambda _: asked.pop(0) if asked else None
+    )
     monkeypatch.setattr(seams.RUN_BY_NUTS, lambda *arguments: arguments[5])
     plan = SimpleNamespace(mode=None, surveyed=None)
     chosen = SimpleNamespace(plan=plan, request="3 nodes")
     required = SimpleNamespace(max_seconds=None)
-    found = automatic._by_hmc(SimpleNamespace(groups=None), chosen, required, False, 0.0, "")
+    found = automatic._by_hmc(
+        SimpleNamespace(groups=None), chosen, required, False, 0.0, ""
+    )
     assert tried == stepsizes
     assert reason in found if reason else found.report.warnings == []
 
@@ -352,7 +379,9 @@ def test_chains_that_diverge_again_go_on_by_nuts(monkeypatch):
 
 
 @pytest.mark.slow
-def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):
+def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(
+    monkeypatch,
+):
     """Far from the mode nodes that are held there give a wrong density: chains get lost."""
     monkeypatch.setitem(anchored._NODES, 1, (3, 5, 7))
     samples, seen = _lost(monkeypatch, 3)
@@ -360,23 +389,41 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(mon
     assert samples.settings["method"] == "nuts"
     assert "HMC left the surroundings" in samples.report["Dynamics"]["reason for NUTS"]
     assert samples.report["Mode"]["found"]
-    assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+    assert (
+        samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+    )
 
 
 def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model():
     def normal_terms(params, dataset):
-        return -0.5 * (dataset["y"] - params["a"] - params["b"] * dataset["x"] - params["z"]) ** 2
+        return (
+            -0.5
+            * (dataset["y"] - params["a"] - params["b"] * dataset["x"] - params["z"])
+            ** 2
+        )
 
-    groups = sgmcmc.Groups("g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2, 2)
+    groups = sgmcmc.Groups(
+        "g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2, 2
+    )
     center = {"a": np.float64(0.3), "b": np.float64(0.4)}
     model = read_groups(
-        groups, normal_terms, {"x": X, "y": COUNTS, "g": GROUP}, center, None, tf.float64
+        groups,
+        normal_terms,
+        {"x": X, "y": COUNTS, "g": GROUP},
+        center,
+        None,
+        tf.float64,
     )
-    data = read_dataset(model.dataset, tf.float64, ("g", "groups/slot", "groups/filled"))
+    data = read_dataset(
+        model.dataset, tf.float64, ("g", "groups/slot", "groups/filled")
+    )
     moves = np.array([[0.1, 0.02], [-0.03, 0.2]])
     sides = [
         tuple(
-            {name: center[name] + sign * step for name, step in zip(center, move, strict=True)}
+            {
+                name: center[name] + sign * step
+                for name, step in zip(center, move, strict=True)
+            }
             for sign in (1, -1)
         )
         for move in moves
@@ -384,8 +431,12 @@ def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model()
     marginal = model.log_lik
     packs = Held(2, center, sides).hold(marginal, data)
     far = {"a": tf.constant(-1.0, tf.float64), "b": tf.constant(1.5, tf.float64)}
-    searched = Anchor(marginal, data).at({name: value.numpy() for name, value in far.items()})
-    np.testing.assert_allclose(marginal(far, packs.whole), marginal(far, searched.whole), rtol=1e-9)
+    searched = Anchor(marginal, data).at(
+        {name: value.numpy() for name, value in far.items()}
+    )
+    np.testing.assert_allclose(
+        marginal(far, packs.whole), marginal(far, searched.whole), rtol=1e-9
+    )
 
 
 def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
@@ -406,7 +457,9 @@ def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
             _derivatives(marginal, packs, {**moved, name: moved[name] + sign * 1e-5})[0]
             for sign in (1, -1)
         )
-        assert gradient[place] == pytest.approx((there - back) / 2e-5, rel=1e-6, abs=1e-6)
+        assert gradient[place] == pytest.approx(
+            (there - back) / 2e-5, rel=1e-6, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -414,7 +467,8 @@ def test_the_error_of_the_gradient_at_the_center_is_made_good(follow):
     """By the packs if they follow the parameters, so that its numbers are not those of a graph."""
     marginal, data, center = _model(3)
     sides = [
-        tuple({**center, name: center[name] + sign * 0.1} for sign in (1, -1)) for name in center
+        tuple({**center, name: center[name] + sign * 0.1} for sign in (1, -1))
+        for name in center
     ]
     held = Held(3, center, sides if follow else ())
     packs = held.hold(marginal, data)
@@ -450,7 +504,9 @@ def test_one_node_is_the_approximation_of_laplace_with_its_derivatives():
             _derivatives(marginal, data, {**params, name: params[name] + sign * 1e-4})
             for sign in (1, -1)
         ]
-        assert gradient[place] == pytest.approx((sides[0][0] - sides[1][0]) / 2e-4, rel=1e-5)
+        assert gradient[place] == pytest.approx(
+            (sides[0][0] - sides[1][0]) / 2e-4, rel=1e-5
+        )
         np.testing.assert_allclose(
             hessian[place], (sides[0][1] - sides[1][1]) / 2e-4, rtol=1e-4, atol=1e-4
         )

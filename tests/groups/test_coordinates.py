@@ -26,7 +26,9 @@ NAMES = ("z", "w", "v")
 
 
 def one_number(effects: Any, params: Any) -> tf.Tensor:
-    return -0.5 * ((effects["z"] - params["m"]) / params["tau"]) ** 2 - tf.math.log(params["tau"])
+    return -0.5 * ((effects["z"] - params["m"]) / params["tau"]) ** 2 - tf.math.log(
+        params["tau"]
+    )
 
 
 def three_numbers(effects: Any, params: Any) -> tf.Tensor:
@@ -43,7 +45,10 @@ def parameters() -> dict[str, tf.Tensor]:
     rng = np.random.default_rng(1)
     shapes = {"z": (J,), "w": (J, 2), "v": (J,)}
     effects = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    return {name: tf.constant(value, tf.float64) for name, value in (GLOBALS | effects).items()}
+    return {
+        name: tf.constant(value, tf.float64)
+        for name, value in (GLOBALS | effects).items()
+    }
 
 
 def coordinates() -> EffectCoordinates:
@@ -98,7 +103,9 @@ def test_of_a_normal_model_they_are_standard_normal_whatever_the_scale_is() -> N
         gradient = target.gradient(tf.constant(u), rows).numpy()
         np.testing.assert_allclose(gradient[2:], -u[2:], rtol=1e-6, atol=1e-6)
         params = space.params(u, tf.float64)
-        np.testing.assert_allclose(space.start(params, tf.float64), u, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            space.start(params, tf.float64), u, rtol=1e-6, atol=1e-6
+        )
         draws = {name: np.stack([value, value]) for name, value in params.items()}
         own = space.of_draws(draws)
         np.testing.assert_allclose(own["z"][1], u[2:], rtol=1e-6, atol=1e-6)
@@ -159,7 +166,9 @@ def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     assert (model.structure.integrated is None) == whole
     shapes = {name: np.shape(value) for name, value in model.params.items()}
     geometries = {name: Bijected(b, ()) for name, b in given["bijectors"].items()}
-    target = Target(model.log_lik, model.log_prior, Space(shapes, geometries), tf.float64)
+    target = Target(
+        model.log_lik, model.log_prior, Space(shapes, geometries), tf.float64
+    )
     data = read_dataset(model.dataset, tf.float64, model.integers)
     factors = model.structure.coordinates
     search = Search(target, data, factors, tuple(given["params"]), 1)
@@ -168,7 +177,8 @@ def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     x = around.whitening.origin
     root = around.whitening.times(np.eye(len(x))).T
     differences = [
-        search.look(joint, x - c)[1] - search.look(joint, x + c)[1] for c in 0.05 * root.T
+        search.look(joint, x - c)[1] - search.look(joint, x + c)[1]
+        for c in 0.05 * root.T
     ]
     information = root.T @ np.stack(differences).T / 0.1
     of_others = information[around.others]
@@ -178,7 +188,9 @@ def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     assert values[0] > 1 / 2.2 and values[-1] < 2.2
     assert np.abs(root.T @ search.look(joint, x)[1]).max() < 0.3
     move = np.random.default_rng(1).standard_normal(len(x))
-    np.testing.assert_allclose(around.whitening.into(x + around.whitening.times(move)), move)
+    np.testing.assert_allclose(
+        around.whitening.into(x + around.whitening.times(move)), move
+    )
 
 
 @pytest.mark.parametrize("levels, whole, integrated", [
@@ -221,7 +233,9 @@ def test_a_chain_on_disk_goes_on_in_the_same_coordinates(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.0, 0.6])
-def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float) -> None:
+def test_crossed_effects_agree_with_a_model_written_without_groups(
+    scale: float,
+) -> None:
     given = crossed(scale, 3000, (60, 12))
     a, b = given["dataset"]["a"], given["dataset"]["b"]
     samples = sgmcmc.sample(**given, ess=2000)
@@ -237,7 +251,11 @@ def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float)
         squares = tf.reduce_sum(params["zu"] ** 2) + tf.reduce_sum(params["zv"] ** 2)
         return given["log_prior"](params) - 0.5 * squares
 
-    dataset = {"y": given["dataset"]["y"], "a": a.astype(np.int32), "b": b.astype(np.int32)}
+    dataset = {
+        "y": given["dataset"]["y"],
+        "a": a.astype(np.int32),
+        "b": b.astype(np.int32),
+    }
     params = {**given["params"], "zu": np.zeros(60), "zv": np.zeros(12)}
     reference = sgmcmc.nuts(
         log_lik, dataset, params, log_prior, seed=2, n_iters=4000, verbose=False,
@@ -248,8 +266,13 @@ def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float)
         assert abs(one.mean() - other.mean()) < 0.12 * other.std()
         assert abs(np.log(one.std() / other.std())) < 0.08
     effects = samples.effects("b")["v"].mean((0, 1))
-    exact = (np.asarray(reference["sd_v"])[..., None] * np.asarray(reference["zv"])).mean((0, 1))
-    assert np.abs(effects - exact).max() < 0.12 * np.asarray(samples["v"]).std((0, 1)).max()
+    exact = (
+        np.asarray(reference["sd_v"])[..., None] * np.asarray(reference["zv"])
+    ).mean((0, 1))
+    assert (
+        np.abs(effects - exact).max()
+        < 0.12 * np.asarray(samples["v"]).std((0, 1)).max()
+    )
 
 
 @pytest.mark.slow
@@ -261,7 +284,8 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
     monkeypatch.setattr(seams.QUADRATURE_ERROR, lambda *given: 1e9)
     rng, rows = np.random.default_rng(4), 240
     places = {
-        name: rng.integers(0, levels, rows) for name, levels in zip("abc", (30, 6, 5), strict=True)
+        name: rng.integers(0, levels, rows)
+        for name, levels in zip("abc", (30, 6, 5), strict=True)
     }
     y = rng.poisson(np.exp(0.5 * rng.normal(size=30)[places["a"]] + 0.5)).astype(float)
 
@@ -270,7 +294,12 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
         return rows["y"] * eta - tf.exp(eta)
 
     def log_prior(params: Any) -> tf.Tensor:
-        return -params["sd_ra"] - params["sd_rb"] - params["sd_rc"] - 0.5 * params["mu"] ** 2
+        return (
+            -params["sd_ra"]
+            - params["sd_rb"]
+            - params["sd_rc"]
+            - 0.5 * params["mu"] ** 2
+        )
 
     scales = {f"sd_r{name}": 0.5 for name in "abc"}
     samples = function(
@@ -279,7 +308,9 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
         bijectors=dict.fromkeys(scales, tfp.bijectors.Exp()), verbose=False, n_chains=2,
     )  # fmt: skip
     assert samples.report["Groups"]["integrated out"] == "a"
-    assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+    assert (
+        samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+    )
 
 
 @pytest.mark.parametrize("q", [2, 4])
@@ -289,7 +320,9 @@ def test_a_normal_density_of_effects(q: int) -> None:
     root, mean = np.tril(rng.normal(size=(q, q))) + 2 * np.eye(q), rng.normal(size=q)
 
     def log_prior(effects: Any, params: Any) -> tf.Tensor:
-        half = tf.linalg.matvec(tf.constant(root), effects["u"] - params["m"], transpose_a=True)
+        half = tf.linalg.matvec(
+            tf.constant(root), effects["u"] - params["m"], transpose_a=True
+        )
         return -0.5 * tf.reduce_sum(half**2, -1)
 
     groups = sgmcmc.Groups("g", {"u": np.zeros(q)}, log_prior)

@@ -44,10 +44,15 @@ def fitted(family: str, dataset: dict[str, np.ndarray]) -> sgmcmc.Samples:
 
     def log_prior(params):
         flat = -0.5 * (params["a"] ** 2 + params["b"] ** 2) / 25
-        return flat - params["sd0"] - params["sd1"] + tf.math.log1p(-(params["rho"] ** 2))
+        return (
+            flat - params["sd0"] - params["sd1"] + tf.math.log1p(-(params["rho"] ** 2))
+        )
 
     def of_groups(effects, params):
-        first, second = effects["z"][:, 0] / params["sd0"], effects["z"][:, 1] / params["sd1"]
+        first, second = (
+            effects["z"][:, 0] / params["sd0"],
+            effects["z"][:, 1] / params["sd1"],
+        )
         left = 1 - params["rho"] ** 2
         square = (first**2 - 2 * params["rho"] * first * second + second**2) / left
         scale = params["sd0"] * params["sd1"] * tf.sqrt(left)
@@ -63,7 +68,9 @@ def fitted(family: str, dataset: dict[str, np.ndarray]) -> sgmcmc.Samples:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["poisson", "bernoulli"])
-def test_the_truth_is_within_its_intervals_as_often_as_it_should_be(family: str) -> None:
+def test_the_truth_is_within_its_intervals_as_often_as_it_should_be(
+    family: str,
+) -> None:
     scores = np.empty((DATASETS, len(TRUTH)))
     inside = np.empty((DATASETS, len(TRUTH)), bool)
     for seed in range(DATASETS):
@@ -78,5 +85,7 @@ def test_the_truth_is_within_its_intervals_as_often_as_it_should_be(family: str)
     bounds = stats.chi2(DATASETS).ppf([LEVEL / 2, 1 - LEVEL / 2])
     # Normal posteriors that are the sampling distribution too, up to ESS of 400 and more.
     assert (squares > bounds[0]).all() and (squares < 1.02 * bounds[1]).all()
-    assert (np.abs(scores.sum(0)) < stats.norm.isf(LEVEL / 2) * np.sqrt(1.02 * DATASETS)).all()
+    assert (
+        np.abs(scores.sum(0)) < stats.norm.isf(LEVEL / 2) * np.sqrt(1.02 * DATASETS)
+    ).all()
     assert (inside.sum(0) >= stats.binom(DATASETS, 0.9).ppf(LEVEL)).all()

@@ -81,11 +81,16 @@ def test_tables_of_new_rows() -> None:
     model = _model(SITES)
     at = model.structure.factors["site"].codes(ROWS)
     frame = pd.DataFrame({"site": pd.Categorical(ROWS), "y": np.zeros(4)})
-    for table in (frame, pa.table({"site": pa.array(list(map(str, ROWS))), "y": np.zeros(4)})):
+    for table in (
+        frame,
+        pa.table({"site": pa.array(list(map(str, ROWS))), "y": np.zeros(4)}),
+    ):
         _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, table)
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
         np.testing.assert_array_equal(found, DRAWS["z"][:, :, at])
-    whole = pa.table({"y": Y, "site": SITES, "kind": pa.array(KINDS).dictionary_encode()})
+    whole = pa.table(
+        {"y": Y, "site": SITES, "kind": pa.array(KINDS).dictionary_encode()}
+    )
     groups = Groups("site", {"z": np.zeros(4)}, _law)
     again = read_groups(groups, _log_lik, whole, {"mu": 0.0}, None)
     np.testing.assert_array_equal(
@@ -93,7 +98,9 @@ def test_tables_of_new_rows() -> None:
     )
 
 
-@pytest.mark.parametrize("form", ["floats", "text", "text of floats", "categories of text"])
+@pytest.mark.parametrize(
+    "form", ["floats", "text", "text of floats", "categories of text"]
+)
 def test_groups_of_an_update(form: str) -> None:
     """Rows of known groups stay with these, and new groups are added behind them."""
     model = _model(SITES)
@@ -116,7 +123,10 @@ def test_effects_of_members_are_in_their_places() -> None:
     members = [20, 4, 3, 7, 5]
     model = _model(SITES, members)
     assert model.params["z"].shape == (5, 4)  # coordinates: those without rows are too
-    draws: Mapping[str, np.ndarray] = {"mu": np.zeros((1, 2)), "z": RNG.normal(size=(1, 2, 5, 4))}
+    draws: Mapping[str, np.ndarray] = {
+        "mu": np.zeros((1, 2)),
+        "z": RNG.normal(size=(1, 2, 5, 4)),
+    }
     found = draw_effects(model.structure, None, draws, None, "site")
     np.testing.assert_array_equal(found.effects["z"], draws["z"])
     assert found.labels.tolist() == members
@@ -160,8 +170,12 @@ def test_effects_of_a_plate_are_in_the_places_of_its_codes() -> None:
             }
         )
 
-    model = sgmcmc.from_joint(joint, {"y": y}, data={"site": site}, groups={"site": "u"})
-    grouped = read_groups(model.groups, model.log_lik, model.dataset, model.params, model.log_prior)
+    model = sgmcmc.from_joint(
+        joint, {"y": y}, data={"site": site}, groups={"site": "u"}
+    )
+    grouped = read_groups(
+        model.groups, model.log_lik, model.dataset, model.params, model.log_prior
+    )
     draws = {"tau": np.full((1, 400), 3.0, np.float32)}
     data = read_dataset(grouped.dataset, tf.float32, grouped.integers)
     found = draw_effects(grouped.structure, grouped.log_lik, draws, data, "site")

@@ -21,7 +21,12 @@ NAMES = np.array([f"g{k:03}" for k in range(len(SIZES))])
 TAU, SIGMA = 0.8, 1.0
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=len(CODES))
-Y = 0.5 + X + TAU * RNG.normal(size=len(SIZES))[CODES] + SIGMA * RNG.normal(size=len(CODES))
+Y = (
+    0.5
+    + X
+    + TAU * RNG.normal(size=len(SIZES))[CODES]
+    + SIGMA * RNG.normal(size=len(CODES))
+)
 DATA = {"x": X, "y": Y, "site": NAMES[CODES]}
 
 
@@ -31,7 +36,12 @@ def log_lik(params, dataset):
 
 
 def law(effects, params):
-    return -0.5 * (effects["z"] / TAU) ** 2 - np.log(TAU) - 0.5 * LOG_2PI + 0.0 * params["a"]
+    return (
+        -0.5 * (effects["z"] / TAU) ** 2
+        - np.log(TAU)
+        - 0.5 * LOG_2PI
+        + 0.0 * params["a"]
+    )
 
 
 GROUPS = sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=law)
@@ -46,7 +56,9 @@ def test_packs_are_not_as_wide_as_the_largest_group():
     assert sorted(packs.rows[there].tolist()) == list(range(len(CODES)))
     assert there.mean() > 0.8
     for k in (0, 3, 70):
-        own = (np.nonzero(there)[0] == packs.pack[k]) & (packs.slots[there] == packs.slot[k])
+        own = (np.nonzero(there)[0] == packs.pack[k]) & (
+            packs.slots[there] == packs.slot[k]
+        )
         assert sorted(packs.rows[there][own]) == np.flatnonzero(CODES == k).tolist()
     assert not len(large_groups(np.repeat(np.arange(20), 400)))
 
@@ -55,13 +67,17 @@ def test_effects_of_large_groups_are_parameters_and_the_density_is_that_of_algeb
     model = read_groups(GROUPS, log_lik, DATA, {"a": 0.0, "b": 0.0}, None, tf.float64)
     assert model.params["z_large"].shape == (2,)
     assert model.structure.to_json()["site"]["large"] == NAMES[LARGE].tolist()
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
     params = {
         "a": tf.constant(0.4, tf.float64),
         "b": tf.constant(0.9, tf.float64),
         "z_large": tf.constant([0.3, -0.2], tf.float64),
     }
-    found = float(tf.reduce_sum(model.log_lik(params, tensors)) + model.log_prior(params))
+    found = float(
+        tf.reduce_sum(model.log_lik(params, tensors)) + model.log_prior(params)
+    )
     exact = 0.0
     for g in range(len(SIZES)):
         rows = CODES == g
@@ -72,7 +88,9 @@ def test_effects_of_large_groups_are_parameters_and_the_density_is_that_of_algeb
             exact += scipy.stats.norm.logpdf(z, scale=TAU)
         else:
             cov = TAU**2 + SIGMA**2 * np.eye(rows.sum())
-            exact += scipy.stats.multivariate_normal(np.zeros(rows.sum()), cov).logpdf(rest)
+            exact += scipy.stats.multivariate_normal(np.zeros(rows.sum()), cov).logpdf(
+                rest
+            )
     np.testing.assert_allclose(found, exact, rtol=1e-9)
 
 
@@ -134,11 +152,15 @@ def test_an_effect_of_each_row():
         sgmcmc.Groups("row", {"z": 0.0}, of_rows, 31), terms, {"y": y, "row": np.arange(n)},
         {"a": 1.0}, None, tf.float64,
     )  # fmt: skip
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
     found = model.log_lik({"a": tf.constant(1.0, tf.float64)}, tensors).numpy()
     z, step = np.linspace(-6, 6, 4001, retstep=True)
     eta = 1.0 + z[:, None]
-    exact = np.log(np.exp(y * eta - np.exp(eta) - 0.5 * (z[:, None] / 0.5) ** 2).sum(0) * step)
+    exact = np.log(
+        np.exp(y * eta - np.exp(eta) - 0.5 * (z[:, None] / 0.5) ** 2).sum(0) * step
+    )
     # The trapezoidal rule is exact here to rounding; 31 nodes to about 1e-8.
     np.testing.assert_allclose(found, exact, atol=1e-6)
 
@@ -150,11 +172,15 @@ def test_rows_of_files_are_sorted_into_packs_in_pieces(tmp_path, monkeypatch):
     values = rng.normal(size=(len(codes), 3)).astype(np.float32)
     np.save(tmp_path / "values.npy", values)
     monkeypatch.setattr(seams.PACKS_PIECE_BYTES, 500)
-    column = MappedColumn(np.load(tmp_path / "values.npy", mmap_mode="r"), np.dtype(np.float32))
+    column = MappedColumn(
+        np.load(tmp_path / "values.npy", mmap_mode="r"), np.dtype(np.float32)
+    )
     found = packed(column, packs.rows)
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, values[packs.rows])
-    np.testing.assert_array_equal(packed(ArrayColumn(values), packs.rows), values[packs.rows])
+    np.testing.assert_array_equal(
+        packed(ArrayColumn(values), packs.rows), values[packs.rows]
+    )
 
 
 def test_groups_on_disk_give_the_draws_of_groups_in_memory(tmp_path):
@@ -163,7 +189,9 @@ def test_groups_on_disk_give_the_draws_of_groups_in_memory(tmp_path):
     columns = {"x": rng.normal(size=160), "y": rng.normal(size=160)}
     for name, array in columns.items():
         np.save(tmp_path / f"{name}.npy", array)
-    on_disk = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in columns}
+    on_disk = {
+        name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in columns
+    }
 
     def terms(params, dataset):
         return -0.5 * (dataset["y"] - params["b"] * dataset["x"] - params["z"]) ** 2

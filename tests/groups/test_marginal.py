@@ -40,7 +40,9 @@ def _log_lik(p, d):
 
 def _law(effects, p):
     u = effects["u"] / p["tau"][..., tf.newaxis]
-    return tf.reduce_sum(-0.5 * u**2 - 0.5 * LOG_2PI, 1) - u.shape[1] * tf.math.log(p["tau"])
+    return tf.reduce_sum(-0.5 * u**2 - 0.5 * LOG_2PI, 1) - u.shape[1] * tf.math.log(
+        p["tau"]
+    )
 
 
 def _named(v):
@@ -68,7 +70,9 @@ def _model(dims: int, nodes: int | None = None, normal: bool = False):
     groups = Groups("g", {"u": np.zeros(dims)}, _law, nodes, normal=normal)
     params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
     model = read_groups(groups, _log_lik, data, params, None, tf.float64)
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
     return model, tensors, data, at
 
 
@@ -91,8 +95,14 @@ def test_linear_mixed_model_has_the_value_of_algebra(dims, normal):
 
 def _held_anywhere(model, dims):
     """Return packs that hold nodes at places that are not the modes of their groups."""
-    rng, packs, most = np.random.default_rng(2), len(model.dataset[SLOT]), model.log_lik.most
-    root = np.tril(rng.normal(0.0, 0.5, (packs, most, dims, dims)), -1) + 2.0 * np.eye(dims)
+    rng, packs, most = (
+        np.random.default_rng(2),
+        len(model.dataset[SLOT]),
+        model.log_lik.most,
+    )
+    root = np.tril(rng.normal(0.0, 0.5, (packs, most, dims, dims)), -1) + 2.0 * np.eye(
+        dims
+    )
     mode = rng.normal(size=(packs, most, dims))
     return {MODE: tf.constant(mode), ROOT: tf.constant(root)}
 
@@ -110,7 +120,8 @@ def test_closed_form_keeps_its_digits_far_from_where_its_nodes_are_held():
     model, tensors, data, at = _model(2, normal=True)
     packs = {**tensors, **_held_anywhere(model, 2)}
     single = {
-        name: tf.cast(t, tf.float32) if t.dtype.is_floating else t for name, t in packs.items()
+        name: tf.cast(t, tf.float32) if t.dtype.is_floating else t
+        for name, t in packs.items()
     }
     at[3] = 1e-3
     slope, _ = _derivatives(lambda v: model.log_lik(_named(v), packs), at)
@@ -132,7 +143,9 @@ def _exact_of_any_scale(data, v):
         vectors, roots, _ = np.linalg.svd(z, full_matrices=False)
         along, variances = vectors.T @ r, v[2] ** 2 + (v[3] * roots) ** 2
         total -= 0.5 * (np.log(variances).sum() + (along**2 / variances).sum())
-        total -= 0.5 * (r @ r - along @ along) / v[2] ** 2 + (len(r) - len(roots)) * np.log(v[2])
+        total -= 0.5 * (r @ r - along @ along) / v[2] ** 2 + (
+            len(r) - len(roots)
+        ) * np.log(v[2])
     return total - 0.5 * len(GROUP) * LOG_2PI
 
 
@@ -143,7 +156,9 @@ def test_closed_form_is_right_at_any_scale_of_effects(dims, held, dtype):
     """There is no false peak where the SD of effects goes to zero."""
     model, tensors, data, at = _model(dims, normal=True)
     packs = {**tensors, **(_held_anywhere(model, dims) if held else {})}
-    given = {n: tf.cast(t, dtype) if t.dtype.is_floating else t for n, t in packs.items()}
+    given = {
+        n: tf.cast(t, dtype) if t.dtype.is_floating else t for n, t in packs.items()
+    }
 
     @tf.function
     def value(v):
@@ -166,7 +181,9 @@ def test_a_scale_near_zero_around_a_mean_that_moves():
         return -0.5 * away**2 - 0.5 * LOG_2PI - tf.math.log(p["tau"])
 
     def log_lik(p, d):
-        return -0.5 * (d["y"] - p["a"] - p["u"][:, 0]) ** 2 / p["s"] ** 2 - tf.math.log(p["s"])
+        return -0.5 * (d["y"] - p["a"] - p["u"][:, 0]) ** 2 / p["s"] ** 2 - tf.math.log(
+            p["s"]
+        )
 
     groups = Groups("g", {"u": np.zeros(1)}, law, normal=True)
     params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
@@ -208,7 +225,10 @@ def test_derivatives_are_those_of_the_integral(dims, normal, held):
 
     slopes = [(exact(a) - exact(-a)) / (2 * step) for a in axes]
     hessian = [
-        [(exact(a + b) - exact(a - b) - exact(b - a) + exact(-a - b)) / (4 * step**2) for a in axes]
+        [
+            (exact(a + b) - exact(a - b) - exact(b - a) + exact(-a - b)) / (4 * step**2)
+            for a in axes
+        ]
         for b in axes
     ]
     # Central differences of the exact value: an error of about step² of the next derivatives.
@@ -232,19 +252,26 @@ def test_closed_form_where_residuals_are_zero():
     at = {"b": 0.0, "s": 0.6, "tau": 0.7}
     groups = Groups("g", {"z": 0.0}, law, normal=True)
     model = read_groups(groups, log_lik, dataset, at, None, tf.float64)
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
 
     def by_group(v):
         return model.log_lik(dict(zip(at, tf.unstack(v), strict=True)), tensors)
 
     slope, bends = _derivatives(by_group, list(at.values()))
-    s2, t2 = 0.36, 0.49  # a group's covariance is s² I + τ² 1 1ᵀ, with the eigenvalues s², s² + 2τ²
+    s2, t2 = (
+        0.36,
+        0.49,
+    )  # a group's covariance is s² I + τ² 1 1ᵀ, with the eigenvalues s², s² + 2τ²
     np.testing.assert_allclose(
         slope, [0.0, -3 / 0.6 - 3 * 0.6 / (s2 + 2 * t2), -6 * 0.7 / (s2 + 2 * t2)], rtol=1e-9,
         atol=1e-12,
     )  # fmt: skip
     inverse = np.linalg.inv(s2 * np.eye(2) + t2)
-    np.testing.assert_allclose(-bends[0, 0], np.einsum("gi,ij,gj", x, inverse, x), rtol=1e-9)
+    np.testing.assert_allclose(
+        -bends[0, 0], np.einsum("gi,ij,gj", x, inverse, x), rtol=1e-9
+    )
     assert np.isfinite(bends).all()
 
 
@@ -256,7 +283,11 @@ def test_closed_form_is_refused_where_the_density_is_not_normal(rounded):
 
     def law(effects, p):
         found = _law(effects, p)
-        return found - tf.math.log1p(effects["u"][:, 0] ** 2) if rounded == "law" else found
+        return (
+            found - tf.math.log1p(effects["u"][:, 0] ** 2)
+            if rounded == "law"
+            else found
+        )
 
     data, at = _linear(1)
     groups = Groups("g", {"u": np.zeros(1)}, law, normal=True)
@@ -314,8 +345,15 @@ def test_functions_that_are_quadratic_in_the_effects_are_found(kind, normal):
         return -0.5 * r**2 - tf.math.log(p["s"])
 
     data, _ = _linear(1)
-    params = {"a": 0.4, "s": 100.0 if "large" in kind else 1.0, "power": 2.0, "tau": 0.7}
-    model = read_groups(Groups("g", {"u": np.zeros(1)}, _law), log_lik, data, params, None)
+    params = {
+        "a": 0.4,
+        "s": 100.0 if "large" in kind else 1.0,
+        "power": 2.0,
+        "tau": 0.7,
+    }
+    model = read_groups(
+        Groups("g", {"u": np.zeros(1)}, _law), log_lik, data, params, None
+    )
     assert model.structure.found_normal == normal
     assert (model.log_lik.nodes == 1) == normal
     for groups in (
@@ -333,18 +371,35 @@ def test_logistic_groups_against_adaptive_integration():
     y[GROUP == 4] = 1.0  # a group that is separated
 
     def log_lik(p, d):
-        return -tf.nn.sigmoid_cross_entropy_with_logits(d["y"], p["b"] * d["x"] + p["z"])
+        return -tf.nn.sigmoid_cross_entropy_with_logits(
+            d["y"], p["b"] * d["x"] + p["z"]
+        )
 
     def law(effects, p):
-        return -0.5 * (effects["z"] / p["tau"]) ** 2 - tf.math.log(p["tau"]) - 0.5 * LOG_2PI
+        return (
+            -0.5 * (effects["z"] / p["tau"]) ** 2
+            - tf.math.log(p["tau"])
+            - 0.5 * LOG_2PI
+        )
 
     groups = Groups("g", {"z": 0.0}, law, 21)
     model = read_groups(
-        groups, log_lik, {"x": x, "y": y, "g": GROUP}, {"b": 0.5, "tau": 1.3}, None, tf.float64
+        groups,
+        log_lik,
+        {"x": x, "y": y, "g": GROUP},
+        {"b": 0.5, "tau": 1.3},
+        None,
+        tf.float64,
     )
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
     params = {"b": tf.constant(0.5, tf.float64), "tau": tf.constant(1.3, tf.float64)}
-    found = model.log_lik.of_slots(params, tensors).numpy().reshape(-1, model.structure.packs.most)
+    found = (
+        model.log_lik.of_slots(params, tensors)
+        .numpy()
+        .reshape(-1, model.structure.packs.most)
+    )
     for g in range(len(SIZES)):
         eta, signs = 0.5 * x[GROUP == g], 2 * y[GROUP == g] - 1
 
@@ -352,7 +407,9 @@ def test_logistic_groups_against_adaptive_integration():
             terms = -np.logaddexp(0, -signs * (eta + z)).sum()
             return np.exp(terms + scipy.stats.norm.logpdf(z, scale=1.3))
 
-        exact = np.log(scipy.integrate.quad(density, -12, 12, epsabs=1e-14, epsrel=1e-12)[0])
+        exact = np.log(
+            scipy.integrate.quad(density, -12, 12, epsabs=1e-14, epsrel=1e-12)[0]
+        )
         value = found[model.structure.packs.pack[g], model.structure.packs.slot[g]]
         # 21 nodes: what is left of the rule, for densities near normal.
         np.testing.assert_allclose(value, exact, atol=2e-6)
@@ -360,7 +417,9 @@ def test_logistic_groups_against_adaptive_integration():
 
 def test_more_nodes_are_nearer():
     exact = float(tf.reduce_sum(_poisson(41)))
-    errors = [abs(float(tf.reduce_sum(_poisson(nodes))) - exact) for nodes in (3, 7, 15)]
+    errors = [
+        abs(float(tf.reduce_sum(_poisson(nodes))) - exact) for nodes in (3, 7, 15)
+    ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-6
 
@@ -379,7 +438,9 @@ def _poisson(nodes):
         Groups("g", {"z": 0.0}, law, nodes), log_lik, {"y": y, "g": GROUP}, {"b": 0.2}, None,
         tf.float64,
     )  # fmt: skip
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
     return model.log_lik({"b": tf.constant(0.2, tf.float64)}, tensors)
 
 
@@ -394,9 +455,17 @@ def test_far_starts_and_heavy_groups_find_their_modes():
         return -0.5 * (effects["z"] / 5.0) ** 2
 
     groups = Groups("g", {"z": -6.0}, law)
-    model = read_groups(groups, log_lik, {"y": counts, "g": group}, {"b": 0.0}, None, tf.float64)
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
-    mode = model.log_lik.normal({"b": tf.constant(0.0, tf.float64)}, tensors).mode[:, 0].numpy()
+    model = read_groups(
+        groups, log_lik, {"y": counts, "g": group}, {"b": 0.0}, None, tf.float64
+    )
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
+    mode = (
+        model.log_lik.normal({"b": tf.constant(0.0, tf.float64)}, tensors)
+        .mode[:, 0]
+        .numpy()
+    )
     slope = counts.reshape(3, 40).sum(1) - 40 * np.exp(mode) - mode / 25
     sd = 1 / np.sqrt(40 * np.exp(mode) + 1 / 25)
     np.testing.assert_allclose(slope * sd, 0.0, atol=0.01)
@@ -404,7 +473,9 @@ def test_far_starts_and_heavy_groups_find_their_modes():
 
 @pytest.mark.parametrize("sizes", [SIZES, np.full(6, 4), np.array([500] + [2] * 300)])
 def test_packs_hold_every_row_once_with_its_whole_group(sizes):
-    codes = np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    codes = np.random.default_rng(1).permutation(
+        np.repeat(np.arange(len(sizes)), sizes)
+    )
     packs = pack(np.arange(len(sizes)), codes)
     there = packs.slots >= 0
     assert sorted(packs.rows[there].tolist()) == list(range(len(codes)))
@@ -433,7 +504,10 @@ def test_minibatches_of_packs_are_unbiased_over_all_of_them():
     N = len(every)
     # All minibatches of one pack and of all but one, exactly.
     alone = [
-        N * model.log_lik(params, {k: v[i : i + 1] for k, v in tensors.items()}).numpy()[0]
+        N
+        * model.log_lik(params, {k: v[i : i + 1] for k, v in tensors.items()}).numpy()[
+            0
+        ]
         for i in range(N)
     ]
     np.testing.assert_allclose(np.mean(alone), every.sum(), rtol=1e-10)
@@ -471,16 +545,28 @@ def test_wrong_inputs_are_named():
         _bad(log_lik=lambda p, d: tf.reduce_sum(_log_lik(p, d)))
     with pytest.raises(ValueError, match="`log_lik` mixes rows"):
         _bad(log_lik=lambda p, d: _log_lik(p, d) + tf.reduce_sum(p["u"]))
-    with pytest.raises(ValueError, match="`log_lik` mixes rows: the terms of some rows differ"):
+    with pytest.raises(
+        ValueError, match="`log_lik` mixes rows: the terms of some rows differ"
+    ):
         _bad(log_lik=lambda p, d: _log_lik(p, d) * tf.reduce_mean(d["y"]))
-    with pytest.raises(ValueError, match="the log_prior of 'g' must return the log density"):
+    with pytest.raises(
+        ValueError, match="the log_prior of 'g' must return the log density"
+    ):
         _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: tf.reduce_sum(_law(e, p))))
     with pytest.raises(ValueError, match="the log_prior of 'g' mixes groups"):
-        _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: _law(e, p) - tf.reduce_sum(e["u"] ** 2)))
+        _bad(
+            groups=Groups(
+                "g", {"u": [0.0]}, lambda e, p: _law(e, p) - tf.reduce_sum(e["u"] ** 2)
+            )
+        )
     with pytest.raises(ValueError, match="`log_lik` ignores the effect 'u'"):
         _bad(log_lik=lambda p, d: -0.5 * (d["y"] - p["a"]) ** 2)
     with pytest.raises(ValueError, match="`log_lik` must return one term for each row"):
-        _bad(log_lik=lambda p, d: _log_lik(p, d)[:, tf.newaxis] * tf.ones([1, 2], tf.float64))
+        _bad(
+            log_lik=lambda p, d: (
+                _log_lik(p, d)[:, tf.newaxis] * tf.ones([1, 2], tf.float64)
+            )
+        )
     with pytest.raises(ValueError, match=r"one label for each row; its shape is \(2, "):
         _bad(dataset={**data, "g": np.stack([GROUP, GROUP])})
     with pytest.raises(ValueError, match="`groups` is an empty list"):
@@ -524,8 +610,12 @@ def test_maximum_of_glmer(nodes, theirs):
     y = (rng.random(200) < 1 / (1 + np.exp(-eta))).astype(float)
     groups = Groups("g", {"u": 0.0}, _intercepts, nodes)
     start = {"a": 0.0, "b": 0.0, "tau": 1.0}
-    model = read_groups(groups, _bernoulli, {"x": x, "y": y, "g": group}, start, None, tf.float64)
-    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    model = read_groups(
+        groups, _bernoulli, {"x": x, "y": y, "g": group}, start, None, tf.float64
+    )
+    tensors = {
+        name: tf.convert_to_tensor(value) for name, value in model.dataset.items()
+    }
 
     @tf.function
     def negative(v):

@@ -46,12 +46,16 @@ def scaled(effects: Any, params: Any) -> tf.Tensor:
 
 def linear(params: Any, data: Any) -> tf.Tensor:
     """Rows of numbers and of levels, and effects of groups with slopes."""
-    eta = tf.linalg.matvec(data["X"], params["b"]) + tf.gather(params["f"], data["level"])
+    eta = tf.linalg.matvec(data["X"], params["b"]) + tf.gather(
+        params["f"], data["level"]
+    )
     return eta + tf.reduce_sum(data["Z"] * params["z"], 1)
 
 
 def logistic(params: Any, data: Any) -> tf.Tensor:
-    return -tf.nn.sigmoid_cross_entropy_with_logits(labels=data["y"], logits=linear(params, data))
+    return -tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=data["y"], logits=linear(params, data)
+    )
 
 
 def uncentered(params: Any, data: Any) -> tf.Tensor:
@@ -60,8 +64,12 @@ def uncentered(params: Any, data: Any) -> tf.Tensor:
 
 def correlated(params: Any, data: Any) -> tf.Tensor:
     """Effects times a triangle of parameters, which is a product of data, too."""
-    root = tf.reshape(tf.stack([params["tau"], 0.0, params["b"][0], params["tau"]]), [2, 2])
-    return logistic({**params, "z": tf.matmul(params["z"], root, transpose_b=True)}, data)
+    root = tf.reshape(
+        tf.stack([params["tau"], 0.0, params["b"][0], params["tau"]]), [2, 2]
+    )
+    return logistic(
+        {**params, "z": tf.matmul(params["z"], root, transpose_b=True)}, data
+    )
 
 
 def levels_alone(params: Any, data: Any) -> tf.Tensor:
@@ -86,7 +94,9 @@ MODELS: dict[str, tuple[Any, Any, int, bool]] = {
 }
 
 
-def of(name: str, sizes: np.ndarray, held: bool = False) -> tuple[Objective, np.ndarray]:
+def of(
+    name: str, sizes: np.ndarray, held: bool = False
+) -> tuple[Objective, np.ndarray]:
     """Return the objective of a model, and a position."""
     log_lik, law, dims, normal = MODELS[name]
     group, n = np.repeat(np.arange(len(sizes)), sizes), int(sizes.sum())
@@ -106,7 +116,9 @@ def of(name: str, sizes: np.ndarray, held: bool = False) -> tuple[Objective, np.
     model = read_groups(groups, log_lik, dataset, params, None, tf.float64, integers)
     shapes = {key: np.shape(value) for key, value in params.items()}
     space = Space(shapes, {"tau": EXP, "s": EXP})
-    columns = {key: ArrayColumn(np.asarray(value)) for key, value in model.dataset.items()}
+    columns = {
+        key: ArrayColumn(np.asarray(value)) for key, value in model.dataset.items()
+    }
     data = Data(columns, len(model.dataset[SLOT]))
     target = Target(model.log_lik, None, space, tf.float64)
     u = 0.3 * np.random.default_rng(2).standard_normal(space.layout.size)
@@ -116,9 +128,21 @@ def of(name: str, sizes: np.ndarray, held: bool = False) -> tuple[Objective, np.
 def _unless_default(name: str, sizes: str, held: bool) -> Any:
     """Return a case, slow unless it is one of those that have all the others' parts."""
     default = (name, sizes, held) in (
-        ("correlated", "one to twelve rows", False),  # two effects, whose law has parameters
-        ("levels", "one to forty", False),  # no predictor of numbers, and groups of one row
-        ("normal", "one to twelve rows", True),  # in closed form, at nodes that are held
+        (
+            "correlated",
+            "one to twelve rows",
+            False,
+        ),  # two effects, whose law has parameters
+        (
+            "levels",
+            "one to forty",
+            False,
+        ),  # no predictor of numbers, and groups of one row
+        (
+            "normal",
+            "one to twelve rows",
+            True,
+        ),  # in closed form, at nodes that are held
     )
     return pytest.param(name, sizes, held, marks=() if default else pytest.mark.slow)
 
@@ -127,8 +151,14 @@ def _unless_default(name: str, sizes: str, held: bool) -> Any:
     ("name", "sizes", "held"),
     [
         *(_unless_default(name, "one to twelve rows", False) for name in MODELS),
-        *(_unless_default("levels", sizes, False) for sizes in ("four rows", "one to forty")),
-        *(_unless_default(name, "one to twelve rows", True) for name in ("scaled", "normal")),
+        *(
+            _unless_default("levels", sizes, False)
+            for sizes in ("four rows", "one to forty")
+        ),
+        *(
+            _unless_default(name, "one to twelve rows", True)
+            for name in ("scaled", "normal")
+        ),
     ],
 )
 def test_hessian_of_grouped_predictors(name: str, sizes: str, held: bool) -> None:
@@ -144,7 +174,9 @@ def test_hessian_of_grouped_predictors(name: str, sizes: str, held: bool) -> Non
     np.testing.assert_allclose(products, exact @ vectors, atol=1e-7 * scale)
 
 
-def test_other_likelihoods_have_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_likelihoods_have_the_general_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Laplace's approximation is another function; of few coordinates it takes less time."""
     objective, u = of("levels", SIZES["four rows"])
     target = objective.target

@@ -32,7 +32,12 @@ def log_lik(params, dataset):
 
 
 def law(effects, params):
-    return -0.5 * (effects["z"] / TAU) ** 2 - np.log(TAU) - 0.5 * LOG_2PI + 0.0 * params["a"]
+    return (
+        -0.5 * (effects["z"] / TAU) ** 2
+        - np.log(TAU)
+        - 0.5 * LOG_2PI
+        + 0.0 * params["a"]
+    )
 
 
 GROUPS = sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=law)
@@ -56,7 +61,14 @@ SDS = np.sqrt(np.diag(COV))
 @pytest.fixture(scope="module")
 def samples():
     return sgmcmc.sample(
-        log_lik, DATA, PARAMS, groups=GROUPS, ess=600, seed=1, verbose=False, dtype=tf.float64
+        log_lik,
+        DATA,
+        PARAMS,
+        groups=GROUPS,
+        ess=600,
+        seed=1,
+        verbose=False,
+        dtype=tf.float64,
     )
 
 
@@ -142,7 +154,9 @@ def test_predictions_of_rows_of_known_and_new_groups(samples):
 def _normal(rows: np.ndarray, a: float, b: float):
     cov = TAU**2 + SIGMA**2 * np.eye(len(rows))
     mean = a + b * X[rows]
-    return scipy.stats.multivariate_normal(mean, cov).logpdf(Y[rows]) if len(rows) else 0.0
+    return (
+        scipy.stats.multivariate_normal(mean, cov).logpdf(Y[rows]) if len(rows) else 0.0
+    )
 
 
 def test_terms_are_those_of_algebra(samples):
@@ -171,7 +185,10 @@ def _exact_elpd(left_out: list[np.ndarray]) -> float:
     for out in left_out:
         rest = np.setdiff1d(np.arange(len(Y)), out)
         gain = np.linalg.solve(joint[np.ix_(rest, rest)], joint[np.ix_(rest, out)]).T
-        mean, var = gain @ Y[rest], joint[np.ix_(out, out)] - gain @ joint[np.ix_(rest, out)]
+        mean, var = (
+            gain @ Y[rest],
+            joint[np.ix_(out, out)] - gain @ joint[np.ix_(rest, out)],
+        )
         total += scipy.stats.multivariate_normal(mean, var).logpdf(Y[out])
     return float(total)
 
@@ -193,7 +210,9 @@ def test_groups_are_left_out_as_in_algebra(samples):
     assert len(groups.pareto_k) == 50
     with pytest.raises(ValueError, match="`by` must be None"):
         samples.loo(by="school")
-    with pytest.raises(ValueError, match="`by`: groups are left out of the chain's own data"):
+    with pytest.raises(
+        ValueError, match="`by`: groups are left out of the chain's own data"
+    ):
         samples.log_lik({"x": X}, by="site")
     with pytest.raises(ValueError, match="`store`: terms of a model with `groups`"):
         samples.log_lik(store="terms.npy")
@@ -219,7 +238,9 @@ def test_arviz_has_the_same_effects_of_some_groups_as_of_all(samples):
     assert z.coords["site"].values.tolist() == NAMES.tolist()
     some = samples[::20].to_arviz(effects={"site": ["s03", "s01"]}).posterior["z"]
     # Other random numbers: means over a thousand draws and more.
-    assert abs(float(some[..., 1].mean() - z.sel(site="s01").mean())) < 5 * 0.6 / np.sqrt(1000)
+    assert abs(
+        float(some[..., 1].mean() - z.sel(site="s01").mean())
+    ) < 5 * 0.6 / np.sqrt(1000)
 
 
 def test_a_group_without_rows_has_a_term_whatever_its_effects_are() -> None:
@@ -248,10 +269,14 @@ def test_named_functions_and_steps_take_groups():
 
 @pytest.mark.slow
 def test_exact_dynamics_take_groups():
-    chain = sgmcmc.hmc(log_lik, DATA, PARAMS, groups=GROUPS, n_chains=2, seed=1, verbose=False)
+    chain = sgmcmc.hmc(
+        log_lik, DATA, PARAMS, groups=GROUPS, n_chains=2, seed=1, verbose=False
+    )
     for place, name in enumerate(("a", "b")):
         ess = chain.report["Draws"]["ESS, bulk"]
-        assert abs(chain[name].mean() - MEAN[place]) < 4 * SDS[place] / np.sqrt(np.min(ess))
+        assert abs(chain[name].mean() - MEAN[place]) < 4 * SDS[place] / np.sqrt(
+            np.min(ess)
+        )
 
 
 def test_chains_resume_to_the_bit(tmp_path):
@@ -314,7 +339,12 @@ def test_uneven_groups_and_scales_as_nuts_has_them():
 def test_crossed_factors_are_integrated_and_coordinates():
     rng = np.random.default_rng(4)
     s, d = rng.integers(0, 30, 400), rng.integers(0, 8, 400)
-    y = 1.0 + 0.7 * rng.normal(size=30)[s] + 0.5 * rng.normal(size=8)[d] + rng.normal(size=400)
+    y = (
+        1.0
+        + 0.7 * rng.normal(size=30)[s]
+        + 0.5 * rng.normal(size=8)[d]
+        + rng.normal(size=400)
+    )
 
     def terms(p, dataset):
         return -0.5 * (dataset["y"] - p["mu"] - p["u"] - p["v"]) ** 2
@@ -338,7 +368,9 @@ def test_crossed_factors_are_integrated_and_coordinates():
     assert (np.abs(found["v"].mean((0, 1)) - mean[31:]) < error * sds[31:]).all()
     drawn = found.effects("s")["u"].mean((0, 1))
     assert (np.abs(drawn - mean[1:31]) < 5 / np.sqrt(400) * sds[1:31]).all()
-    np.testing.assert_array_equal(found.effects("d", [2])["v"][..., 0], found["v"][..., 2])
+    np.testing.assert_array_equal(
+        found.effects("d", [2])["v"][..., 0], found["v"][..., 2]
+    )
 
 
 @pytest.mark.slow
@@ -346,10 +378,14 @@ def test_the_report_says_where_functions_are_not_quadratic_after_all(monkeypatch
     monkeypatch.setattr(seams.IS_QUADRATIC, lambda *arguments: True)
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(40), 4)
-    y = (rng.random(160) < 1 / (1 + np.exp(-2 * rng.normal(size=40)[group]))).astype(float)
+    y = (rng.random(160) < 1 / (1 + np.exp(-2 * rng.normal(size=40)[group]))).astype(
+        float
+    )
 
     def terms(params, dataset):
-        return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], params["a"] + params["z"])
+        return -tf.nn.sigmoid_cross_entropy_with_logits(
+            dataset["y"], params["a"] + params["z"]
+        )
 
     def of_groups(effects, params):
         return -0.5 * (effects["z"] / params["tau"]) ** 2 - tf.math.log(params["tau"])

@@ -16,15 +16,23 @@ MANY = 64
 """From here on chains run in groups."""
 
 
-def no_integers(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def no_integers(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Take whatever `x` is."""
-    return -0.5 * tf.reduce_sum((tf.cast(dataset["x"], tf.float32) - params["theta"]) ** 2)
+    return -0.5 * tf.reduce_sum(
+        (tf.cast(dataset["x"], tf.float32) - params["theta"]) ** 2
+    )
 
 
 EXECUTOR = {
-    "a number of workers": bad_type("`executor`", "ProcessPoolExecutor", "4 (int)", executor=4),
+    "a number of workers": bad_type(
+        "`executor`", "ProcessPoolExecutor", "4 (int)", executor=4
+    ),
     "a name": bad_type("`executor`", "Dask", "'dask'", executor="dask"),
-    "forked": bad_value("`executor`", "forked", "spawn", executor=ProcessPoolExecutor(1)),
+    "forked": bad_value(
+        "`executor`", "forked", "spawn", executor=ProcessPoolExecutor(1)
+    ),
     "shut down": bad_value("`executor`", "shut down", "with", executor=SHUT_DOWN),
     "a maker with arguments": bad_type(
         "`executor`", "function without arguments", executor=lambda workers: workers

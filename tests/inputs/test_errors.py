@@ -93,14 +93,18 @@ def test_nan_on_disk_is_found_in_a_later_piece(
         run(dataset={"x": column})
 
 
-def test_large_integers_on_disk_are_found(tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_large_integers_on_disk_are_found(
+    tmp_path: Path, run: Callable[..., Any]
+) -> None:
     column = np.memmap(tmp_path / "x", np.int64, "w+", shape=(100,))
     column[99] = 2**40
     with pytest.raises(ValueError, match="1099511627776.*float32"):
         run(dataset={"x": column})
 
 
-def of_theta_alone(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def of_theta_alone(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return a sum over the observations that does not look at them."""
     return -(params["theta"] ** 2) * tf.cast(tf.shape(dataset["x"])[0], tf.float32)
 
@@ -146,7 +150,9 @@ def test_right_input_is_accepted(
     assert len(no_chain_runs) == 1
 
 
-@pytest.mark.parametrize("method", [case.name for case in DISTINCT if "L" in case.constants])
+@pytest.mark.parametrize(
+    "method", [case.name for case in DISTINCT if "L" in case.constants]
+)
 def test_whole_floats_are_steps(
     method: str, run: Callable[..., Any], no_chain_runs: list[Any]
 ) -> None:
@@ -177,9 +183,16 @@ def test_unknown_keyword_of_a_method_that_is_not_a_function(method: str) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [((0.0, 1, 1), "h"), ((1, -1, 1), "tau"), ((1, 1, -0.1), "kappa"), ((NAN, 1, 1), "h")],
+    [
+        ((0.0, 1, 1), "h"),
+        ((1, -1, 1), "tau"),
+        ((1, 1, -0.1), "kappa"),
+        ((NAN, 1, 1), "h"),
+    ],
 )
-def test_polynomial_decay_refuses_values(arguments: tuple[float, ...], name: str) -> None:
+def test_polynomial_decay_refuses_values(
+    arguments: tuple[float, ...], name: str
+) -> None:
     with pytest.raises(ValueError, match=f"`{name}`"):
         sgmcmc.polynomial_decay(*arguments)
 

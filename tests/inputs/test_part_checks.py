@@ -35,7 +35,12 @@ DATA = {"x": np.random.default_rng(1).normal(size=N)}
 
 def chain(**parts: Any) -> sgmcmc.Samples:
     """Run a short chain with parts of a user's own."""
-    given = {"dynamics": "sgld", "gradient": "minibatch", "minibatches": "uniform", **parts}
+    given = {
+        "dynamics": "sgld",
+        "gradient": "minibatch",
+        "minibatches": "uniform",
+        **parts,
+    }
     if given["gradient"] != "full":
         given.setdefault("minibatch_size", SIZE)
     return sgmcmc.sample(
@@ -127,9 +132,13 @@ class Late(Minibatches):
 
 
 @pytest.mark.parametrize("chains", [1, 2, 80])
-def test_rows_are_checked_in_each_block(chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_checked_in_each_block(
+    chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
-    with pytest.raises(ValueError, match="LateDraws.draw returned row 67; the rows .* 0 to 59"):
+    with pytest.raises(
+        ValueError, match="LateDraws.draw returned row 67; the rows .* 0 to 59"
+    ):
         sgmcmc.sgld(
             log_lik, DATA, {"theta": 0.1}, 1e-3, minibatch_size=SIZE, minibatches=Late(),
             n_chains=chains, n_iters=40, seed=1, verbose=False,
@@ -139,7 +148,9 @@ def test_rows_are_checked_in_each_block(chains: int, monkeypatch: pytest.MonkeyP
 WRONG_WEIGHTS = {
     "must have an entry for each of the 60 rows": np.full(N - 1, N / SIZE),
     "it has shape (60, 1)": np.full((N, 1), N / SIZE),
-    "must be positive and finite; that of row 7 is nan": np.where(np.arange(N) == 7, np.nan, 10.0),
+    "must be positive and finite; that of row 7 is nan": np.where(
+        np.arange(N) == 7, np.nan, 10.0
+    ),
     "that of row 0 is 0": np.where(np.arange(N) == 0, 0.0, 10.0),
     "that of row 59 is -10": np.where(np.arange(N) == 59, -10.0, 10.0),
     "multiply them by 10": np.ones(N),
@@ -151,7 +162,9 @@ WRONG_WEIGHTS = {
 @pytest.mark.parametrize("message", WRONG_WEIGHTS)
 def test_wrong_weights(message: str) -> None:
     own = Own(lambda rows: rows, WRONG_WEIGHTS[message])
-    with pytest.raises((ValueError, TypeError), match=f"OwnDraws.*{re.escape(message)}"):
+    with pytest.raises(
+        (ValueError, TypeError), match=f"OwnDraws.*{re.escape(message)}"
+    ):
         chain(minibatches=own)
 
 
@@ -211,7 +224,9 @@ class LabelDraws:
         self.weights: Array | None = counts[labels] / self._each
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
-        parts = [rows[rng.integers(0, len(rows), (count, self._each))] for rows in self._rows]
+        parts = [
+            rows[rng.integers(0, len(rows), (count, self._each))] for rows in self._rows
+        ]
         return np.sort(np.concatenate(parts, 1), 1)
 
 
@@ -229,7 +244,9 @@ def test_right_weights_pass(rare: int) -> None:
             draws.weights = None
             return draws
 
-    with pytest.raises(ValueError, match="LabelDraws.draw: some rows, .*come more often"):
+    with pytest.raises(
+        ValueError, match="LabelDraws.draw: some rows, .*come more often"
+    ):
         chain(minibatches=Unweighted(labels.labels))
 
 
@@ -302,15 +319,21 @@ def with_noise(noise: Callable[[tf.Tensor], Any]) -> Callable[[Place], Place]:
 
 WRONG_MOVES: dict[str, Dynamics] = {
     "Moves.step` gives different results": Moves(
-        with_noise(lambda at: 0.1 * np.random.default_rng().standard_normal(at.shape[0]))
+        with_noise(
+            lambda at: 0.1 * np.random.default_rng().standard_normal(at.shape[0])
+        )
     ),
     "Moves.step` gives different results .*tf.random": Moves(
         with_noise(lambda at: 0.1 * tf.random.normal(at.shape, dtype=at.dtype))
     ),
     r"Moves.step` must return a state whose `position` is of shape \(d,\) = \(\d,\); it "
     r"returned shape \(1, \d\)": Moves(lambda state: Place(state.position[tf.newaxis])),
-    "Moves.init` returned a state without `position`, a Elsewhere of place": Moves(begin=Elsewhere),
-    "Moves.init` must return its state, a NamedTuple": Moves(begin=lambda position: position),
+    "Moves.init` returned a state without `position`, a Elsewhere of place": Moves(
+        begin=Elsewhere
+    ),
+    "Moves.init` must return its state, a NamedTuple": Moves(
+        begin=lambda position: position
+    ),
     "Moves.step` must return its state, a NamedTuple": Moves(lambda state: None),
     "Moves.step` must return a state like the one": Moves(
         lambda state: Counted(state.position, tf.constant(1))
@@ -326,7 +349,9 @@ WRONG_MOVES: dict[str, Dynamics] = {
         lambda state: state._replace(count=state.count[tf.newaxis]),
         lambda position: Counted(position, tf.constant(0)),
     ),
-    "Moves.step` failed when it was tried. KeyError": Moves(lambda state: {}["nothing"]),
+    "Moves.step` failed when it was tried. KeyError": Moves(
+        lambda state: {}["nothing"]
+    ),
 }
 
 
@@ -347,7 +372,8 @@ def test_a_stepsize_for_each_coordinate() -> None:
 
     sgmcmc.check_part(alone)
     with pytest.raises(
-        ValueError, match=r"OneStepsize` failed when it was tried .*stepsize of shape \(3,\)"
+        ValueError,
+        match=r"OneStepsize` failed when it was tried .*stepsize of shape \(3,\)",
     ):
         sgmcmc.check_part(OneStepsize())
 
@@ -360,7 +386,9 @@ class OwnWalk(ExactDynamics):
         return Walk(position, value, tf.cast(gradient, position.dtype))
 
     def transition(self, log_post, state, stepsize, seed):  # type: ignore[no-untyped-def]
-        return self.start(log_post, state.position + tf.random.normal(state.position.shape))
+        return self.start(
+            log_post, state.position + tf.random.normal(state.position.shape)
+        )
 
 
 class Walk(NamedTuple):
@@ -371,7 +399,9 @@ class Walk(NamedTuple):
 
 def test_exact_dynamics() -> None:
     for run in (sgmcmc.check_part, lambda part: chain(dynamics=part, gradient="full")):
-        with pytest.raises(ValueError, match="OwnWalk.transition` gives different results"):
+        with pytest.raises(
+            ValueError, match="OwnWalk.transition` gives different results"
+        ):
             run(OwnWalk())
 
 
@@ -390,17 +420,26 @@ class Estimate(MinibatchGradient):
 
 WRONG_ESTIMATES: dict[str, Gradient] = {
     r"Estimate.estimate` must return a gradient of shape \(d,\) = \(\d,\); it returned shape "
-    r"\(\). It would be broadcast": Estimate(lambda g, state, _: (tf.reduce_sum(g), state)),
-    "Estimate.estimate` must return the gradient and the state": Estimate(lambda g, *_: g),
+    r"\(\). It would be broadcast": Estimate(
+        lambda g, state, _: (tf.reduce_sum(g), state)
+    ),
+    "Estimate.estimate` must return the gradient and the state": Estimate(
+        lambda g, *_: g
+    ),
     "Estimate.estimate` gives different results": Estimate(
         lambda g, state, _: (g * tf.random.normal([]), state)
     ),
     "Estimate.estimate` must return a gradient of float32": Estimate(
         lambda g, state, _: (tf.cast(g, tf.float64), state)
     ),
-    "Estimate.estimate` must return a state like": Estimate(lambda g, state, _: (g, Counted(g, g))),
+    "Estimate.estimate` must return a state like": Estimate(
+        lambda g, state, _: (g, Counted(g, g))
+    ),
     "Estimate.estimate` uses `minibatch.rows`.*needs_rows = True": Estimate(
-        lambda g, state, minibatch: (g * tf.cast(minibatch.rows[0] >= 0, g.dtype), state)
+        lambda g, state, minibatch: (
+            g * tf.cast(minibatch.rows[0] >= 0, g.dtype),
+            state,
+        )
     ),
 }
 
@@ -418,7 +457,9 @@ class Refreshed(SVRG):
 
 
 def test_refresh_is_tried() -> None:
-    with pytest.raises(ValueError, match=r"Refreshed.refresh` must return a gradient of shape"):
+    with pytest.raises(
+        ValueError, match=r"Refreshed.refresh` must return a gradient of shape"
+    ):
         sgmcmc.check_part(Refreshed(10))
 
 
@@ -427,7 +468,9 @@ def test_refresh_is_tried() -> None:
 
 def named(room: Any, kind: type) -> list[Any]:
     found = [getattr(room, name) for name in room.__all__]
-    classes = [part for part in found if isinstance(part, type) and issubclass(part, kind)]
+    classes = [
+        part for part in found if isinstance(part, type) and issubclass(part, kind)
+    ]
     return [part() for part in classes if part.name and not part.needs]
 
 
@@ -442,7 +485,9 @@ OWN_PARTS = [
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param(part, marks=[pytest.mark.slow] * (type(part).__name__ in ("HMC", "NUTS")))
+        pytest.param(
+            part, marks=[pytest.mark.slow] * (type(part).__name__ in ("HMC", "NUTS"))
+        )
         for part in OWN_PARTS
     ],
     ids=lambda part: type(part).__name__,
@@ -464,8 +509,12 @@ def test_wrong_calls() -> None:
 
 def test_draws_do_not_change() -> None:
     """A part that passes the trial gives the draws that the package's own one gives."""
-    one = chain(dynamics=Moves(), gradient=Estimate(), minibatches=Own(lambda rows: rows))
-    other = chain(dynamics="sgld", gradient="minibatch", minibatches=Own(lambda rows: rows))
+    one = chain(
+        dynamics=Moves(), gradient=Estimate(), minibatches=Own(lambda rows: rows)
+    )
+    other = chain(
+        dynamics="sgld", gradient="minibatch", minibatches=Own(lambda rows: rows)
+    )
     np.testing.assert_allclose(one["theta"], other["theta"], rtol=1e-4)
 
 

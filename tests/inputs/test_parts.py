@@ -42,7 +42,9 @@ GIVEN: dict[str, Any] = {
 }
 RUN: dict[str, Any] = {"n_iters": 10, "burn_in": 0, "verbose": False}
 POINT: dict[str, Any] = {
-    "log_lik": lambda params, data: tf.reduce_sum(data["z"] * tf.math.log(params["omega"])),
+    "log_lik": lambda params, data: tf.reduce_sum(
+        data["z"] * tf.math.log(params["omega"])
+    ),
     "dataset": {"z": np.repeat(np.eye(3), [5, 3, 2], axis=0)},
     "params": {"omega": np.full(3, 1 / 3)},
 }
@@ -88,7 +90,11 @@ def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
-    "near miss": ({"dynamics": "sgdl"}, ValueError, ("`dynamics`", "Did you mean 'sgld'?")),
+    "near miss": (
+        {"dynamics": "sgdl"},
+        ValueError,
+        ("`dynamics`", "Did you mean 'sgld'?"),
+    ),
     "near miss of a gradient": (
         {"gradient": "svgr"},
         ValueError,
@@ -99,7 +105,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ValueError,
         ("`minibatches`", "Did you mean 'uniform'?"),
     ),
-    "nothing near": ({"dynamics": "magic"}, ValueError, ("`dynamics`", "'sgnht'", "'magic'")),
+    "nothing near": (
+        {"dynamics": "magic"},
+        ValueError,
+        ("`dynamics`", "'sgnht'", "'magic'"),
+    ),
     "a number": ({"dynamics": 3}, TypeError, ("`dynamics`", "3 (int)")),
     "a class": ({"dynamics": SGLD}, TypeError, ("`dynamics`",)),
     "a gradient for dynamics": ({"dynamics": SVRG()}, TypeError, ("`dynamics`",)),
@@ -107,7 +117,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "a flag": ({"minibatches": True}, TypeError, ("`minibatches`",)),
     "scir by name": ({"dynamics": "scir"}, ValueError, ("SCIR(alpha=...)",)),
     "sgrld by name": ({"dynamics": "sgrld"}, ValueError, ("SGRLD(alpha=...)",)),
-    "wrong constant": ({"dynamics": Underdamped(-1.0)}, ValueError, ("`friction`", "positive")),
+    "wrong constant": (
+        {"dynamics": Underdamped(-1.0)},
+        ValueError,
+        ("`friction`", "positive"),
+    ),
     "constant of no parameter": (
         {"dynamics": Underdamped({"thet": 1.0})},
         ValueError,
@@ -130,7 +144,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ("`minibatch_size`",),
     ),
     "full and weighted": (
-        {"gradient": "full", "minibatches": Weighted(np.ones(20)), "minibatch_size": None},
+        {
+            "gradient": "full",
+            "minibatches": Weighted(np.ones(20)),
+            "minibatch_size": None,
+        },
         ValueError,
         ("`minibatches`", "'uniform'"),
     ),
@@ -163,7 +181,9 @@ def test_refused(case: str, call: Any) -> None:
 @pytest.mark.parametrize("call", [sample, set_up])
 @pytest.mark.parametrize("dynamics", [SCIR(0.5), SGRLD(0.5)], ids=["SCIR", "SGRLD"])
 def test_a_center_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None:
-    with pytest.raises(ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*center_at"):
+    with pytest.raises(
+        ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*center_at"
+    ):
         call(**POINT, dynamics=dynamics, gradient=ControlVariate(1e-3))
 
 

@@ -30,22 +30,33 @@ def process(params: Tensors, dataset: Tensors) -> tf.Tensor:
     one = tf.eye(N, dtype=gaps.dtype)
     root = tf.linalg.cholesky(tf.exp(-(gaps**2) / params["r"] ** 2) + 1e-10 * one)
     white = tf.linalg.triangular_solve(root, dataset["y"][:, None])
-    return -0.5 * tf.reduce_sum(white**2) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
+    return -0.5 * tf.reduce_sum(white**2) - tf.reduce_sum(
+        tf.math.log(tf.linalg.diag_part(root))
+    )
 
 
 def correlated(params: Tensors, dataset: Tensors) -> tf.Tensor:
     r, x, y = params["r"], dataset["t"], dataset["z"]
-    return -0.5 * (x**2 - 2 * r * x * y + y**2) / (1 - r**2) - 0.5 * tf.math.log(1 - r**2)
+    return -0.5 * (x**2 - 2 * r * x * y + y**2) / (1 - r**2) - 0.5 * tf.math.log(
+        1 - r**2
+    )
 
 
-def model(log_lik: Any, bijector: Any, dtype: tf.DType = tf.float32) -> tuple[Target, Any]:
+def model(
+    log_lik: Any, bijector: Any, dtype: tf.DType = tf.float32
+) -> tuple[Target, Any]:
     start = {"r": np.asarray(0.5, dtype.as_numpy_dtype)}
-    geometries = read_geometries({"r": bijector}, {}, Underdamped(), [start], dtype, 1.0)
+    geometries = read_geometries(
+        {"r": bijector}, {}, Underdamped(), [start], dtype, 1.0
+    )
     space = Space({"r": ()}, geometries)
     return Target(log_lik, None, space, dtype), read_dataset(DATA, dtype)
 
 
-CASES = {"a Cholesky factor": (process, tfb.Exp(), -1.0), "a pole": (correlated, tfb.Tanh(), 9.5)}
+CASES = {
+    "a Cholesky factor": (process, tfb.Exp(), -1.0),
+    "a pole": (correlated, tfb.Tanh(), 9.5),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,7 +83,9 @@ def test_values_that_float32_has_but_gets_wrong(jitter: float, holds: bool) -> N
 
     def noisy(params: Tensors, dataset: Tensors) -> tf.Tensor:
         gaps = dataset["t"][:, None] - dataset["t"]
-        kernel = tf.exp(-(gaps**2) / params["r"] ** 2) + jitter * tf.eye(N, dtype=gaps.dtype)
+        kernel = tf.exp(-(gaps**2) / params["r"] ** 2) + jitter * tf.eye(
+            N, dtype=gaps.dtype
+        )
         root = tf.linalg.cholesky(kernel)
         y = dataset["y"][:, None] + jitter**0.5 * tf.cos(40 * dataset["t"][:, None])
         white = tf.linalg.triangular_solve(root, y)

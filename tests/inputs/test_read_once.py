@@ -35,12 +35,24 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "any parts": (
         sgmcmc.sample,
         (),
-        {**FIXED, **GIVEN, "dynamics": "sgld", "gradient": "minibatch", "minibatches": "uniform"},
+        {
+            **FIXED,
+            **GIVEN,
+            "dynamics": "sgld",
+            "gradient": "minibatch",
+            "minibatches": "uniform",
+        },
     ),
     "any parts, with constants to choose": (
         sgmcmc.sample,
         (),
-        {**FIXED, "n_iters": 100, "dynamics": "sgld", "gradient": "minibatch", "stepsize": 1e-3},
+        {
+            **FIXED,
+            "n_iters": 100,
+            "dynamics": "sgld",
+            "gradient": "minibatch",
+            "stepsize": 1e-3,
+        },
     ),
     "no constants": (sgmcmc.sample, (), {}),
     "exact": (sgmcmc.hmc, (), {**GIVEN, "n_iters": 100, "burn_in": 0, "n_chains": 2}),
@@ -58,7 +70,8 @@ SLOW = {"any parts, with constants to choose", "exact, with constants to choose"
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in CALLS]
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in CALLS],
 )
 def test_arguments_are_read_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: Counter[str] = Counter()
@@ -84,4 +97,9 @@ def test_arguments_are_read_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     if isinstance(made, sgmcmc.StepwiseSampler):
         sess = sgmcmc.init_sess(made)
         sgmcmc.sgmcmc_step(made, sess)
-    assert found == {"read_columns": 1, "read_params": 1, "read_options": 1, "dry_run": 1}
+    assert found == {
+        "read_columns": 1,
+        "read_params": 1,
+        "read_options": 1,
+        "dry_run": 1,
+    }

@@ -80,7 +80,11 @@ MISTAKES: dict[str, Case] = {
         COLUMN,
         ("sum over the observations", "(n, 1) set against an (n,)"),
     ),
-    "a fit that is a column": (with_matmul, {}, ("dataset['y']", "(n, 1)", "tf.squeeze")),
+    "a fit that is a column": (
+        with_matmul,
+        {},
+        ("dataset['y']", "(n, 1)", "tf.squeeze"),
+    ),
     "a mean": (
         lambda p, d: tf.reduce_mean(squares(p, d)),
         {},
@@ -101,8 +105,16 @@ MISTAKES: dict[str, Case] = {
         {"minibatch_size": 1},
         ("mean", "tf.reduce_sum"),
     ),
-    "divided by n": (lambda p, d: total(p, d) / d["y"].shape[0], {}, ("divide", "tf.reduce_sum")),
-    "terms divided by n": (lambda p, d: squares(p, d) / d["y"].shape[0], {}, ("divide",)),
+    "divided by n": (
+        lambda p, d: total(p, d) / d["y"].shape[0],
+        {},
+        ("divide", "tf.reduce_sum"),
+    ),
+    "terms divided by n": (
+        lambda p, d: squares(p, d) / d["y"].shape[0],
+        {},
+        ("divide",),
+    ),
     "scaled by N/n": (lambda p, d: total(p, d) * N / d["y"].shape[0], {}, ("N/n",)),
     "divided by the root of n": (
         lambda p, d: total(p, d) / np.sqrt(d["y"].shape[0]),
@@ -136,10 +148,18 @@ MISTAKES: dict[str, Case] = {
     ),
     "dropout": (with_dropout, {}, ("`log_lik` draws random numbers", "training=False")),
     "dropout of Keras": (with_keras_dropout, {}, ("`log_lik` draws random numbers",)),
-    "dropout of the whole": (with_dropout, {"minibatch_size": N}, ("draws random numbers",)),
+    "dropout of the whole": (
+        with_dropout,
+        {"minibatch_size": N},
+        ("draws random numbers",),
+    ),
     "a random prior": (
         total,
-        {"log_prior": lambda p: -tf.random.uniform([]) * tf.reduce_sum((p["beta"] - 1.0) ** 2)},
+        {
+            "log_prior": lambda p: (
+                -tf.random.uniform([]) * tf.reduce_sum((p["beta"] - 1.0) ** 2)
+            )
+        },
         ("`log_prior` draws random numbers",),
     ),
 }
@@ -153,7 +173,10 @@ VARIANTS = {
 
 @pytest.mark.parametrize(
     "mistake",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in VARIANTS)) for name in MISTAKES],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in VARIANTS))
+        for name in MISTAKES
+    ],
 )
 def test_mistakes_are_found(mistake: str) -> None:
     log_lik, given, says = MISTAKES[mistake]
@@ -186,7 +209,9 @@ def test_random_numbers_of_what_fails_on_halves() -> None:
         short_call(**{**GIVEN, "dataset": dataset}, log_lik=of_many)
 
 
-def test_an_unexpected_error_of_the_trial_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_of_the_trial_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("no such thing")
 
@@ -207,12 +232,16 @@ def test_the_call_without_constants_finds_them() -> None:
         with pytest.raises(ValueError, match=r"dataset\['y'\].*\(N, 1\)"):
             sgmcmc.sample(total, dataset, GIVEN["params"], verbose=False, seed=1)
     with pytest.raises(ValueError, match="draws random numbers"):
-        sgmcmc.hmc(with_dropout, GIVEN["dataset"], GIVEN["params"], verbose=False, seed=1)
+        sgmcmc.hmc(
+            with_dropout, GIVEN["dataset"], GIVEN["params"], verbose=False, seed=1
+        )
 
 
 def cancelling(params: Tensors, dataset: Tensors) -> tf.Tensor:
     """Return a sum of large terms of both signs."""
-    return tf.reduce_sum(1e5 * dataset["X"] @ params["beta"][:, None]) + total(params, dataset)
+    return tf.reduce_sum(1e5 * dataset["X"] @ params["beta"][:, None]) + total(
+        params, dataset
+    )
 
 
 def of_ten(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -224,7 +253,9 @@ def kernel(params: Tensors, dataset: Tensors) -> tf.Tensor:
     covariance = tf.exp(-((dataset["x"] - tf.transpose(dataset["x"])) ** 2))
     root = tf.linalg.cholesky(tf.exp(params["scale"]) * covariance + tf.eye(N))
     white = tf.linalg.triangular_solve(root, dataset["y"][:, None])
-    return -0.5 * tf.reduce_sum(white**2) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
+    return -0.5 * tf.reduce_sum(white**2) - tf.reduce_sum(
+        tf.math.log(tf.linalg.diag_part(root))
+    )
 
 
 def numbers_of_a_seed(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -303,7 +334,9 @@ INDEXED: dict[str, Callable[..., tf.Tensor]] = {
     "gather": lambda u, g: tf.gather(u, g),
     "one_hot": lambda u, g: tf.linalg.matvec(tf.one_hot(g, 3), u),
     "segments": lambda u, g: u * tf.math.unsorted_segment_sum(tf.ones_like(g), g, 3),
-    "labels": lambda u, g: tf.nn.sparse_softmax_cross_entropy_with_logits(g, tf.stack([u] * 10)),
+    "labels": lambda u, g: tf.nn.sparse_softmax_cross_entropy_with_logits(
+        g, tf.stack([u] * 10)
+    ),
     "brackets": lambda u, g: u[g[0]],
 }
 
@@ -320,7 +353,13 @@ def test_a_float_that_should_be_an_index(name: str) -> None:
     given = {**GIVEN, "dataset": {"g": groups}}
     with pytest.raises(TypeError) as caught:
         short_call(**given, log_lik=log_lik)
-    for part in ("`log_lik`", "float32", "integers=['g']", "tf.constant(g, tf.int32)", "tf.cast"):
+    for part in (
+        "`log_lik`",
+        "float32",
+        "integers=['g']",
+        "tf.constant(g, tf.int32)",
+        "tf.cast",
+    ):
         assert part in str(caught.value)
     assert len(str(caught.value)) < 700
 
@@ -333,7 +372,9 @@ def test_what_gibbs_adds_need_not_be_of_rows() -> None:
         return {**dataset, "z": tf.fill([10], tf.reduce_sum(drawn))}
 
     def by_ten(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        return tf.reduce_sum(dataset["z"] * tf.linspace(0.0, 1.0, 10)) * params["beta"][0]
+        return (
+            tf.reduce_sum(dataset["z"] * tf.linspace(0.0, 1.0, 10)) * params["beta"][0]
+        )
 
     given = {**GIVEN, "params": {"beta": np.zeros(1)}}
     short_call(**given, log_lik=by_ten, gibbs=gibbs)

@@ -56,7 +56,9 @@ WRONG: dict[str, Callable[..., tf.Tensor]] = {
     "round": lambda p, d: normal(p["a"] + tf.round(p["b"] * 3.0) * d["x"], d),
     "floor": lambda p, d: normal(p["a"] + tf.floor(p["b"]) * d["x"], d),
     "stop_gradient": lambda p, d: normal(p["a"] + tf.stop_gradient(p["b"]) * d["x"], d),
-    "a part of it": lambda p, d: normal(line(p, d) + tf.stop_gradient(p["b"]) * d["x"], d),
+    "a part of it": lambda p, d: normal(
+        line(p, d) + tf.stop_gradient(p["b"]) * d["x"], d
+    ),
     "sign": lambda p, d: normal(p["a"] + tf.sign(p["b"] - 0.5) * d["x"], d),
     "integers": lambda p, d: normal(
         p["a"] + tf.cast(tf.cast(2.0 * p["b"], tf.int32), p["a"].dtype) * d["x"], d
@@ -77,11 +79,15 @@ def wide(params: Tensors) -> tf.Tensor:
 @pytest.mark.some(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_gradients_that_are_not_of_the_values_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"`log_lik` depends on the parameter 'b'.*gradient"):
+    with pytest.raises(
+        ValueError, match=r"`log_lik` depends on the parameter 'b'.*gradient"
+    ):
         tried(WRONG[name], log_prior=wide)
 
 
-def tried(log_lik: Any, params: Any = None, log_prior: Any = None, **more: Any) -> dict[str, float]:
+def tried(
+    log_lik: Any, params: Any = None, log_prior: Any = None, **more: Any
+) -> dict[str, float]:
     """Try functions as a sampler does."""
     start = {k: np.asarray(v, np.float32) for k, v in (params or START).items()}
     space = Space({name: value.shape for name, value in start.items()})
@@ -102,7 +108,9 @@ HIDDEN: dict[str, tuple[Any, Any]] = {
         {"v": np.full(100, 0.1)},
     ),
     "the last of thirty parameters": (
-        lambda p, d: normal(tf.add_n([p[n] for n in MANY if n != "z"]) + tf.round(3 * p["z"]), d),
+        lambda p, d: normal(
+            tf.add_n([p[n] for n in MANY if n != "z"]) + tf.round(3 * p["z"]), d
+        ),
         MANY,
     ),
     "rounded values, slopes that are not": (
@@ -111,7 +119,10 @@ HIDDEN: dict[str, tuple[Any, Any]] = {
     ),
     "sparse rows": (
         lambda p, d: normal(
-            tf.sparse.sparse_dense_matmul(d["S"], tf.stop_gradient(p["v"])[:, tf.newaxis])[:, 0], d
+            tf.sparse.sparse_dense_matmul(
+                d["S"], tf.stop_gradient(p["v"])[:, tf.newaxis]
+            )[:, 0],
+            d,
         ),
         {"v": np.zeros(9)},
     ),
@@ -126,7 +137,9 @@ def all_wide(params: Tensors) -> tf.Tensor:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name == "the last of thirty parameters"))
+        pytest.param(
+            name, marks=[pytest.mark.slow] * (name == "the last of thirty parameters")
+        )
         for name in HIDDEN
     ],
 )
@@ -141,7 +154,9 @@ def test_coordinates_that_no_row_looks_at_pass(start: float) -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         rows = tf.cast(dataset["counts"], tf.int32)
         hidden = tf.nn.relu(dataset["x"][:, tf.newaxis] * params["w"] - 3.0)
-        sparse_part = tf.sparse.sparse_dense_matmul(dataset["S"], params["v"][:9, tf.newaxis])
+        sparse_part = tf.sparse.sparse_dense_matmul(
+            dataset["S"], params["v"][:9, tf.newaxis]
+        )
         mean = tf.gather(params["v"], rows) + tf.linalg.matvec(hidden, params["w"])
         return normal(mean + sparse_part[:, 0], dataset)
 
@@ -166,7 +181,9 @@ def test_the_message_says_which_function() -> None:
 
 
 def test_moves_that_values_correct_are_warned_of() -> None:
-    with pytest.warns(UserWarning, match=r"depends on the parameter 'b'.*draws are right"):
+    with pytest.warns(
+        UserWarning, match=r"depends on the parameter 'b'.*draws are right"
+    ):
         tried(WRONG["round"], log_prior=wide, corrected=True)
 
 
@@ -197,7 +214,10 @@ RIGHT: dict[str, tuple[Any, Any]] = {
         lambda p, d: normal(p["a"], d) / p["b"] ** 2 - tf.math.log(p["b"]),
         lambda p: tfd.HalfNormal(5.0).log_prob(p["b"]) + wide(p),
     ),
-    "waves": (lambda p, d: normal(tf.sin(40.0 * p["a"]) + tf.cos(9.0 * p["b"] * d["x"]), d), wide),
+    "waves": (
+        lambda p, d: normal(tf.sin(40.0 * p["a"]) + tf.cos(9.0 * p["b"] * d["x"]), d),
+        wide,
+    ),
     "large numbers": (
         lambda p, d: -0.5 * ((1e6 + d["y"]) - (1e6 + line(p, d))) ** 2,
         wide,
@@ -228,21 +248,32 @@ def test_every_sampler_refuses_them() -> None:
         short_call(**given, log_lik=lambda p, d: 1.0 * WRONG["round"](p, d))
     with pytest.raises(ValueError, match="'b'"):
         sgmcmc.sample(
-            lambda p, d: 2.0 * WRONG["round"](p, d), DATA, START, wide, seed=1, verbose=False
+            lambda p, d: 2.0 * WRONG["round"](p, d),
+            DATA,
+            START,
+            wide,
+            seed=1,
+            verbose=False,
         )
 
 
 DEPENDENT: dict[str, Callable[..., tf.Tensor]] = {
-    "centered": lambda p, d: normal(p["a"] + p["b"] * (d["x"] - tf.reduce_mean(d["x"])), d),
+    "centered": lambda p, d: normal(
+        p["a"] + p["b"] * (d["x"] - tf.reduce_mean(d["x"])), d
+    ),
     "a product centered": lambda p, d: normal(
         p["a"] + p["b"] * d["x"] - tf.reduce_mean(d["x"] * p["b"]), d
     ),
-    "lags": lambda p, d: tf.reduce_sum(-0.5 * (d["y"][1:] - p["a"] - p["b"] * d["y"][:-1]) ** 2),
+    "lags": lambda p, d: tf.reduce_sum(
+        -0.5 * (d["y"][1:] - p["a"] - p["b"] * d["y"][:-1]) ** 2
+    ),
     "cumsum": lambda p, d: normal(p["a"] + p["b"] * tf.cumsum(d["x"]) / 10.0, d),
     "scaled by the largest": lambda p, d: normal(
         p["a"] + p["b"] * d["x"] / tf.reduce_max(d["x"]), d
     ),
-    "softmax": lambda p, d: d["y"] * tf.nn.log_softmax(p["b"] * d["x"]) + p["a"] * d["x"],
+    "softmax": lambda p, d: (
+        d["y"] * tf.nn.log_softmax(p["b"] * d["x"]) + p["a"] * d["x"]
+    ),
 }
 
 
@@ -268,17 +299,25 @@ def test_first_and_last_rows_that_look_alike() -> None:
         tried(log_lik, log_prior=wide, dataset=data)
 
 
-@pytest.mark.parametrize(("size", "count"), [(2, 1), (3, 2), (7, 6), (65, 64), (10**7, 64)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(2, 1), (3, 2), (7, 6), (65, 64), (10**7, 64)]
+)
 def test_rows_from_everywhere(size: int, count: int) -> None:
     rows = rows_from_everywhere(size, count)
     assert len(np.unique(rows)) == count and (np.diff(rows) > 0).all()
-    assert (rows[0] == 0 or count == 1) and rows[-1] < size and (count < 2 or rows[-1] >= size - 2)
+    assert (
+        (rows[0] == 0 or count == 1)
+        and rows[-1] < size
+        and (count < 2 or rows[-1] >= size - 2)
+    )
 
 
 def test_a_branch_that_is_not_taken() -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         z = tf.maximum(dataset["t"] - 5.0, 0.0) * params["b"]
-        return normal(line(params, dataset), dataset) + tf.where(z > 0.0, tf.math.log(z), 0.0)
+        return normal(line(params, dataset), dataset) + tf.where(
+            z > 0.0, tf.math.log(z), 0.0
+        )
 
     with pytest.raises(ValueError, match=r"'b' is nan .*value is finite.*tf\.where"):
         tried(log_lik)
@@ -289,7 +328,9 @@ def test_infinite_data_are_named(row: int) -> None:
     x = X.copy()
     x[row] = np.inf
     data = {**DATA, "x": x}
-    with pytest.raises(ValueError, match=rf"dataset\['x'\]` holds .* index {row}, and `log_lik`"):
+    with pytest.raises(
+        ValueError, match=rf"dataset\['x'\]` holds .* index {row}, and `log_lik`"
+    ):
         tried(lambda p, d: normal(line(p, d), d), dataset=data)
 
 
@@ -302,8 +343,8 @@ def test_infinite_bounds_are_let_pass(row: int) -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         known = tf.math.is_inf(dataset["upper"])
         safe = tf.where(known, 0.0, dataset["upper"])
-        return tf.where(known, 0.0, tf.math.log_sigmoid(safe - line(params, dataset))) + normal(
-            params["b"], dataset
-        )
+        return tf.where(
+            known, 0.0, tf.math.log_sigmoid(safe - line(params, dataset))
+        ) + normal(params["b"], dataset)
 
     tried(log_lik, dataset=data)

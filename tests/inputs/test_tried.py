@@ -44,7 +44,9 @@ def run(log_lik: Callable[[Tensors, Tensors], tf.Tensor], data: np.ndarray = X) 
 
 def made(factor: float = 0.5) -> Callable[[Tensors, Tensors], tf.Tensor]:
     """Return a new function each time."""
-    return lambda params, dataset: -factor * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+    return lambda params, dataset: (
+        -factor * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+    )
 
 
 def test_the_same_model_is_tried_once(trials: list[int]) -> None:
@@ -63,7 +65,10 @@ def test_the_same_graph_of_other_code(trials: list[int]) -> None:
         return -tf.reduce_sum((dataset["x"] - params["theta"]) ** 2) / 10
 
     def mean(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        return -tf.reduce_sum((dataset["x"] - params["theta"]) ** 2) / dataset["x"].shape[0]
+        return (
+            -tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+            / dataset["x"].shape[0]
+        )
 
     run(tempered)
     for _ in range(2):

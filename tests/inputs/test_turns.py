@@ -41,7 +41,9 @@ def by_parts(**keywords: Any) -> Any:
 
 @pytest.mark.parametrize("wrong", ["turns", True, None, 3])
 def test_what_it_may_be(wrong: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="^`updates` must be 'joint' or 'in_turn'"):
+    with pytest.raises(
+        (ValueError, TypeError), match="^`updates` must be 'joint' or 'in_turn'"
+    ):
         run("sgld", 1e-3, updates=wrong)
 
 
@@ -61,17 +63,26 @@ def test_preconditioners_that_mix_parameters(preconditioner: Any) -> None:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    "preconditioner", ["none", [1.0, 2.0, 3.0], {"beta": [[2.0, 1.0], [1.0, 2.0]]}, "diagonal"]
+    "preconditioner",
+    ["none", [1.0, 2.0, 3.0], {"beta": [[2.0, 1.0], [1.0, 2.0]]}, "diagonal"],
 )
 def test_preconditioners_that_do_not(preconditioner: Any) -> None:
     assert run("sgld", 1e-3, preconditioner=preconditioner)["beta"].shape == (10, 2)
 
 
 def test_stepsizes_are_chosen_where_the_law_is_known() -> None:
-    with pytest.raises(ValueError, match="^`updates`: There is no closed form for SGHMC"):
+    with pytest.raises(
+        ValueError, match="^`updates`: There is no closed form for SGHMC"
+    ):
         run("sghmc", "auto")
     with pytest.raises(ValueError, match="^`updates`"):
-        sgmcmc.sample(PROBLEM.log_lik, PROBLEM.dataset, START, PROBLEM.log_prior, updates="in_turn")
+        sgmcmc.sample(
+            PROBLEM.log_lik,
+            PROBLEM.dataset,
+            START,
+            PROBLEM.log_prior,
+            updates="in_turn",
+        )
 
 
 class Counted(NamedTuple):
@@ -87,16 +98,26 @@ class Counting(sgmcmc.dynamics.Dynamics):
 
     shared: bool = True
 
-    def init(self, position: Any, gradient: Any, stepsize: Any, normals: Any) -> Counted:
-        return Counted(position, tf.zeros([] if self.shared else position.shape, position.dtype))
+    def init(
+        self, position: Any, gradient: Any, stepsize: Any, normals: Any
+    ) -> Counted:
+        return Counted(
+            position, tf.zeros([] if self.shared else position.shape, position.dtype)
+        )
 
-    def step(self, state: Counted, gradient: Any, stepsize: Any, normals: Any) -> Counted:
-        moved = state.position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals[0]
+    def step(
+        self, state: Counted, gradient: Any, stepsize: Any, normals: Any
+    ) -> Counted:
+        moved = (
+            state.position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals[0]
+        )
         return Counted(moved, state.moves + 1.0)
 
 
 def test_dynamics_of_your_own() -> None:
-    with pytest.raises(ValueError, match="^`updates`: the state of Counting holds more"):
+    with pytest.raises(
+        ValueError, match="^`updates`: the state of Counting holds more"
+    ):
         by_parts(dynamics=Counting())
     own = by_parts(dynamics=Counting(shared=False))
     sgld = by_parts()
@@ -108,7 +129,9 @@ def test_dynamics_of_your_own() -> None:
 class Halved(sgmcmc.gradients.MinibatchGradient):
     """A gradient of one's own."""
 
-    def estimate(self, target: Any, state: Any, position: Any, minibatch: Any, at_center: Any):  # type: ignore[no-untyped-def]
+    def estimate(
+        self, target: Any, state: Any, position: Any, minibatch: Any, at_center: Any
+    ):  # type: ignore[no-untyped-def]
         return 0.5 * target.gradient(position, minibatch), state
 
 

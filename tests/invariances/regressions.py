@@ -67,7 +67,8 @@ DOORS = {
     "transformed response": Door("I({size} - {count}) ~ {x}"),
     "groups": Door("{y} ~ {x} + (1 + {z} | {site})", bars=(("site",),)),
     "crossed": Door(
-        "{y} ~ {x} + (1 | {site}) + (1 | {kind}:{visit})", bars=(("site",), ("kind", "visit"))
+        "{y} ~ {x} + (1 | {site}) + (1 | {kind}:{visit})",
+        bars=(("site",), ("kind", "visit")),
     ),
     "binomial": Door("{successes} | trials({size}) ~ {x} + {kind}", "binomial"),
     "censored": Door(
@@ -112,7 +113,9 @@ class _CallError(Exception):
         self.arguments = arguments
 
 
-def call_of(door: Door, change: Change, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def call_of(
+    door: Door, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """Return the arguments of ``sample`` for a regression on changed data."""
 
     def called(**arguments: Any) -> None:
@@ -121,21 +124,27 @@ def call_of(door: Door, change: Change, monkeypatch: pytest.MonkeyPatch) -> dict
     monkeypatch.setattr(sys.modules[sgmcmc.glm.__module__], "sample", called)
     frame = FRAME if change.rows is None else FRAME.iloc[change.rows]
     data = change.of(frame.rename(columns=change.names or {}))
-    formula = door.formula.format(**{name: change.written(name) for name in FRAME.columns})
+    formula = door.formula.format(
+        **{name: change.written(name) for name in FRAME.columns}
+    )
     weights = None if door.weights is None else change.name(door.weights)
     with pytest.raises(_CallError) as found:
         sgmcmc.glm(formula, data, door.family, weights=weights, dtype=tf.float64)
     return found.value.arguments
 
 
-def densities(door: Door, change: Change, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def densities(
+    door: Door, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> np.ndarray:
     """Return prior, terms of rows and densities of effects at one position, in the old order."""
     call = call_of(door, change, monkeypatch)
     rng = np.random.default_rng(7)
     params = {}
     for name, start in call["params"].items():
         start = np.asarray(start, np.float64)
-        upward = 0.1 * (1 + np.arange(start.size)).reshape(start.shape)  # cutpoints ascend
+        upward = 0.1 * (1 + np.arange(start.size)).reshape(
+            start.shape
+        )  # cutpoints ascend
         params[name] = tf.constant(start + upward)
     rows = np.arange(ROWS) if change.rows is None else change.rows
     effects = []
@@ -148,7 +157,9 @@ def densities(door: Door, change: Change, monkeypatch: pytest.MonkeyPatch) -> np
         for name, values in call["dataset"].items()
         if name not in {groups.by for groups in call.get("groups", [])}
     }
-    everything = params | {name: value for each in effects for name, value in each.items()}
+    everything = params | {
+        name: value for each in effects for name, value in each.items()
+    }
     terms = np.asarray(call["log_lik"](everything, dataset), np.float64)
     found = [np.atleast_1d(np.asarray(call["log_prior"](params), np.float64))]
     order = np.argsort(rows)

@@ -74,32 +74,42 @@ def test_expressions_do_not_depend_on_the_storage_of_columns(storage: str) -> No
         wanted, values = _of_integers(terms)
         found = make_design(terms, stored)
         assert found.terms == wanted.terms
-        np.testing.assert_allclose(found.matrix(stored), values, rtol=1e-12, err_msg=terms)
+        np.testing.assert_allclose(
+            found.matrix(stored), values, rtol=1e-12, err_msg=terms
+        )
         # New rows have another storage than those of the fit.
         np.testing.assert_allclose(wanted.matrix(stored[:9]), values[:9], rtol=1e-12)
         np.testing.assert_allclose(found.matrix(FRAME[:9]), values[:9], rtol=1e-12)
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_responses_offsets_and_trials_do_not_depend_on_the_storage(storage: str) -> None:
+def test_responses_offsets_and_trials_do_not_depend_on_the_storage(
+    storage: str,
+) -> None:
     change = STORAGES[storage]
     stored = FRAME.assign(u=change(FRAME["u"]), v=change(FRAME["v"]))
     for text in ["u - v", "u", "log((u + 1) * (v + 1))", "u * v * u"]:
         wanted = evaluated(text, FRAME.astype({"u": float, "v": float}), {})
-        np.testing.assert_allclose(evaluated(text, stored, {}).astype(float), wanted, rtol=1e-12)
+        np.testing.assert_allclose(
+            evaluated(text, stored, {}).astype(float), wanted, rtol=1e-12
+        )
     family = building.read_family("binomial", None)
     formula = parse("u | trials(u + v + 1) ~ x + offset(log(u * v + 1))")
     model, y = building.make_model(formula, stored, family, None)
     rows = building.posterior(model, y, stored, None)["dataset"]
     np.testing.assert_allclose(rows["trials"], U + V + 1)
     assert formula.offset is not None
-    np.testing.assert_allclose(evaluated(formula.offset, stored, {}), np.log(U * V + 1), rtol=1e-12)
+    np.testing.assert_allclose(
+        evaluated(formula.offset, stored, {}), np.log(U * V + 1), rtol=1e-12
+    )
 
 
 def test_income_squared_of_a_column_of_int32() -> None:
     income = RNG.integers(0, 90_000, N)
     frame = pd.DataFrame({"income": income.astype(np.int32)})
-    np.testing.assert_array_equal(_columns("I(income**2)", frame)[:, 0], income.astype(float) ** 2)
+    np.testing.assert_array_equal(
+        _columns("I(income**2)", frame)[:, 0], income.astype(float) ** 2
+    )
 
 
 @pytest.mark.parametrize("storage", ["bool", "boolean", "object"])
@@ -111,7 +121,9 @@ def test_flags_are_numbers_in_arithmetic(storage: str) -> None:
         "I(a == b)": A == B, "I(a > b)": A > B, "I(a**2 + a)": 2.0 * A, "I(a / 2)": A / 2,
         "I(1 - a)": 1.0 - A, "I(a == TRUE)": A, "I(a + FALSE)": A, "as.numeric(a)": A,
     }.items():  # fmt: skip
-        np.testing.assert_array_equal(_columns(terms, frame)[:, -1], wanted, err_msg=terms)
+        np.testing.assert_array_equal(
+            _columns(terms, frame)[:, -1], wanted, err_msg=terms
+        )
 
 
 @pytest.mark.parametrize(
@@ -189,12 +201,18 @@ def test_a_column_may_have_any_name(name: str) -> None:
     ]:  # fmt: skip
         wanted = _of_plain_name(terms)
         design = make_design(terms.replace("{}", q), renamed)
-        np.testing.assert_array_equal(block(design, renamed).dense, wanted, err_msg=terms)
+        np.testing.assert_array_equal(
+            block(design, renamed).dense, wanted, err_msg=terms
+        )
         assert name in design.variables
         assert len(set(design.terms)) == len(design.terms)
-    formula = with_dot(parse(f"{q} ~ x + offset(log({q})) + (1 + {q} | {q}:f)"), renamed, None)
+    formula = with_dot(
+        parse(f"{q} ~ x + offset(log({q})) + (1 + {q} | {q}:f)"), renamed, None
+    )
     assert set(used_columns(formula, renamed, None)) == {name, "x", "f"}
-    model, y = building.make_model(formula, renamed, building.read_family("gaussian", None), None)
+    model, y = building.make_model(
+        formula, renamed, building.read_family("gaussian", None), None
+    )
     np.testing.assert_array_equal(y, z)
     rows = model.rows(renamed)
     assert model.formula.offset is not None
@@ -214,15 +232,20 @@ def test_names_of_words_need_no_backticks(name: str) -> None:
     frame = FRAME.rename(columns={"x": name})
     wanted = _columns("x + I(x + 1) + C(x > 0):u + exp(x) + scale(x)")
     found = make_design(
-        f"0 + {name} + I({name} + 1) + C({name} > 0):u + exp({name}) + scale({name})", frame
+        f"0 + {name} + I({name} + 1) + C({name} > 0):u + exp({name}) + scale({name})",
+        frame,
     )
     np.testing.assert_array_equal(block(found, frame).dense, wanted)
     assert found.terms[:2] == (name, f"I({name} + 1)")
 
 
 def test_a_column_called_as_an_expression_is_told_from_it() -> None:
-    frame = FRAME.assign(**{"I(x)": X**2, "u:v": X**3, "f[T.b]": X**4, "log": np.exp(X)})
-    design = make_design("x + I(x) + `I(x)` + u:v + `u:v` + f + `f[T.b]` + log(log)", frame)
+    frame = FRAME.assign(
+        **{"I(x)": X**2, "u:v": X**3, "f[T.b]": X**4, "log": np.exp(X)}
+    )
+    design = make_design(
+        "x + I(x) + `I(x)` + u:v + `u:v` + f + `f[T.b]` + log(log)", frame
+    )
     values = dict(zip(design.terms, block(design, frame).dense.T, strict=True))
     assert (values["`I(x)`"] == X**2).all() and (values["`u:v`"] == X**3).all()
     assert (values["`f[T.b]`"] == X**4).all() and (values["u:v"] == U * V).all()
@@ -274,7 +297,9 @@ def test_what_cannot_be_meant_is_refused(text: str, message: str) -> None:
         ("n | cens(n) ~ x", "weibull", r"cens\(n\) must hold 1 if .* row 0 has 500"),
     ],
 )  # fmt: skip
-def test_values_out_of_range_are_refused_by_name(formula: str, family: str, message: str) -> None:
+def test_values_out_of_range_are_refused_by_name(
+    formula: str, family: str, message: str
+) -> None:
     def with_one(value: float) -> np.ndarray:
         return np.where(np.arange(N) == 4, value, 500.0)
 
@@ -283,7 +308,9 @@ def test_values_out_of_range_are_refused_by_name(formula: str, family: str, mess
         infinite=with_one(np.inf), u=U % 5,
     )  # fmt: skip
     with pytest.raises((ValueError, TypeError), match=message):
-        building.make_model(parse(formula), frame, building.read_family(family, None), None)
+        building.make_model(
+            parse(formula), frame, building.read_family(family, None), None
+        )
 
 
 def test_offsets_of_new_rows_must_be_finite() -> None:
@@ -305,7 +332,11 @@ def test_offsets_of_new_rows_must_be_finite() -> None:
         ("I(2 * x + 0.3) ~ x", "gaussian", "is a linear combination of the terms"),
         ("I(2e9 + x / 7) ~ x + u", "student", "is a linear combination of the terms"),
         ("I(x + 2) ~ u + offset(x)", "gaussian", "is 2 in every row"),
-        ("I((f == 'a') * 0.3) ~ 1 + (1 | f)", "gaussian", "same in all rows of each group of 'f'"),
+        (
+            "I((f == 'a') * 0.3) ~ 1 + (1 | f)",
+            "gaussian",
+            "same in all rows of each group of 'f'",
+        ),
         ("I(0 * x + 0.1) ~ x", "beta", "is 0.1 in every row.*'phi'"),
         ("I(0 * x + 7) ~ x", "gamma", "is 7 in every row.*'shape'"),
         ("I(0 * x + 7) ~ x", "weibull", "is 7 in every row.*'shape'"),
@@ -316,8 +347,12 @@ def test_offsets_of_new_rows_must_be_finite() -> None:
         ("I(0 * x + 7) ~ x", "exponential", ""),
     ],
 )
-def test_responses_without_noise_are_refused(formula: str, family: str, message: str) -> None:
-    model, y = building.make_model(parse(formula), FRAME, building.read_family(family, None), None)
+def test_responses_without_noise_are_refused(
+    formula: str, family: str, message: str
+) -> None:
+    model, y = building.make_model(
+        parse(formula), FRAME, building.read_family(family, None), None
+    )
     if not message:
         need_noise(model, y, FRAME)
         return
@@ -328,8 +363,12 @@ def test_responses_without_noise_are_refused(formula: str, family: str, message:
 
 
 def test_terms_that_are_not_finite_are_refused_by_name() -> None:
-    frame = FRAME.assign(t=np.where(np.arange(N) == 3, 0.0, 1.0), many=np.arange(N) // 2)
-    with pytest.raises(ValueError, match=r"the term 'log\(t\)' is -inf in row 3, where x is .*, t"):
+    frame = FRAME.assign(
+        t=np.where(np.arange(N) == 3, 0.0, 1.0), many=np.arange(N) // 2
+    )
+    with pytest.raises(
+        ValueError, match=r"the term 'log\(t\)' is -inf in row 3, where x is .*, t"
+    ):
         make_design("x + log(t)", frame).matrix(frame)
     design = make_design("C(many):log(t)", frame)
     with pytest.raises(ValueError, match=r"log\(t\)' is -inf in row 3"):

@@ -34,7 +34,9 @@ FRAME = pd.DataFrame(
         "rows": RNG.choice(["b", "a"], N),
     }
 )
-FRAME["y"] = RNG.binomial(1, scipy.special.expit(FRAME["x"] - 1.0 * (FRAME["f"] == "hi")))
+FRAME["y"] = RNG.binomial(
+    1, scipy.special.expit(FRAME["x"] - 1.0 * (FRAME["f"] == "hi"))
+)
 GROUPED = pd.DataFrame({"g": np.repeat(np.arange(30), 10), "x": RNG.normal(size=300)})
 GROUPED["y"] = GROUPED["x"] + np.repeat(RNG.normal(size=30), 10) + RNG.normal(size=300)
 
@@ -72,7 +74,9 @@ def test_averages_are_over_all_rows_with_their_weights(fit: sgmcmc.Regression) -
     for place, level in enumerate(["lo", "mid", "hi"]):
         own = w * (FRAME["f"] == level)
         wanted = described(mean @ own / own.sum())
-        np.testing.assert_allclose(table.iloc[place, 1:5].astype(float), wanted, rtol=1e-9)
+        np.testing.assert_allclose(
+            table.iloc[place, 1:5].astype(float), wanted, rtol=1e-9
+        )
         assert table["rows"][place] == own.sum()
     changes = fit.comparisons()
     after = direct(fit, FRAME.assign(x=FRAME["x"] + 1.0))
@@ -84,7 +88,11 @@ def test_averages_are_over_all_rows_with_their_weights(fit: sgmcmc.Regression) -
     by_term = fit._by_term(fit._predictor.thinned)
     slope = by_term["x"].reshape(-1, 1)
     for level in ("mid", "hi"):
-        slope = slope + by_term[f"x:f[T.{level}]"].reshape(-1, 1) * (FRAME["f"] == level).to_numpy()
+        slope = (
+            slope
+            + by_term[f"x:f[T.{level}]"].reshape(-1, 1)
+            * (FRAME["f"] == level).to_numpy()
+        )
     wanted = described((mean * (1 - mean) * slope) @ w / w.sum())
     np.testing.assert_allclose(fit.slopes("x").iloc[0, :4], wanted, rtol=1e-6)
     np.testing.assert_allclose(fit.predict(), mean.mean(0), rtol=1e-9)
@@ -112,7 +120,9 @@ def test_pieces_and_order_of_rows_change_nothing(
     monkeypatch.setattr(seams.AVERAGES_ROWS, 100)
     for each, wanted in zip(questions[:2], before, strict=False):
         pd.testing.assert_frame_equal(fit.predictions(some, **each), wanted, rtol=1e-9)
-    pd.testing.assert_frame_equal(fit.comparisons("x", some, by="rows"), changes, rtol=1e-8)
+    pd.testing.assert_frame_equal(
+        fit.comparisons("x", some, by="rows"), changes, rtol=1e-8
+    )
     monkeypatch.setattr(seams.AVERAGES_HELD, 2**16)
     pd.testing.assert_frame_equal(fit.predictions(some), before[2], rtol=1e-9)
 
@@ -164,7 +174,9 @@ def test_values_of_by_are_in_the_order_of_levels(
 ) -> None:
     some = FRAME.iloc[:6].assign(z=values, w=1)
     table = fit.predictions(some, by="z")
-    assert table["rows"].sum() == 6 and len(fit.comparisons("x", some, by=["z"])) == len(table)
+    assert table["rows"].sum() == 6 and len(
+        fit.comparisons("x", some, by=["z"])
+    ) == len(table)
     if wanted is not None:
         for found, each in zip(table["z"], wanted, strict=True):
             assert found == each or (pd.isna(found) and pd.isna(each))
@@ -201,14 +213,16 @@ def test_new_groups_are_drawn_once_and_alone(
 
     eta = drawn(rows)
     assert (eta[:, ::3] == eta[:, 2::3]).all()
-    residual = eta[:, ::3] - grouped._by_term(grouped._predictor.thinned)["Intercept"].reshape(
-        -1, 1
-    )
+    residual = eta[:, ::3] - grouped._by_term(grouped._predictor.thinned)[
+        "Intercept"
+    ].reshape(-1, 1)
     correlation = np.corrcoef(residual[:, 1:4].T)
     # Draws given the same global draws, whose SD varies little: 4.5 standard errors.
     assert np.abs(correlation - np.eye(3)).max() < 4.5 / np.sqrt(len(eta))
     # Sums of numbers of size one in float32, which may be near zero.
-    np.testing.assert_allclose(drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6
+    )
     # Pieces of rows, and fewer effects at a time than there are groups.
     monkeypatch.setattr(seams.PREDICTIONS_NUMBERS, 1)
     monkeypatch.setattr(seams.AVERAGES_NUMBERS, 1)
@@ -288,12 +302,21 @@ def test_changes_of_a_few_numbers_are_those_of_all(
     assert ("h" in formula) == bool(known.model.design.coded)
     part = RNG.permutation(400)[:90]
     effects = [
-        (RNG.normal(size=(len(each.terms), known.draws, 12)), WIDE["g"].to_numpy()[part])
+        (
+            RNG.normal(size=(len(each.terms), known.draws, 12)),
+            WIDE["g"].to_numpy()[part],
+        )
         for each in known.model.effects
     ]
     before = known.numbers(WIDE)
     eta = known.values(before.part(part), effects)
-    changes = [{"x": WIDE["x"] + 1.0}, {"t": 2.0}, {"h": "h3"}, {"x": 0.0, "h": "h0"}, {}]
+    changes = [
+        {"x": WIDE["x"] + 1.0},
+        {"t": 2.0},
+        {"h": "h3"},
+        {"x": 0.0, "h": "h0"},
+        {},
+    ]
     for changed in changes:
         after = known.numbers(WIDE.assign(**changed))
         change = linear.Change.of(before, after, known.model.design.dense)
@@ -311,7 +334,9 @@ def test_changes_from_or_to_infinity() -> None:
     for offset in (before.offset, np.full(400, -np.inf)):
         after = replace(before, offset=np.full(400, -np.inf))
         assert (
-            linear.Change.of(replace(before, offset=offset), after, known.model.design.dense)
+            linear.Change.of(
+                replace(before, offset=offset), after, known.model.design.dense
+            )
             is None
         )
 
@@ -319,8 +344,12 @@ def test_changes_from_or_to_infinity() -> None:
 def test_variables_of_bars_and_offsets(grouped: sgmcmc.Regression) -> None:
     change = grouped.comparisons({"g": (0, 1)})
     effects = grouped.effects()["estimate"].to_numpy()
-    np.testing.assert_allclose(change["estimate"].iloc[0], effects[1] - effects[0], rtol=1e-4)
-    with pytest.raises(TypeError, match=r"`variables\['g'\]` must be a pair of values; it is"):
+    np.testing.assert_allclose(
+        change["estimate"].iloc[0], effects[1] - effects[0], rtol=1e-4
+    )
+    with pytest.raises(
+        TypeError, match=r"`variables\['g'\]` must be a pair of values; it is"
+    ):
         grouped.comparisons("g")
     with pytest.raises(ValueError, match="`variables` names 'y'"):
         grouped.slopes("y")
@@ -334,6 +363,8 @@ def test_a_grid_of_conditions(fit: sgmcmc.Regression) -> None:
     wanted = direct(fit, rows) - direct(fit, rows.assign(f="lo"))
     for place in range(2):
         name = f"f: hi - lo [x = {float(place)}]"
-        np.testing.assert_allclose(changes.loc[name].iloc[:4], described(wanted[:, place]))
+        np.testing.assert_allclose(
+            changes.loc[name].iloc[:4], described(wanted[:, place])
+        )
     with pytest.raises(ValueError, match="`condition` makes rows"):
         fit.slopes("x", FRAME, condition="f")

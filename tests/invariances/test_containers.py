@@ -16,15 +16,21 @@ from sgmcmc.regression.glm import _weights
 N = 40
 RNG = np.random.default_rng(4)
 X = RNG.integers(-3, 9, N)
-FRAME = pd.DataFrame({"x": X, "y": X + RNG.normal(size=N), "f": RNG.choice(list("ab"), N)})
+FRAME = pd.DataFrame(
+    {"x": X, "y": X + RNG.normal(size=N), "f": RNG.choice(list("ab"), N)}
+)
 MASKED = np.ma.masked_greater(X, 5)
 HOLES = [np.nan if n % 9 == 0 else str(each) for n, each in enumerate(FRAME["f"])]
 
 
-@pytest.mark.parametrize("column", [MASKED, np.ma.array(X.astype(float), mask=X > 5), HOLES])
+@pytest.mark.parametrize(
+    "column", [MASKED, np.ma.array(X.astype(float), mask=X > 5), HOLES]
+)
 def test_what_is_masked_or_nan_among_text_is_missing(column: Any) -> None:
     found = as_frame({"y": FRAME["y"], "c": column})["c"]
-    wanted = np.ma.getmaskarray(column) if column is not HOLES else np.arange(N) % 9 == 0
+    wanted = (
+        np.ma.getmaskarray(column) if column is not HOLES else np.arange(N) % 9 == 0
+    )
     np.testing.assert_array_equal(found.isna(), wanted)
     with pytest.raises(ValueError, match=r"data\['c'\]. has \d+ missing values"):
         sgmcmc.glm("y ~ c", {"y": FRAME["y"], "c": column})
@@ -35,7 +41,9 @@ def test_containers_without_holes_are_those_of_a_frame() -> None:
     found = as_frame(columns)
     assert found["f"].tolist() == FRAME["f"].tolist()
     np.testing.assert_array_equal(found[["x", "y"]], FRAME[["x", "y"]])
-    sparse = as_frame(FRAME.assign(x=pd.arrays.SparseArray(X)), lambda frame: ["x", "y"])
+    sparse = as_frame(
+        FRAME.assign(x=pd.arrays.SparseArray(X)), lambda frame: ["x", "y"]
+    )
     np.testing.assert_array_equal(sparse["x"], X)
     assert sparse["x"].dtype == np.int64
 
@@ -49,10 +57,14 @@ def test_series_in_another_order_are_refused() -> None:
         ValueError, match=r"data\['x'\]. has the labels of `data\['y'\]. in another"
     ):
         as_frame({"y": FRAME["y"], "x": FRAME["x"][::-1]})
-    with pytest.raises(ValueError, match=r"`weights` has the labels of `data` in another order"):
+    with pytest.raises(
+        ValueError, match=r"`weights` has the labels of `data` in another order"
+    ):
         sgmcmc.glm("y ~ x", FRAME, weights=(FRAME["x"] + 4)[::-1])
     # Other labels say nothing of the order.
-    assert len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis(range(N, 2 * N))})) == N
+    assert (
+        len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis(range(N, 2 * N))})) == N
+    )
     assert len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis([0] * N)})) == N
 
 
@@ -94,7 +106,13 @@ def test_weights_that_are_no_numbers(weights: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["log(x, y)", "log(x, 2)", "np.add(x, y, y)", "np.sqrt(x, out=y)", "np.clip(x, 0, 9, out=y)"],
+    [
+        "log(x, y)",
+        "log(x, 2)",
+        "np.add(x, y, y)",
+        "np.sqrt(x, out=y)",
+        "np.clip(x, 0, 9, out=y)",
+    ],
 )
 def test_arguments_that_numpy_would_write_to_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="arguments, which"):

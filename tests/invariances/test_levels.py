@@ -47,7 +47,14 @@ def chain() -> sgmcmc.Samples:
     dataset = {"y": Y, "g": pd.Categorical(NAMES[CODES], NAMES)}
     params = {"m": np.array([0.0, 5.0, 10.0])}
     return sgmcmc.sgld(
-        log_lik, dataset, params, 1e-3, n_iters=20, minibatch_size=60, n_chains=2, **QUIET
+        log_lik,
+        dataset,
+        params,
+        1e-3,
+        n_iters=20,
+        minibatch_size=60,
+        n_chains=2,
+        **QUIET,
     )
 
 
@@ -65,7 +72,10 @@ def _of_polars(kind: str) -> Callable[[Any], Any]:
     def make(values: Any) -> Any:
         polars = pytest.importorskip("polars")
         pytest.importorskip("pyarrow")
-        kinds = {"Categorical": polars.Categorical, "Enum": polars.Enum(sorted(set(values)))}
+        kinds = {
+            "Categorical": polars.Categorical,
+            "Enum": polars.Enum(sorted(set(values))),
+        }
         return polars.Series("g", values.tolist(), dtype=kinds[kind])
 
     return make
@@ -73,10 +83,16 @@ def _of_polars(kind: str) -> Callable[[Any], Any]:
 
 FORMS: dict[str, Callable[[Any], Any]] = {
     "categories": pd.Categorical,
-    "categories in another order": lambda values: pd.Categorical(values, sorted(set(values))[::-1]),
-    "more categories": lambda values: pd.Categorical(values, ["z", *sorted(set(values)), "y"]),
+    "categories in another order": lambda values: pd.Categorical(
+        values, sorted(set(values))[::-1]
+    ),
+    "more categories": lambda values: pd.Categorical(
+        values, ["z", *sorted(set(values)), "y"]
+    ),
     "ordered categories": lambda values: pd.Categorical(values, ordered=True),
-    "a series": lambda values: pd.Series(pd.Categorical(values), index=range(9, 9 + len(values))),
+    "a series": lambda values: pd.Series(
+        pd.Categorical(values), index=range(9, 9 + len(values))
+    ),
     "text": lambda values: values,
     "a list": lambda values: values.tolist(),
     "objects": lambda values: values.astype(object),
@@ -86,7 +102,9 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "text of Arrow's": _arrow,
     "a dictionary of Arrow's": lambda values: _arrow(values).dictionary_encode(),
     "dictionaries that differ": _chunks,
-    "text of polars": lambda values: pytest.importorskip("polars").Series(values.tolist()),
+    "text of polars": lambda values: pytest.importorskip("polars").Series(
+        values.tolist()
+    ),
     "categories of polars": _of_polars("Categorical"),
     "an enumeration of polars": _of_polars("Enum"),
 }
@@ -98,21 +116,31 @@ def _table(values: Any) -> Any:
 
 
 def _files(values: Any, folder: Path) -> Path:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow, parquet = (
+        pytest.importorskip("pyarrow"),
+        pytest.importorskip("pyarrow.parquet"),
+    )
     for number, rows in enumerate([slice(0, 0), slice(0, 2), slice(2, 3), slice(3, 4)]):
         own = arrow.array(values[rows]).dictionary_encode()
-        parquet.write_table(arrow.table({"y": NEW_Y[rows], "g": own}), folder / f"{number}.parquet")
+        parquet.write_table(
+            arrow.table({"y": NEW_Y[rows], "g": own}), folder / f"{number}.parquet"
+        )
     return folder
 
 
 DATASETS: dict[str, Callable[[Any, Path], Any]] = {
-    "a frame": lambda values, _: pd.DataFrame({"y": NEW_Y, "g": pd.Categorical(values)}),
+    "a frame": lambda values, _: pd.DataFrame(
+        {"y": NEW_Y, "g": pd.Categorical(values)}
+    ),
     "a frame of text": lambda values, _: pd.DataFrame({"y": NEW_Y, "g": values}),
     "a table": lambda values, _: _table(values),
     "batches": lambda values, _: _table(values).to_reader(1),
     "files": _files,
     "a stream of dicts": lambda values, _: iter(
-        [{"y": NEW_Y[k : k + 2], "g": pd.Categorical(values[k : k + 2])} for k in (0, 2)]
+        [
+            {"y": NEW_Y[k : k + 2], "g": pd.Categorical(values[k : k + 2])}
+            for k in (0, 2)
+        ]
     ),
     "tf.data": lambda values, _: tf.data.Dataset.from_tensor_slices(
         {"y": NEW_Y, "g": values.tolist()}
@@ -131,7 +159,9 @@ def test_new_rows_of_any_form(form: str, chain: sgmcmc.Samples) -> None:
 
 
 @pytest.mark.parametrize("form", DATASETS)
-def test_new_datasets_of_any_form(form: str, chain: sgmcmc.Samples, tmp_path: Path) -> None:
+def test_new_datasets_of_any_form(
+    form: str, chain: sgmcmc.Samples, tmp_path: Path
+) -> None:
     found = chain.predict(mean, DATASETS[form](NEW, tmp_path), reduce=None)
     np.testing.assert_array_equal(found, chain["m"][..., ROWS])
 
@@ -148,14 +178,18 @@ def test_doors_of_new_rows(chain: sgmcmc.Samples, tmp_path: Path) -> None:
     chain.save(tmp_path / "chain.npz")
     again = sgmcmc.Samples.load(tmp_path / "chain.npz")
     np.testing.assert_array_equal(again.predict(mean, some), chain.predict(mean, some))
-    np.testing.assert_array_equal(again[5:].predict(mean, some), chain[5:].predict(mean, some))
+    np.testing.assert_array_equal(
+        again[5:].predict(mean, some), chain[5:].predict(mean, some)
+    )
     folder = chain.export(tmp_path / "model", mean, {"g": some["g"]})
     loaded = tf.saved_model.load(str(folder))
     served = loaded.signatures["mean"]
     found = served(g=tf.constant(NEW.tolist()))["mean"]
     np.testing.assert_allclose(found, chain.predict(mean, some), rtol=1e-6)
     assert [text.decode() for text in loaded.levels["g"].numpy()] == ["b", "c", "a"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="levels that the model has seen"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="levels that the model has seen"
+    ):
         served(g=tf.constant(["a", "d"]))
 
 
@@ -184,7 +218,9 @@ def test_exported_levels_that_are_integers(tmp_path: Path) -> None:
         tf.constant([30, 10]),
     ],
 )
-@pytest.mark.parametrize("levels", [(10, 20, 30), (10.0, 20.0, 30.0), ("10", "20", "30")])
+@pytest.mark.parametrize(
+    "levels", [(10, 20, 30), (10.0, 20.0, 30.0), ("10", "20", "30")]
+)
 def test_types_of_the_same_values(levels: tuple[Any, ...], values: Any) -> None:
     known = {"g": Levels(levels)}
     found = read_dataset({"g": values}, tf.float32, levels=known)
@@ -195,7 +231,10 @@ def test_types_of_the_same_values(levels: tuple[Any, ...], values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["a", "d"], "`dataset\\['g'\\]` has the level 'd', .* its levels are 'b', 'c', 'a'"),
+        (
+            ["a", "d"],
+            "`dataset\\['g'\\]` has the level 'd', .* its levels are 'b', 'c', 'a'",
+        ),
         (pd.Categorical(["a", "d"]), "has the level 'd'"),
         ([0, 1], "Pass the levels themselves, not their numbers"),
         (tf.constant([2]), "Pass the levels themselves"),
@@ -203,7 +242,9 @@ def test_types_of_the_same_values(levels: tuple[Any, ...], values: Any) -> None:
         (["a", None], "missing values"),
     ],
 )
-def test_other_levels_are_named(values: Any, message: str, chain: sgmcmc.Samples) -> None:
+def test_other_levels_are_named(
+    values: Any, message: str, chain: sgmcmc.Samples
+) -> None:
     with pytest.raises(ValueError, match=message):
         chain.predict(mean, {"g": values})
 
@@ -212,13 +253,21 @@ def test_categories_where_the_model_has_numbers() -> None:
     """The values of the categories, not their numbers."""
     draws = {"m": np.array([[0.0, 5.0, 10.0]])}
     samples = sgmcmc.Samples(draws, settings={"indices": ["g"]})
-    np.testing.assert_array_equal(samples.predict(mean, {"g": tf.constant([2, 0])}), [10.0, 0.0])
+    np.testing.assert_array_equal(
+        samples.predict(mean, {"g": tf.constant([2, 0])}), [10.0, 0.0]
+    )
     frame = pd.DataFrame({"g": pd.Categorical([2, 0])})
     np.testing.assert_array_equal(samples.predict(mean, frame), [10.0, 0.0])
     samples = sgmcmc.Samples(draws, settings={"integers": ["g"]})
-    for values in ([2, 0], pd.Categorical([2, 0]), pd.Categorical([2.0, 0.0], [2.0, 0.0])):
+    for values in (
+        [2, 0],
+        pd.Categorical([2, 0]),
+        pd.Categorical([2.0, 0.0], [2.0, 0.0]),
+    ):
         np.testing.assert_array_equal(samples.predict(mean, {"g": values}), [10.0, 0.0])
-    with pytest.raises(ValueError, match="holds categories, such as 'a', where the model has"):
+    with pytest.raises(
+        ValueError, match="holds categories, such as 'a', where the model has"
+    ):
         samples.predict(mean, {"g": pd.Categorical(["a"])})
 
 
@@ -228,7 +277,9 @@ def test_an_update_numbers_new_rows_as_the_model_does() -> None:
         log_lik, {"y": Y[:40], "g": pd.Categorical(NAMES[CODES[:40]], NAMES)}, {"m": np.zeros(3)},
         ess=50, **QUIET,
     )  # fmt: skip
-    found = whole.update({"y": Y[40:], "g": pd.Categorical(NAMES[CODES[40:]])}, verbose=False)
+    found = whole.update(
+        {"y": Y[40:], "g": pd.Categorical(NAMES[CODES[40:]])}, verbose=False
+    )
     means = np.array([Y[CODES == k].mean() for k in range(3)])
     assert found.levels == {"g": ["b", "c", "a"]}
     assert (np.abs(found["m"].mean((0, 1)) - means) < 5 / np.sqrt(20 * 50)).all()
@@ -248,7 +299,9 @@ def test_rows_of_an_update(form: str) -> None:
 
 def test_minibatches_by_hand() -> None:
     own = pd.Categorical(NAMES[CODES], NAMES)
-    sampler = sgmcmc.sgld_setup(log_lik, {"y": Y, "g": own}, {"m": np.array([0.0, 5.0, 9.0])}, 1e-3)
+    sampler = sgmcmc.sgld_setup(
+        log_lik, {"y": Y, "g": own}, {"m": np.array([0.0, 5.0, 9.0])}, 1e-3
+    )
     wanted = sampler.est_log_post({"y": NEW_Y, "g": pd.Categorical(NEW, NAMES)})
     for form in ("categories", "text", "a list"):
         assert sampler.est_log_post({"y": NEW_Y, "g": FORMS[form](NEW)}) == wanted
@@ -260,23 +313,36 @@ def test_a_store_of_other_levels(tmp_path: Path) -> None:
     def run(levels: Any) -> sgmcmc.Samples:
         dataset = {"y": Y, "g": pd.Categorical.from_codes(CODES, levels)}
         return sgmcmc.sgld(
-            log_lik, dataset, {"m": np.zeros(3)}, 1e-3, n_iters=5, store=tmp_path / "s", **QUIET
+            log_lik,
+            dataset,
+            {"m": np.zeros(3)},
+            1e-3,
+            n_iters=5,
+            store=tmp_path / "s",
+            **QUIET,
         )
 
     run(["a", "b", "c"])
     assert sgmcmc.Samples.open(tmp_path / "s").levels == {"g": ["a", "b", "c"]}
     run(["a", "b", "c"])
-    with pytest.raises(ValueError, match="`dataset\\['g'\\]` has other levels, or in another"):
+    with pytest.raises(
+        ValueError, match="`dataset\\['g'\\]` has other levels, or in another"
+    ):
         run(["a", "c", "b"])
 
 
 def test_ordered_files_that_agree(tmp_path: Path) -> None:
     """The numbers of an ordered category follow its order, whichever file comes first."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow, parquet = (
+        pytest.importorskip("pyarrow"),
+        pytest.importorskip("pyarrow.parquet"),
+    )
 
     def write(name: str, levels: list[str]) -> None:
         codes = arrow.array(np.arange(len(levels), dtype=np.int8))
-        own = arrow.DictionaryArray.from_arrays(codes, arrow.array(levels), ordered=True)
+        own = arrow.DictionaryArray.from_arrays(
+            codes, arrow.array(levels), ordered=True
+        )
         parquet.write_table(arrow.table({"g": own}), tmp_path / f"{name}.parquet")
 
     write("0", ["mid", "high"])
@@ -303,11 +369,15 @@ def test_labels_of_groups_are_stored() -> None:
         return -0.5 * tf.reduce_sum(effects["z"] ** 2, -1)
 
     def terms(params: Any, dataset: Any) -> tf.Tensor:
-        return -0.5 * (dataset["y"] - params["mu"] - tf.reduce_sum(params["z"], -1)) ** 2
+        return (
+            -0.5 * (dataset["y"] - params["mu"] - tf.reduce_sum(params["z"], -1)) ** 2
+        )
 
     dataset = {"y": Y, "g": pd.Categorical(NAMES[CODES], ["z", *NAMES])}
     groups = sgmcmc.Groups("g", {"z": np.zeros(4)}, law)
-    chain = sgmcmc.sgld(terms, dataset, {"mu": 0.0}, 1e-3, n_iters=3, groups=groups, **QUIET)
+    chain = sgmcmc.sgld(
+        terms, dataset, {"mu": 0.0}, 1e-3, n_iters=3, groups=groups, **QUIET
+    )
     assert chain["z"].shape == (3, 3, 4) and chain.levels == {"g": ["a", "b", "c"]}
     assert chain.effects("g", ["c"])["z"].shape == (1, 3, 1, 4)
 

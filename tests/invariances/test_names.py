@@ -26,9 +26,13 @@ Y = 2.0 * (X + 1.0) + 3.0 * Z + RNG.normal(size=N)
 QUIET: dict[str, Any] = {"seed": 3, "verbose": False, "ess": 400}
 
 
-def _made(formula: str, frame: pd.DataFrame, family: str = "gaussian", priors: Any = None) -> Any:
+def _made(
+    formula: str, frame: pd.DataFrame, family: str = "gaussian", priors: Any = None
+) -> Any:
     parsed = with_dot(parse(formula), frame, None)
-    return building.make_model(parsed, frame, building.read_family(family, None), priors)
+    return building.make_model(
+        parsed, frame, building.read_family(family, None), priors
+    )
 
 
 def _near(found: pd.DataFrame, wanted: pd.DataFrame) -> None:
@@ -42,7 +46,9 @@ def test_columns_called_as_the_regressions_own_parameters() -> None:
     fit = sgmcmc.glm("y ~ 0 + Intercept + sigma", frame, **QUIET)
     table = fit.summary()
     assert list(table.index) == ["`Intercept`", "`sigma`", "sigma"]
-    error = np.linalg.inv(np.array(frame[["Intercept", "sigma"]].T @ frame[["Intercept", "sigma"]]))
+    error = np.linalg.inv(
+        np.array(frame[["Intercept", "sigma"]].T @ frame[["Intercept", "sigma"]])
+    )
     exact = error @ (frame[["Intercept", "sigma"]].to_numpy().T @ Y)
     assert np.abs(table["estimate"].to_numpy()[:2] - exact).max() < 4 * np.sqrt(
         np.diag(error).max() / 400
@@ -61,7 +67,11 @@ def test_columns_called_as_the_regressions_own_parameters() -> None:
     ],
 )  # fmt: skip
 def test_priors_tell_a_term_from_an_auxiliary_parameter(family: str, name: str) -> None:
-    y = np.full(N, 0.5) + 0.1 * np.tanh(X) if family == "beta" else np.floor(np.abs(Y)) + 1.0
+    y = (
+        np.full(N, 0.5) + 0.1 * np.tanh(X)
+        if family == "beta"
+        else np.floor(np.abs(Y)) + 1.0
+    )
     frame = pd.DataFrame({name: X, "y": y})
     own = 2.0 if name != "zi" else None
     priors = {f"`{name}`": (0.25, 0.5)} | ({name: own} if own else {})
@@ -103,13 +113,20 @@ def test_factors_called_as_entries_of_the_dataset(name: str) -> None:
         own = {"k": entry, "Z_k": f"Z_{name}"}.get(key, key)
         np.testing.assert_array_equal(found["dataset"][own], values)
     assert len(found["params"]) == len(wanted["params"])
-    assert set(model.rows(renamed)) - {REFERENCE} == set(found["dataset"]) - {AT, "weights"}
+    assert set(model.rows(renamed)) - {REFERENCE} == set(found["dataset"]) - {
+        AT,
+        "weights",
+    }
 
 
 def test_a_factor_of_two_columns_next_to_a_column_of_its_name() -> None:
-    frame = pd.DataFrame({"y": Y, "a": G % 3, "b": G // 3, "a_b": RNG.integers(0, 5, N)})
+    frame = pd.DataFrame(
+        {"y": Y, "a": G % 3, "b": G // 3, "a_b": RNG.integers(0, 5, N)}
+    )
     model, y = _made("y ~ 1 + (1 | a:b) + (1 | a_b)", frame)
-    assert {"sd_a:b", "sd_a_b"} <= set(building.posterior(model, y, frame, None)["params"])
+    assert {"sd_a:b", "sd_a_b"} <= set(
+        building.posterior(model, y, frame, None)["params"]
+    )
     assert parameter_names(["a:b", "g"]) == {"a:b": "a_b", "g": "g"}
 
 
@@ -135,7 +152,9 @@ def test_a_factor_called_censored_in_a_model_of_survival() -> None:
     np.testing.assert_array_equal(found.summary(), wanted.summary())
     _near(found.effects("censored"), wanted.effects("k"))
     near = 0.3 * wanted.predictions(frame[:9])["error"].max()
-    np.testing.assert_allclose(found.predict(renamed[:9]), wanted.predict(frame[:9]), atol=near)
+    np.testing.assert_allclose(
+        found.predict(renamed[:9]), wanted.predict(frame[:9]), atol=near
+    )
 
 
 def test_columns_of_one_name_are_refused_by_name() -> None:
@@ -151,11 +170,27 @@ def test_columns_of_one_name_are_refused_by_name() -> None:
         ({"": 0.0}, "'' is no name"),
         ({" ": 0.0}, "' ' is no name"),
         ({"chain": 0.0}, "'chain' is the name of an axis"),
-        ({"a": np.zeros(2), "a[1]": 0.0}, r"'a\[1\]' is also the name of a coordinate of 'a'"),
+        (
+            {"a": np.zeros(2), "a[1]": 0.0},
+            r"'a\[1\]' is also the name of a coordinate of 'a'",
+        ),
         ({"a": np.zeros((2, 3)), "a[1, 2]": 0.0}, ".* name of a coordinate of 'a'"),
-        ({"a": np.zeros(2), "a_dim_0": 0.0}, "'a_dim_0' is also the name of an axis of 'a'"),
+        (
+            {"a": np.zeros(2), "a_dim_0": 0.0},
+            "'a_dim_0' is also the name of an axis of 'a'",
+        ),
         ({"a": np.zeros(2), "a[2]": 0.0, "a_dim_1": 0.0, "a[0, 0]": 0.0}, ""),
-        ({"a": 0.0, "a[0]": 0.0, "a/b": 0.0, "log_post": 0.0, "x'\n\"": 0.0, "β": 0.0}, ""),
+        (
+            {
+                "a": 0.0,
+                "a[0]": 0.0,
+                "a/b": 0.0,
+                "log_post": 0.0,
+                "x'\n\"": 0.0,
+                "β": 0.0,
+            },
+            "",
+        ),
     ],
 )
 def test_names_of_parameters_that_are_not_distinct_are_refused(
@@ -183,7 +218,9 @@ def test_draws_by_strange_names_are_written_and_read(tmp_path: Path) -> None:
         "%s",
     ]
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return -0.5 * sum((dataset["x"] - params[name]) ** 2 for name in names)
 
     samples = sgmcmc.sgld(
@@ -196,15 +233,21 @@ def test_draws_by_strange_names_are_written_and_read(tmp_path: Path) -> None:
     assert list(again) == list(samples) == names
     for name in names:
         np.testing.assert_array_equal(again[name], samples[name])
-    np.testing.assert_allclose(again.test_functions["a/b"], 2.0 * samples["a/b"], rtol=1e-6)
+    np.testing.assert_allclose(
+        again.test_functions["a/b"], 2.0 * samples["a/b"], rtol=1e-6
+    )
     assert list(sgmcmc.summary(samples).index) == names
 
 
 @pytest.mark.slow
 def test_a_regression_of_columns_with_spaces_and_reserved_names() -> None:
-    frame = pd.DataFrame({"sigma": X, "my k": G, "if": np.abs(Z) + 1.0, "estimate": Z, "my y": Y})
+    frame = pd.DataFrame(
+        {"sigma": X, "my k": G, "if": np.abs(Z) + 1.0, "estimate": Z, "my y": Y}
+    )
     plain = dict(zip(frame, ["u", "k", "t", "v", "y"], strict=True))
-    fit = sgmcmc.glm("`my y` ~ sigma + estimate + offset(log(if)) + (1 | `my k`)", frame, **QUIET)
+    fit = sgmcmc.glm(
+        "`my y` ~ sigma + estimate + offset(log(if)) + (1 | `my k`)", frame, **QUIET
+    )
     wanted = sgmcmc.glm(
         "y ~ u + v + offset(log(t)) + (1 | k)", frame.rename(columns=plain), **QUIET
     )

@@ -24,7 +24,9 @@ TEXT = ("kind", "visit")
 
 def _stored(kinds: dict[str, Any]) -> Change:
     """Return a change of the types of columns."""
-    return Change(lambda frame: frame.astype({n: k for n, k in kinds.items() if n in frame}))
+    return Change(
+        lambda frame: frame.astype({n: k for n, k in kinds.items() if n in frame})
+    )
 
 
 def _table(frame: pd.DataFrame) -> Any:
@@ -120,7 +122,9 @@ def _before(name: str) -> np.ndarray:
 @pytest.mark.some(150)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_posterior_is_the_same(door: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_posterior_is_the_same(
+    door: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = densities(DOORS[door], CHANGES[change], monkeypatch)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, _before(door), **CLOSE)
@@ -157,4 +161,6 @@ def test_files_have_the_same_posterior(
     if mapped:
         monkeypatch.setattr(seams.FRAMES_MAPPED, 10)
     change = Change(lambda frame: write(frame, tmp_path))
-    np.testing.assert_allclose(densities(DOORS[door], change, monkeypatch), _before(door), **CLOSE)
+    np.testing.assert_allclose(
+        densities(DOORS[door], change, monkeypatch), _before(door), **CLOSE
+    )

@@ -39,7 +39,10 @@ PRIORS: dict[str, tuple[Any, float, str]] = {
 def test_the_interval_and_its_bijector_are_found(name: str) -> None:
     prior, start, bijector = PRIORS[name]
     inside = {"m": np.float32(start), "other": np.ones(3, np.float32)}
-    outside = {"m": np.float32(-0.3 if start > 0 else 0.3), "other": np.zeros(3, np.float32)}
+    outside = {
+        "m": np.float32(-0.3 if start > 0 else 0.3),
+        "other": np.zeros(3, np.float32),
+    }
     if name == "truncated":
         bijector = "Sigmoid" if np.isfinite(float(prior.log_prob(1e3))) else bijector
     found = find_support(lambda p: prior.log_prob(p["m"]), inside, outside)
@@ -52,7 +55,10 @@ def test_the_coordinate_is_named() -> None:
         return tf.reduce_sum(tf.math.log(3.0 - params["b"]))
 
     inside = {"a": np.float32(0.0), "b": np.zeros((2, 2), np.float32)}
-    outside = {"a": np.float32(9.0), "b": np.array([[0.0, 1.0], [5.0, 2.0]], np.float32)}
+    outside = {
+        "a": np.float32(9.0),
+        "b": np.array([[0.0, 1.0], [5.0, 2.0]], np.float32),
+    }
     found = find_support(log_prior, inside, outside)
     assert found is not None and found.label == "b[1, 0]" and found.high == 3.0
     assert "Shift(3.0)" in str(found.bijector) and "outside (-inf, 3)" in found.interval
@@ -62,7 +68,9 @@ def test_the_coordinate_is_named() -> None:
 @pytest.mark.parametrize("method", ["sgld", "sghmc", "sgnht"])
 def test_draws_outside_are_warned_of(method: str) -> None:
     prior, start, bijector = PRIORS["half normal"]
-    with pytest.warns(UserWarning, match=r"of the draws lie where `log_prior`.*outside \(0, inf\)"):
+    with pytest.warns(
+        UserWarning, match=r"of the draws lie where `log_prior`.*outside \(0, inf\)"
+    ):
         samples = getattr(sgmcmc, method)(
             log_lik, {"x": X}, {"m": start}, 1e-4, lambda p: prior.log_prob(p["m"]),
             minibatch_size=40, n_iters=400, seed=1, verbose=False,
@@ -84,12 +92,24 @@ def test_a_posterior_far_from_the_end_is_not_warned_of() -> None:
 
 def test_what_is_chosen_by_the_mode_is_refused() -> None:
     prior = PRIORS["half normal"][0]
-    with pytest.raises(ValueError, match=r"outside \(0, inf\).*tfp\.bijectors\.Exp\(\)"):
+    with pytest.raises(
+        ValueError, match=r"outside \(0, inf\).*tfp\.bijectors\.Exp\(\)"
+    ):
         sgmcmc.sample(
-            log_lik, {"x": X}, {"m": 0.1}, lambda p: prior.log_prob(p["m"]), seed=1, verbose=False
+            log_lik,
+            {"x": X},
+            {"m": 0.1},
+            lambda p: prior.log_prob(p["m"]),
+            seed=1,
+            verbose=False,
         )
     samples = sgmcmc.sample(
-        log_lik, {"x": FAR}, {"m": 4.0}, lambda p: prior.log_prob(p["m"]), seed=1, verbose=False
+        log_lik,
+        {"x": FAR},
+        {"m": 4.0},
+        lambda p: prior.log_prob(p["m"]),
+        seed=1,
+        verbose=False,
     )
     assert abs(samples["m"].mean() - FAR.sum() / (len(FAR) + 1)) < 0.02
 
@@ -112,11 +132,15 @@ def test_a_number_that_overflows_is_no_end_of_the_support() -> None:
         return -0.5 * tf.reduce_sum(z**2) - 8.0 * params["log_sd"]
 
     def without(params: Any) -> tf.Tensor:
-        return of_effects(params) + tf.math.log(tf.cast(params["log_sd"] > -20.0, tf.float32))
+        return of_effects(params) + tf.math.log(
+            tf.cast(params["log_sd"] > -20.0, tf.float32)
+        )
 
     inside = {"effects": np.full(8, 1e-9, np.float32), "log_sd": np.float32(-10.0)}
     outside = {**inside, "log_sd": np.float32(-120.0)}
-    inside, outside = ({k: np.asarray(v) for k, v in p.items()} for p in (inside, outside))
+    inside, outside = (
+        {k: np.asarray(v) for k, v in p.items()} for p in (inside, outside)
+    )
     for log_prior, expected in ((of_effects, True), (without, False)):
         found = find_support(log_prior, inside, outside)
         assert found is not None and found.name == "log_sd"

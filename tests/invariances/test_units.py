@@ -54,7 +54,9 @@ REAL, TIMES = ("gaussian", "student"), ("gamma", "exponential", "weibull")
 BARS = [family for family in RESPONSES if family != "categorical"]
 
 
-def log_posterior(model: Model, y: np.ndarray, frame: pd.DataFrame, weights: Any) -> np.ndarray:
+def log_posterior(
+    model: Model, y: np.ndarray, frame: pd.DataFrame, weights: Any
+) -> np.ndarray:
     """Return log posteriors with effects of groups at five positions, less that at the first.
 
     Args:
@@ -76,13 +78,17 @@ def log_posterior(model: Model, y: np.ndarray, frame: pd.DataFrame, weights: Any
             if name == "cut":
                 noise = np.arange(len(start))
             # Those of the user's units are positive.
-            positive = name in ("sigma", "nu", "shape", "phi", "zi") or name.startswith("sd_")
+            positive = name in ("sigma", "nu", "shape", "phi", "zi") or name.startswith(
+                "sd_"
+            )
             value = start * np.exp(noise) if positive else noise + start
             params[name] = tf.constant(value, tf.float64)
         total = made["log_prior"](params)
         for each in model.effects:
             effects = tf.constant(0.5 * rng.normal(size=(6, len(each.terms))))
-            total += tf.reduce_sum(each.log_density({f"r_{each.name}": effects}, params))
+            total += tf.reduce_sum(
+                each.log_density({f"r_{each.name}": effects}, params)
+            )
             params[f"r_{each.name}"] = tf.gather(effects, frame["g"].to_numpy() % 6)
         found.append(float(total + tf.reduce_sum(made["log_lik"](params, dataset))))
     return np.array(found) - found[0]
@@ -99,7 +105,10 @@ def _formula(family: str, more: str = "") -> str:
 
 
 def _same(
-    family: str, change: Callable[[pd.DataFrame], pd.DataFrame], more: str = "", rtol: float = 1e-7
+    family: str,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    more: str = "",
+    rtol: float = 1e-7,
 ) -> tuple[Model, Model]:
     """Compare regressions before and after a change, and return their models."""
     formula, other = _formula(family, more), change(FRAME)
@@ -150,15 +159,21 @@ def test_units_of_the_response(family: str, c: float) -> None:
     one, other = _same(family, lambda frame: frame.assign(**{name: c * frame[name]}))
     b = np.random.default_rng(1).normal(size=len(one.terms))
     if family in REAL:
-        np.testing.assert_allclose(other.coefficients(b), c * one.coefficients(b), rtol=1e-6)
+        np.testing.assert_allclose(
+            other.coefficients(b), c * one.coefficients(b), rtol=1e-6
+        )
     else:
         gap = other.coefficients(b) - one.coefficients(b)
-        np.testing.assert_allclose(gap, np.log(c) * (np.arange(len(gap)) == 0), atol=1e-6)
+        np.testing.assert_allclose(
+            gap, np.log(c) * (np.arange(len(gap)) == 0), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("family", REAL)
 def test_responses_may_be_far_from_zero(family: str) -> None:
-    one, other = _same(family, lambda frame: frame.assign(real=frame["real"] + 2.0**31), rtol=1e-5)
+    one, other = _same(
+        family, lambda frame: frame.assign(real=frame["real"] + 2.0**31), rtol=1e-5
+    )
     b = np.random.default_rng(1).normal(size=len(one.terms))
     gap = other.coefficients(b) - one.coefficients(b)
     np.testing.assert_allclose(gap, 2.0**31 * (np.arange(len(gap)) == 0), atol=1e-5)
@@ -168,7 +183,10 @@ def test_responses_may_be_far_from_zero(family: str) -> None:
 @pytest.mark.parametrize("family", BARS)
 def test_units_of_an_exposure_move_the_intercept_alone(family: str) -> None:
     one, other = _same(
-        family, lambda frame: frame.assign(o=frame["o"] + 2.0**20), " + offset(o)", rtol=1e-6
+        family,
+        lambda frame: frame.assign(o=frame["o"] + 2.0**20),
+        " + offset(o)",
+        rtol=1e-6,
     )
     if family == "ordinal":
         assert other.level - one.level == pytest.approx(2.0**20)
@@ -181,11 +199,15 @@ def test_units_of_an_exposure_move_the_intercept_alone(family: str) -> None:
 @pytest.mark.parametrize("family", REAL)
 def test_what_is_added_to_response_and_offset_is_nothing(family: str) -> None:
     plain = of(_formula(family), family, FRAME)
-    frame = FRAME.assign(real=FRAME["real"] + 2.0**20 * FRAME["o"], o=2.0**20 * FRAME["o"])
+    frame = FRAME.assign(
+        real=FRAME["real"] + 2.0**20 * FRAME["o"], o=2.0**20 * FRAME["o"]
+    )
     added = of(_formula(family, " + offset(o)"), family, frame)
     assert added[0].described_priors() == plain[0].described_priors()
     np.testing.assert_allclose(
-        log_posterior(*added, frame, None), log_posterior(*plain, FRAME, None), rtol=1e-7
+        log_posterior(*added, frame, None),
+        log_posterior(*plain, FRAME, None),
+        rtol=1e-7,
     )
 
 
@@ -199,12 +221,23 @@ def test_weights_are_repeated_rows(family: str) -> None:
     weighted = of(_formula(family, more), family, FRAME, weights)
     repeated = of(_formula(family, more), family, frame)
     assert weighted[0].described_priors() == repeated[0].described_priors()
-    for name in ("center", "scale", "origin", "unit", "start", "offset_mean", "cuts", "residual"):
+    for name in (
+        "center",
+        "scale",
+        "origin",
+        "unit",
+        "start",
+        "offset_mean",
+        "cuts",
+        "residual",
+    ):
         np.testing.assert_allclose(
             getattr(weighted[0], name), getattr(repeated[0], name), rtol=1e-9, atol=1e-9
         )
     np.testing.assert_allclose(
-        log_posterior(*weighted, FRAME, weights), log_posterior(*repeated, frame, None), rtol=1e-7
+        log_posterior(*weighted, FRAME, weights),
+        log_posterior(*repeated, frame, None),
+        rtol=1e-7,
     )
 
 
@@ -213,7 +246,12 @@ def test_weights_are_repeated_rows(family: str) -> None:
 def test_rows_of_weight_zero_do_not_matter(family: str) -> None:
     """Not in priors, nor in the chain, whose numbers stay finite."""
     absurd = FRAME.iloc[:3].assign(x=1e200, z=-1e150, o=800.0, size=10**9)
-    absurd["count"], absurd["time"], absurd["real"], absurd["some"] = 10**15, 1e300, 1e100, 10**8
+    absurd["count"], absurd["time"], absurd["real"], absurd["some"] = (
+        10**15,
+        1e300,
+        1e100,
+        10**8,
+    )
     frame = pd.concat([FRAME, absurd], ignore_index=True)
     weights = np.r_[np.ones(N), np.zeros(3)]
     more = "" if family == "categorical" else " + offset(o)"
@@ -223,5 +261,7 @@ def test_rows_of_weight_zero_do_not_matter(family: str) -> None:
     made = posterior(model, y, frame, weights)["dataset"]
     assert all(np.isfinite(values).all() for values in made.values())
     np.testing.assert_allclose(
-        log_posterior(model, y, frame, weights), log_posterior(*plain, FRAME, None), rtol=1e-7
+        log_posterior(model, y, frame, weights),
+        log_posterior(*plain, FRAME, None),
+        rtol=1e-7,
     )

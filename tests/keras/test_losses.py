@@ -121,7 +121,9 @@ def test_targets_outside_of_the_support_have_no_density(
 ) -> None:
     """Rows that no trial has seen do not pass either."""
     for run in (lambda f: f, tf.function(jit_compile=True)):
-        found = run(lambda y, f: density(loss)(y, f))(tf.constant(wrong), tf.constant(outputs))
+        found = run(lambda y, f: density(loss)(y, f))(
+            tf.constant(wrong), tf.constant(outputs)
+        )
         np.testing.assert_array_equal(np.isnan(found), [False, True, False, True])
     ignored = losses.SparseCategoricalCrossentropy(ignore_class=-1)
     found = density(ignored)(np.array([0, -1]), P[:2])
@@ -153,8 +155,13 @@ def test_in_graphs_and_over_pixels() -> None:
         (first, *moved, picked),
     ):
         own = density(loss)
-        given = [tf.TensorSpec([None, *a.shape[1:]], tf.as_dtype(a.dtype)) for a in (targets, f)]
-        loose = [tf.TensorSpec([None] * a.ndim, tf.as_dtype(a.dtype)) for a in (targets, f)]
+        given = [
+            tf.TensorSpec([None, *a.shape[1:]], tf.as_dtype(a.dtype))
+            for a in (targets, f)
+        ]
+        loose = [
+            tf.TensorSpec([None] * a.ndim, tf.as_dtype(a.dtype)) for a in (targets, f)
+        ]
         np.testing.assert_allclose(own(targets, outputs), expected, rtol=1e-4)
         if loss is first:
             continue
@@ -208,7 +215,12 @@ def test_what_is_refused(likelihood: Any, y: Any, outputs: Any, message: str) ->
 
 def dense(*more: Any, outputs: int = 2, **options: Any) -> keras.Model:
     return keras.Sequential(
-        [keras.Input((3,)), layers.Dense(4, "tanh"), *more, layers.Dense(outputs, **options)]
+        [
+            keras.Input((3,)),
+            layers.Dense(4, "tanh"),
+            *more,
+            layers.Dense(outputs, **options),
+        ]
     )
 
 
@@ -246,7 +258,9 @@ def test_recurrent_layers_without_dropout(layer: Any) -> None:
     value, gradient = slopes(params)
     expected = -((np.asarray(own(X))[:, 0] - Y[:6, 0]) ** 2).sum()
     np.testing.assert_allclose(value, expected, rtol=1e-4)
-    assert all(np.abs(each).max() > 0 for name, each in gradient.items() if "kernel" in name)
+    assert all(
+        np.abs(each).max() > 0 for name, each in gradient.items() if "kernel" in name
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,12 +293,18 @@ def test_rates_of_zero_and_frozen_layers_pass() -> None:
 
 def test_stateful_layers_and_several_inputs_or_outputs() -> None:
     stateful = keras.Sequential(
-        [keras.Input(batch_shape=(5, 4, 3)), layers.LSTM(2, stateful=True), layers.Dense(1)]
+        [
+            keras.Input(batch_shape=(5, 4, 3)),
+            layers.LSTM(2, stateful=True),
+            layers.Dense(1),
+        ]
     )
     with pytest.raises(ValueError, match="stateful=False"):
         sgmcmc.keras_model(stateful, "mse")
     first, second = keras.Input((3,)), keras.Input((3,))
-    joined = keras.Model([first, second], layers.Dense(1)(layers.Add()([first, second])))
+    joined = keras.Model(
+        [first, second], layers.Dense(1)(layers.Add()([first, second]))
+    )
     with pytest.raises(ValueError, match="2 inputs"):
         sgmcmc.keras_model(joined, "mse")
     forked = keras.Model(first, [layers.Dense(1)(first), layers.Dense(1)(first)])
@@ -323,7 +343,9 @@ SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
 )  # fmt: skip
 def test_data_that_sample_network_refuses(data: Any, loss: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        sgmcmc.keras.sample_network(dense(), data, loss, epochs=1, n_iters=1, verbose=False)
+        sgmcmc.keras.sample_network(
+            dense(), data, loss, epochs=1, n_iters=1, verbose=False
+        )
 
 
 def test_containers_of_targets() -> None:
@@ -357,7 +379,9 @@ def test_containers_of_targets() -> None:
         (np.eye(2)[[0, 1] * 20], SPARSE, "use categorical_crossentropy"),
     ],
 )  # fmt: skip
-def test_targets_that_samplers_refuse(function: Any, y: Any, loss: Any, message: str) -> None:
+def test_targets_that_samplers_refuse(
+    function: Any, y: Any, loss: Any, message: str
+) -> None:
     model = sgmcmc.keras_model(dense(), loss)
     X, _ = data_of(y)
     given = {"stepsize": 1e-3, "minibatch_size": 20} if function is sgmcmc.sgld else {}
@@ -377,7 +401,12 @@ def test_calibration_of_every_kind_of_loss() -> None:
     assert found["calibration error, mean over intervals"] < 0.1
     assert Parts(dense(), lambda y, f: (y - f) ** 2).calibration(outputs, y, 2) == {}
     codes = (rng.uniform(size=200) < 0.5).astype(np.int32)
-    assert Parts(dense(), SPARSE).calibration(outputs, codes, 2)["expected calibration error"] < 0.2
+    assert (
+        Parts(dense(), SPARSE).calibration(outputs, codes, 2)[
+            "expected calibration error"
+        ]
+        < 0.2
+    )
     own = losses.BinaryCrossentropy(from_logits=True)
     assert Parts(dense(), own).calibration(outputs[..., :1], codes, 2)
 

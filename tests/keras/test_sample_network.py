@@ -60,7 +60,9 @@ def test_features_and_the_rest_are_the_whole() -> None:
 
 
 def test_predictions_are_means_over_members_and_draws() -> None:
-    fit = sgmcmc.keras.sample_network(network(), (X, Y), LOSS, predict_at=X[:7], **QUICK)
+    fit = sgmcmc.keras.sample_network(
+        network(), (X, Y), LOSS, predict_at=X[:7], **QUICK
+    )
     assert fit.predictions is not None
     outputs = fit.predictions.reshape(-1, 7, 2)
     p = np.exp(outputs) / np.exp(outputs).sum(-1, keepdims=True)
@@ -72,7 +74,9 @@ def test_predictions_are_means_over_members_and_draws() -> None:
     assert held["rows"] == 30 and 0 <= held["expected calibration error"] < 0.5
 
 
-def test_members_start_anew_by_the_seed_and_leave_the_generator_of_keras_alone() -> None:
+def test_members_start_anew_by_the_seed_and_leave_the_generator_of_keras_alone() -> (
+    None
+):
     own = network()
     keras.utils.set_random_seed(3)
     expected = keras.random.normal((2,))
@@ -103,7 +107,9 @@ def test_half_precision() -> None:
 @pytest.mark.slow
 def test_a_wide_network_keeps_predictions_alone() -> None:
     """A million weights, in memory for the members and not for the draws."""
-    own = keras.Sequential([keras.Input((100,)), layers.Dense(9000, "relu"), layers.Dense(10)])
+    own = keras.Sequential(
+        [keras.Input((100,)), layers.Dense(9000, "relu"), layers.Dense(10)]
+    )
     wide = rng.normal(size=(2000, 100)).astype(np.float32)
     label = wide[:, :10].argmax(1).astype(np.int32)
     given = {**QUICK, "epochs": 2, "n_iters": 40, "draws": 20}
@@ -122,10 +128,24 @@ def normal(outputs: Any) -> Any:
 @pytest.mark.parametrize(
     ("model", "data", "loss", "given", "error", "message"),
     [
-        (network(layers.BatchNormalization()), (X, Y), LOSS, {}, ValueError, "freeze the layer"),
+        (
+            network(layers.BatchNormalization()),
+            (X, Y),
+            LOSS,
+            {},
+            ValueError,
+            "freeze the layer",
+        ),
         (network(layers.Dropout(0.5)), (X, Y), LOSS, {}, ValueError, "draws random"),
         (tf.identity, (X, Y), LOSS, {}, TypeError, "`model` must be a keras.Model"),
-        (network(), (X, Y), "categorical_hinge", {}, ValueError, "`loss`: .* no log density"),
+        (
+            network(),
+            (X, Y),
+            "categorical_hinge",
+            {},
+            ValueError,
+            "`loss`: .* no log density",
+        ),
         (network(), (X, Y), keras.losses.CosineSimilarity(), {}, ValueError, "`loss`"),
         (
             network(),
@@ -135,19 +155,45 @@ def normal(outputs: Any) -> Any:
             ValueError,
             "label_smoothing",
         ),
-        (network(), (X, np.zeros(300, int)), LOSS, {}, ValueError, "`data`: the targets"),
+        (
+            network(),
+            (X, np.zeros(300, int)),
+            LOSS,
+            {},
+            ValueError,
+            "`data`: the targets",
+        ),
         (network(), (X[:5], Y), LOSS, {}, ValueError, "`data`"),
         (network(), (np.full_like(X, np.nan), Y), LOSS, {}, ValueError, "`data"),
         (network(), X, LOSS, {}, TypeError, "`data` must be a pair"),
         (network(), (X, Y), LOSS, {"members": 0}, ValueError, "`members`"),
         (network(), (X, Y), LOSS, {"members": 10**9}, ValueError, "`members`: "),
-        (network(), (X, Y), LOSS, {"validation_fraction": 1}, ValueError, "`validation_fraction`"),
-        (network(), (X, Y), LOSS, {"store_weights": False}, ValueError, "give `predict_at`"),
+        (
+            network(),
+            (X, Y),
+            LOSS,
+            {"validation_fraction": 1},
+            ValueError,
+            "`validation_fraction`",
+        ),
+        (
+            network(),
+            (X, Y),
+            LOSS,
+            {"store_weights": False},
+            ValueError,
+            "give `predict_at`",
+        ),
         ([network(), network(width=5)], (X, Y), LOSS, {}, ValueError, "same shapes"),
     ],
 )
 def test_what_is_refused(
-    model: Any, data: Any, loss: Any, given: dict[str, Any], error: type[Exception], message: str
+    model: Any,
+    data: Any,
+    loss: Any,
+    given: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
         sgmcmc.keras.sample_network(model, data, loss, **{**QUICK, **given})

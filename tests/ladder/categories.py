@@ -28,16 +28,23 @@ def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.T
     return tf.reduce_sum(counts * tf.math.log(params["omega"]))
 
 
-def space_of(alpha: dict[str, Array], shapes: dict[str, tuple[int, ...]] | None = None) -> Space:
+def space_of(
+    alpha: dict[str, Array], shapes: dict[str, tuple[int, ...]] | None = None
+) -> Space:
     """Return the space of points of the simplex with these concentrations, and of others."""
     geometries = {name: OnSimplex(value) for name, value in alpha.items()}
-    return Space(shapes or {name: value.shape for name, value in alpha.items()}, geometries)
+    return Space(
+        shapes or {name: value.shape for name, value in alpha.items()}, geometries
+    )
 
 
 def check_law(draws: Array, law: Any, least: float, tests: int) -> None:
     """Compare draws with a law on the part that floating point numbers can tell from zero."""
     below = law.cdf(least) if least else 0.0
     above, p = draws > least, 1.0 - below
-    assert abs(above.mean() - p) <= bound(tests) * np.sqrt(p * (1 - p) / len(draws)) + 1e-12
+    assert (
+        abs(above.mean() - p)
+        <= bound(tests) * np.sqrt(p * (1 - p) / len(draws)) + 1e-12
+    )
     conditional = stats.kstest(draws[above], lambda x: (law.cdf(x) - below) / p)
     assert conditional.pvalue > FALSE_ALARM / tests

@@ -20,7 +20,9 @@ def bound(comparisons: int, chains: int | None = None) -> float:
     the standard error is estimated from independent chains, else the normal.
     """
     tail = FALSE_ALARM / (2 * comparisons)
-    return float(stats.norm.isf(tail) if chains is None else stats.t.isf(tail, chains - 1))
+    return float(
+        stats.norm.isf(tail) if chains is None else stats.t.isf(tail, chains - 1)
+    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,10 @@ class Block:
             cls(
                 place,
                 stepsize[place],
-                {k: v[place] if isinstance(v, np.ndarray) else v for k, v in tuning.items()},
+                {
+                    k: v[place] if isinstance(v, np.ndarray) else v
+                    for k, v in tuning.items()
+                },
             )
             for place in places
         ]
@@ -88,7 +91,9 @@ def chain(
                 own = block.place
                 g = gradient(at.theta, number)[own]
                 if name == "SGLD":
-                    at.theta[own] += block.stepsize / 2 * g + np.sqrt(block.stepsize) * zeta[own]
+                    at.theta[own] += (
+                        block.stepsize / 2 * g + np.sqrt(block.stepsize) * zeta[own]
+                    )
                 elif name == "SGNHT":
                     _thermostat(at, block, g, zeta[own])
                 elif euler:
@@ -111,7 +116,9 @@ def _thermostat(at: Walker, block: Block, g: Array, zeta: Array) -> None:
 
 def _published(at: Walker, block: Block, g: Array, zeta: Array) -> None:
     own, epsilon, alpha = block.place, block.stepsize, block.tuning["alpha"]
-    at.nu[own] = (1 - alpha) * at.nu[own] + epsilon * g + np.sqrt(2 * alpha * epsilon) * zeta
+    at.nu[own] = (
+        (1 - alpha) * at.nu[own] + epsilon * g + np.sqrt(2 * alpha * epsilon) * zeta
+    )
     at.theta[own] += at.nu[own]
 
 
@@ -153,7 +160,9 @@ class RecursionInTurn:
         self.d, self._case, self._blocks = problem.dimension, case, blocks
         rows = range(problem.size)
         drawn = product(rows, repeat=n) if replace else combinations(rows, n)
-        self._slopes = [_slope(problem, case, np.array(minibatch)) for minibatch in drawn]
+        self._slopes = [
+            _slope(problem, case, np.array(minibatch)) for minibatch in drawn
+        ]
         name, L = case.dynamics.__name__, blocks[0].tuning.get("L", 1)
         epsilon = np.concatenate([block.stepsize for block in blocks])
         refresh = self._stage()
@@ -180,7 +189,9 @@ class RecursionInTurn:
 
     def _mean_operator(self, between: Stage) -> Array:
         """Return what a minibatch does on average; ``between`` comes before its pass."""
-        stages = (self._close(g).then(between).then(self._moves(g)) for g in self._slopes)
+        stages = (
+            self._close(g).then(between).then(self._moves(g)) for g in self._slopes
+        )
         return np.mean([stage.operator() for stage in stages], 0)
 
     @property
@@ -200,7 +211,10 @@ class RecursionInTurn:
     def _splits(self) -> bool:
         """Whether a step ends with half a kick."""
         tuning = self._blocks[0].tuning
-        return self._case.dynamics.__name__ != "SGLD" and tuning.get("integrator") != "euler"
+        return (
+            self._case.dynamics.__name__ != "SGLD"
+            and tuning.get("integrator") != "euler"
+        )
 
     def _kick(self, block: Block, slope: Array, size: float) -> Stage:
         stage, (_, nu) = self._stage(), self._places(block)
@@ -208,7 +222,9 @@ class RecursionInTurn:
         return stage
 
     def _close(self, slope: Array) -> Stage:
-        return self._kick(self._blocks[-1], slope, 0.5) if self._splits else self._stage()
+        return (
+            self._kick(self._blocks[-1], slope, 0.5) if self._splits else self._stage()
+        )
 
     def _moves(self, slope: Array) -> Stage:
         """Return a pass, up to where the last parameter would close its step."""

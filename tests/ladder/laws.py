@@ -70,7 +70,9 @@ class Law:
         new_gradient = self._new_gradient(problem, case, n, replace, ddof)
         one_step = step.close.operator() @ new_gradient @ step.move.operator()
         refresh = Stage(step.refresh.A, step.refresh.Q * refresh_variance)
-        self.operator = np.linalg.matrix_power(one_step, step.count) @ refresh.operator()
+        self.operator = (
+            np.linalg.matrix_power(one_step, step.count) @ refresh.operator()
+        )
         self.second = self._stationary()
 
     def matrix(self, rows: Mapping[str, Mapping[str, Array]]) -> Array:
@@ -89,7 +91,9 @@ class Law:
         return slice(first, first + self.d)
 
     def stage(
-        self, rows: Mapping[str, Mapping[str, Array]], noise: Mapping[str, Array] | None = None
+        self,
+        rows: Mapping[str, Mapping[str, Array]],
+        noise: Mapping[str, Array] | None = None,
     ) -> Stage:
         """Return a stage; ``noise`` holds the variances of independent noise, by row."""
         Q = np.zeros((1 + 3 * self.d, 1 + 3 * self.d))
@@ -98,19 +102,28 @@ class Law:
         return Stage(self.matrix(rows), Q)
 
     def _new_gradient(
-        self, problem: LinearProblem, case: Case, n: int, replace: bool, ddof: int | None
+        self,
+        problem: LinearProblem,
+        case: Case,
+        n: int,
+        replace: bool,
+        ddof: int | None,
     ) -> Array:
         N, d, size = problem.size, self.d, 1 + 3 * self.d
         A = self.matrix({"g": {"θ": -problem.precision}})
         A[self.place("g"), 0] = problem.precision @ problem.mean
-        constant = case.estimator.noisy(problem.h, problem.h - problem.K @ problem.start)
+        constant = case.estimator.noisy(
+            problem.h, problem.h - problem.K @ problem.start
+        )
         terms = np.concatenate([constant[:, :, None], -problem.K], 2).reshape(N, -1)
         terms = terms - terms.mean(0)
         ddof = (0 if replace else 1) if ddof is None else ddof
         spread = terms.T @ terms / (N - ddof) * (N**2 if replace else N * (N - n)) / n
         noise = np.zeros((size,) * 4)
         g = self.place("g")
-        noise[g, g, : 1 + d, : 1 + d] = spread.reshape((d, 1 + d) * 2).transpose(0, 2, 1, 3)
+        noise[g, g, : 1 + d, : 1 + d] = spread.reshape((d, 1 + d) * 2).transpose(
+            0, 2, 1, 3
+        )
         return np.kron(A, A) + noise.reshape(size**2, size**2)
 
     def _stationary(self) -> Array:
@@ -138,7 +151,9 @@ class Law:
 
     def moments(self, names: str) -> tuple[Array, Array]:
         """Return mean and covariance of, say, ``"θ"`` or ``"θg"``."""
-        places = np.concatenate([np.arange(len(self.second))[self.place(n)] for n in names])
+        places = np.concatenate(
+            [np.arange(len(self.second))[self.place(n)] for n in names]
+        )
         mean = self.second[0, places]
         return mean, self.second[np.ix_(places, places)] - np.outer(mean, mean)
 
@@ -157,21 +172,31 @@ StagesOf = Callable[[Law, Array, Mapping[str, Any], Problem], Stages]
 """Makes the stages of an iteration: of a law, ε for each coordinate, tuning, and the problem."""
 
 
-def langevin(law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem) -> Stages:
+def langevin(
+    law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem
+) -> Stages:
     """Return the stages of SGLD."""
     move = law.stage({"θ": {"θ": law.eye, "g": np.diag(stepsize) / 2}}, {"θ": stepsize})
     return Stages(law.stage({"ν": {}}), move, law.stage({}))
 
 
 def splitting(
-    law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem, name: str = "friction"
+    law: Law,
+    stepsize: Array,
+    tuning: Mapping[str, Any],
+    problem: Problem,
+    name: str = "friction",
 ) -> Stages:
     """Return the stages of BAOAB, whose momentum is never drawn again."""
     c = np.exp(-problem.spread(tuning[name]))
-    lessened = (stepsize * (1 + c) / 2) ** 2 * problem.spread(tuning.get("noise_variance", 0.0))
+    lessened = (stepsize * (1 + c) / 2) ** 2 * problem.spread(
+        tuning.get("noise_variance", 0.0)
+    )
     kick = law.stage({"ν": {"ν": law.eye, "g": np.diag(stepsize) / 2}})
     drift = law.stage({"θ": {"θ": law.eye, "ν": law.eye / 2}})
-    friction = law.stage({"ν": {"ν": np.diag(c)}}, {"ν": stepsize * (1 - c**2) - lessened})
+    friction = law.stage(
+        {"ν": {"ν": np.diag(c)}}, {"ν": stepsize * (1 - c**2) - lessened}
+    )
     return Stages(law.stage({}), kick.then(drift).then(friction).then(drift), kick)
 
 

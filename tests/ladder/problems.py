@@ -71,7 +71,10 @@ class Problem:
         if not isinstance(values, Mapping):
             return np.full(self.dimension, float(values))
         return np.concatenate(
-            [np.full(int(np.prod(shape)), values[name]) for name, shape in self.shapes.items()]
+            [
+                np.full(int(np.prod(shape)), values[name])
+                for name, shape in self.shapes.items()
+            ]
         )
 
     def blocks(self) -> list[slice]:
@@ -109,7 +112,9 @@ class LinearProblem(Problem):
     @property
     def mean(self) -> Array:
         """The mean of the posterior."""
-        return self.covariance @ (self.prior_precision @ self.prior_mean + self.h.sum(0))
+        return self.covariance @ (
+            self.prior_precision @ self.prior_mean + self.h.sum(0)
+        )
 
 
 def flat(params: Mapping[str, Any], leading: int = 0) -> Any:
@@ -134,7 +139,9 @@ def _linear_problem(
 
     def log_prior(params: Mapping[str, tf.Tensor]) -> tf.Tensor:
         gap = flat(params) - tf.constant(prior_mean, next(iter(params.values())).dtype)
-        return -0.5 * tf.reduce_sum(gap * tf.linalg.matvec(_like(prior_precision, gap), gap))
+        return -0.5 * tf.reduce_sum(
+            gap * tf.linalg.matvec(_like(prior_precision, gap), gap)
+        )
 
     covariance = np.linalg.inv(prior_precision + K.sum(0))
     mean = covariance @ (prior_precision @ prior_mean + h.sum(0))
@@ -180,11 +187,15 @@ def gaussian(d: int, N: int, *, isotropic_noise: bool = False) -> LinearProblem:
         x = x @ np.linalg.inv(root).T @ sigma
     x += rng.normal(size=d)
 
-    def log_lik(params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
         gap = data["x"] - flat(params)
         return -0.5 * tf.reduce_sum(gap * (gap @ _like(inverse, gap)))
 
-    return _linear_problem(log_lik, {"x": x}, x @ inverse, np.tile(inverse, (N, 1, 1)), rng)
+    return _linear_problem(
+        log_lik, {"x": x}, x @ inverse, np.tile(inverse, (N, 1, 1)), rng
+    )
 
 
 def regression(d: int, N: int) -> LinearProblem:
@@ -193,7 +204,9 @@ def regression(d: int, N: int) -> LinearProblem:
     x = rng.normal(size=(N, d)) * rng.uniform(0.3, 1.7, size=(N, 1))
     y = x @ rng.normal(size=d) + rng.normal(size=N)
 
-    def log_lik(params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
         gap = data["y"] - tf.linalg.matvec(data["x"], flat(params))
         return -0.5 * tf.reduce_sum(gap**2)
 
@@ -207,7 +220,9 @@ def logistic(d: int, N: int) -> Problem:
     x = rng.normal(size=(N, d))
     y = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-x.sum(1)))).astype(float)
 
-    def log_lik(params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: Mapping[str, tf.Tensor], data: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
         logits = tf.linalg.matvec(data["x"], flat(params))
         return tf.reduce_sum(data["y"] * logits - tf.math.softplus(logits))
 

@@ -67,12 +67,18 @@ class Case:
     @property
     def function(self) -> Callable[..., sgmcmc.Samples]:
         """The function that runs it, with the arguments of a named function."""
-        return getattr(sgmcmc, self.public) if self.public else self.by_parts(sgmcmc.sample)
+        return (
+            getattr(sgmcmc, self.public)
+            if self.public
+            else self.by_parts(sgmcmc.sample)
+        )
 
     @property
     def setup(self) -> Callable[..., sgmcmc.StepwiseSampler]:
         """The function that sets it up."""
-        return getattr(sgmcmc, f"{self.public}_setup") if self.public else self.by_parts()
+        return (
+            getattr(sgmcmc, f"{self.public}_setup") if self.public else self.by_parts()
+        )
 
     def by_parts(self, target: Callable[..., Any] = sgmcmc.setup) -> Callable[..., Any]:
         """Return `sgmcmc.sample` or `sgmcmc.setup` with the arguments of a named function."""
@@ -83,7 +89,12 @@ class Case:
             neutral |= {"burn_in": 0, "n_iters": 10_000}
 
         def call(
-            log_lik: Any, dataset: Any, params: Any, stepsize: Any, *opt: Any, **given: Any
+            log_lik: Any,
+            dataset: Any,
+            params: Any,
+            stepsize: Any,
+            *opt: Any,
+            **given: Any,
         ) -> Any:
             given |= {"opt_stepsize": opt[0]} if opt else {}
             constants = {name: given.pop(name) for name in own & given.keys()}
@@ -134,7 +145,12 @@ class Case:
 
 
 _SGLD = Case(
-    "sgld", dynamics.SGLD, "sgld", "sgld", transcription=transcriptions.SGLD, law=laws.langevin
+    "sgld",
+    dynamics.SGLD,
+    "sgld",
+    "sgld",
+    transcription=transcriptions.SGLD,
+    law=laws.langevin,
 )
 _SGHMC = Case(
     "sghmc",
@@ -298,7 +314,12 @@ FIELD = (
 )
 """Those that are not linear, and have laws of their own: ``test_field_laws.py``."""
 PLANE = (
-    Case("smile", dynamics.SMILE, transcription=transcriptions.SMILE, tuning={"friction": 0.3}),
+    Case(
+        "smile",
+        dynamics.SMILE,
+        transcription=transcriptions.SMILE,
+        tuning={"friction": 0.3},
+    ),
 )
 """Those that need two coordinates or more."""
 LEARNING = (
@@ -309,7 +330,11 @@ LEARNING = (
         name="sghmc-fisher",
         tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
     ),
-    Case("smile-preconditioned", dynamics.SMILE, tuning={"preconditioned": True, "until": 3}),
+    Case(
+        "smile-preconditioned",
+        dynamics.SMILE,
+        tuning={"preconditioned": True, "until": 3},
+    ),
     Case(
         "smile-tuned",
         dynamics.SMILE,
@@ -322,10 +347,14 @@ LEARNING = (
     ),
 )
 """Those that see the rows of minibatches: ``test_scoring_laws.py``, ``test_exchange.py``."""
-BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *PLANE, *LEARNING)}
+BY_NAME = {
+    case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *PLANE, *LEARNING)
+}
 
 
-def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:
+def firsts(
+    cases: tuple[Case, ...], key: Callable[[Case], Hashable]
+) -> tuple[Case, ...]:
     """Return the first of these rows for each value of a key."""
     found: dict[Hashable, Case] = {}
     for case in cases:
@@ -337,7 +366,9 @@ DISTINCT = firsts(TABLE, lambda case: (case.dynamics, case.estimator))
 """One row for each dynamics with each estimator: variants of the same function are left out."""
 LADDER = tuple(case for case in TABLE if not case.of_points)
 IN_TURN = tuple(
-    replace(case, name=f"{case.name}-in-turn", tuning={**case.tuning, "updates": "in_turn"})
+    replace(
+        case, name=f"{case.name}-in-turn", tuning={**case.tuning, "updates": "in_turn"}
+    )
     for case in LADDER
 )
 """The same with parameters that move one after the other: ``test_in_turn.py``."""

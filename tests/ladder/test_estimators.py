@@ -34,8 +34,12 @@ from tests.ladder import (
 
 LEVEL = 1e-4
 """Each chi-square test fails by chance for one seed in ten thousand."""
-ESTIMATORS = tuple(case.estimator for case in firsts(LADDER, lambda case: case.estimator))
-EACH = pytest.mark.parametrize("estimator", ESTIMATORS, ids=[each.name for each in ESTIMATORS])
+ESTIMATORS = tuple(
+    case.estimator for case in firsts(LADDER, lambda case: case.estimator)
+)
+EACH = pytest.mark.parametrize(
+    "estimator", ESTIMATORS, ids=[each.name for each in ESTIMATORS]
+)
 
 
 class Estimates:
@@ -58,7 +62,9 @@ class Estimates:
 
     def at(self, position: Array, rows: tuple[int, ...]) -> Array:
         """Return the estimate from the minibatch of these rows."""
-        columns = {name: tf.gather(values, rows) for name, values in self.columns.items()}
+        columns = {
+            name: tf.gather(values, rows) for name, values in self.columns.items()
+        }
         minibatch = Minibatch(columns, self.weight)
         return self.gradient.estimate(
             self.target, self.state, tf.constant(position), minibatch, minibatch
@@ -74,15 +80,21 @@ def noisy_terms(problem: Problem, estimator: Estimator) -> Array:
 @EACH
 @pytest.mark.parametrize(("N", "n"), [(5, 2), (6, 3), (5, 5)])
 @pytest.mark.parametrize("d", [1, 3])
-def test_all_minibatches_without_replacement(d: int, N: int, n: int, estimator: Estimator) -> None:
+def test_all_minibatches_without_replacement(
+    d: int, N: int, n: int, estimator: Estimator
+) -> None:
     problem = logistic(d, N)
     estimates = Estimates(problem, n, estimator)
-    values = np.array([estimates.at(problem.start, s) for s in combinations(range(N), n)])
+    values = np.array(
+        [estimates.at(problem.start, s) for s in combinations(range(N), n)]
+    )
     exact = problem.gradient(problem.start)
     np.testing.assert_allclose(values.mean(0), exact, rtol=1e-12, atol=1e-12)
     spread = np.atleast_2d(np.cov(noisy_terms(problem, estimator).T))
     observed = (values - exact).T @ (values - exact) / len(values)
-    np.testing.assert_allclose(observed, N * (N - n) / n * spread, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        observed, N * (N - n) / n * spread, rtol=1e-12, atol=1e-12
+    )
 
 
 @EACH
@@ -90,7 +102,9 @@ def test_all_minibatches_without_replacement(d: int, N: int, n: int, estimator: 
 def test_all_minibatches_with_replacement(N: int, n: int, estimator: Estimator) -> None:
     problem = logistic(3, N)
     estimates = Estimates(problem, n, estimator)
-    values = np.array([estimates.at(problem.start, s) for s in product(range(N), repeat=n)])
+    values = np.array(
+        [estimates.at(problem.start, s) for s in product(range(N), repeat=n)]
+    )
     exact = problem.gradient(problem.start)
     np.testing.assert_allclose(values.mean(0), exact, rtol=1e-12, atol=1e-12)
     spread = np.cov(noisy_terms(problem, estimator).T, ddof=0)
@@ -103,7 +117,9 @@ def test_at_its_center_the_control_variate_has_no_noise() -> None:
     estimates = Estimates(problem, 2, CENTERED)
     center = problem.start + 0.7
     for rows in combinations(range(6), 2):
-        np.testing.assert_allclose(estimates.at(center, rows), problem.gradient(center), rtol=1e-12)
+        np.testing.assert_allclose(
+            estimates.at(center, rows), problem.gradient(center), rtol=1e-12
+        )
 
 
 # --------------------------------------------------------------------- how rows are drawn
@@ -159,7 +175,10 @@ def test_every_sequence_is_equally_likely_with_replacement(N: int, n: int) -> No
     seen = Counter(map(tuple, drawn(N, n, count, replace=True).tolist()))
     multisets = list(combinations_with_replacement(range(N), n))
     ways = [factorial(n) / prod(map(factorial, Counter(m).values())) for m in multisets]
-    assert stats.chisquare([seen[m] for m in multisets], 300 * np.array(ways)).pvalue > LEVEL
+    assert (
+        stats.chisquare([seen[m] for m in multisets], 300 * np.array(ways)).pvalue
+        > LEVEL
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +194,12 @@ def test_every_row_is_drawn_equally_often(N: int, n: int, count: int) -> None:
     """
     share = n / N
     often = np.bincount(drawn(N, n, count).ravel(), minlength=N)
-    statistic = ((often - count * share) ** 2).sum() / (count * share * (1 - share)) * (N - 1) / N
+    statistic = (
+        ((often - count * share) ** 2).sum()
+        / (count * share * (1 - share))
+        * (N - 1)
+        / N
+    )
     p = stats.chi2.cdf(statistic, N - 1)
     assert LEVEL / 2 < p < 1 - LEVEL / 2
 
@@ -190,7 +214,10 @@ def test_neighbouring_rows_come_together_as_often_as_they_must(N: int, n: int) -
     rows = drawn(N, n, 600, seed=2)
     pairs = (np.diff(rows, axis=1) == 1).sum(1)
     error = pairs.std(ddof=1) / np.sqrt(len(pairs))
-    assert abs(pairs.mean() - (N - 1) * n * (n - 1) / (N * (N - 1))) < bound(1, 600) * error
+    assert (
+        abs(pairs.mean() - (N - 1) * n * (n - 1) / (N * (N - 1)))
+        < bound(1, 600) * error
+    )
 
 
 @pytest.mark.parametrize("replace", [False, True], ids=["without", "with replacement"])
@@ -214,7 +241,9 @@ def test_variance_of_the_gradients_drawn(N: int, n: int, replace: bool) -> None:
 def test_minibatches_of_one_call_are_independent() -> None:
     """Two minibatches one after the other form every pair of subsets equally often."""
     subsets = {s: k for k, s in enumerate(combinations(range(6), 2))}
-    codes = np.array([subsets[tuple(r)] for r in drawn(6, 2, 225 * 400, seed=4).tolist()])
+    codes = np.array(
+        [subsets[tuple(r)] for r in drawn(6, 2, 225 * 400, seed=4).tolist()]
+    )
     pairs = np.bincount(15 * codes[:-1] + codes[1:], minlength=225)
     # 15² cells less the constraint that both margins are those of the same sequence.
     expected = np.outer(*[np.bincount(codes, minlength=15)] * 2).ravel() / len(codes)
@@ -267,7 +296,12 @@ def test_each_gradient_in_a_chain_is_of_one_fresh_minibatch_at_that_very_draw(
 
 
 def _minibatch_of_each(
-    problem: Problem, case: Case, positions: Array, gradients: Array, n: int, replace: bool
+    problem: Problem,
+    case: Case,
+    positions: Array,
+    gradients: Array,
+    n: int,
+    replace: bool,
 ) -> Array:
     """Return the number of the minibatch behind each gradient; fail if there is none."""
     N = problem.size
@@ -279,7 +313,10 @@ def _minibatch_of_each(
     terms = case.estimator.noisy(terms, center)
     constant = -positions + case.estimator.known(center)
     candidates = np.stack(
-        [constant + N / n * terms[..., list(rows), :].sum(-2) for rows in choices(range(N), n)]
+        [
+            constant + N / n * terms[..., list(rows), :].sum(-2)
+            for rows in choices(range(N), n)
+        ]
     )
     distances = np.abs(candidates - gradients).max(-1)
     # Of two that are nearly the same, early in a chain with control variates, either will do.

@@ -22,12 +22,17 @@ TEMPERATURES = (1.0, 3.0, 7.0)
 class Known:
     """Estimates at other positions, of a log posterior whose rows are −w_i |θ − c_i|²/2."""
 
-    centres, weights = np.linspace(-1, 1, 5)[:, None], np.array([0.4, 1.0, 2.0, 0.7, 1.1])
+    centres, weights = (
+        np.linspace(-1, 1, 5)[:, None],
+        np.array([0.4, 1.0, 2.0, 0.7, 1.1]),
+    )
 
     def gradient(self, position: Any) -> tf.Tensor:
         """Return the gradient of the rows and of a standard normal prior."""
         theta = np.asarray(position)
-        return tf.constant((self.weights[:, None] * (self.centres - theta)).sum(0) - theta)
+        return tf.constant(
+            (self.weights[:, None] * (self.centres - theta)).sum(0) - theta
+        )
 
     def log_post(self, position: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the weighted rows, and the log prior."""
@@ -55,12 +60,17 @@ def test_the_dynamics_are_the_transcription(correction: float) -> None:
             rows = np.asarray(b[0] - a[0])
             delta = 1 / TEMPERATURES[pair] - 1 / TEMPERATURES[pair + 1]
             s2 = unseen * 5 * rows.var(ddof=1)
-            r = delta * (rows.sum() + float(b[1] - a[1])) - correction * delta**2 * s2 / 2
+            r = (
+                delta * (rows.sum() + float(b[1] - a[1]))
+                - correction * delta**2 * s2 / 2
+            )
             if np.log(stats.norm.cdf(normals[K][pair])) < r:
                 theta[[pair, pair + 1]], swaps = theta[[pair + 1, pair]], swaps + 1
         for j, T in enumerate(TEMPERATURES):
             slope = known.gradient(theta[j]).numpy()
-            theta[j] = theta[j] + epsilon / 2 * slope + np.sqrt(T * epsilon) * normals[j]
+            theta[j] = (
+                theta[j] + epsilon / 2 * slope + np.sqrt(T * epsilon) * normals[j]
+            )
         state = dynamics.step(state, gradient, step, tf.constant(normals))
         gradient = known.gradient(state.position)
         state = dynamics.finish_step(dynamics.visit(state, known), gradient, step)
@@ -79,7 +89,9 @@ def test_the_variance_is_that_of_drawing_without_replacement() -> None:
     nothing = tf.zeros([], tf.float64)
 
     def ratio(rows: Any, correction: float) -> float:
-        found = [(tf.constant(N / n * terms[list(rows)]), nothing) for terms in (here, there)]
+        found = [
+            (tf.constant(N / n * terms[list(rows)]), nothing) for terms in (here, there)
+        ]
         return float(replace(dynamics, correction=correction)._log_ratios(found)[0])
 
     minibatches = list(combinations(range(N), n))
@@ -119,7 +131,9 @@ def test_the_corrected_rate_leaves_both_distributions_as_they_are() -> None:
         squares = exchanged(noise, 1.0, size)[0] ** 2
         assert abs(squares.mean() - 1) < bound(2) * np.sqrt(2 / size)
     naive, rate = exchanged(4.0, 0.0, size)
-    assert (naive**2).mean() > 1.1  # without the correction the cold replica is too warm
+    assert (
+        naive**2
+    ).mean() > 1.1  # without the correction the cold replica is too warm
     assert rate > exchanged(4.0, 1.0, size)[1] > 0.1
 
 
@@ -136,7 +150,9 @@ def _run(dynamics: Any, **given: Any) -> sgmcmc.Samples:
         "minibatch_size": 1, "preconditioner": "none", "stepsize": 0.005, "n_chains": 8,
         "n_iters": 15_000, "burn_in": 1000, "verbose": False,
     }  # fmt: skip
-    return sgmcmc.sample(two_modes, {"x": np.zeros(1)}, {"t": -2.0}, **{**arguments, **given})
+    return sgmcmc.sample(
+        two_modes, {"x": np.zeros(1)}, {"t": -2.0}, **{**arguments, **given}
+    )
 
 
 def proportion(theta: Array) -> tuple[float, float]:
@@ -154,7 +170,11 @@ def test_both_modes_in_proportion_from_one_start(inner: Any) -> None:
     assert error < 0.03
     above = samples["t"][samples["t"] > 0]
     assert abs(above.std() / 0.3 - 1) < 0.03
-    rates = {k: v for k, v in samples.report["Chain"].items() if k.startswith("exchange rate")}
+    rates = {
+        k: v
+        for k, v in samples.report["Chain"].items()
+        if k.startswith("exchange rate")
+    }
     assert len(rates) == 3
     assert all(0.3 < rate < 0.9 for rate in rates.values())
 
@@ -168,7 +188,9 @@ def test_without_it_the_chain_stays_where_it_began() -> None:
 def test_the_mixture_of_two_means_from_minibatches() -> None:
     """N = 1000 and n = 100: the two labelings, alike by symmetry, which SGLD never exchanges."""
     rng = np.random.default_rng(1)
-    x = np.array([[-1.0, 0.0], [1.0, 0.0]])[rng.integers(0, 2, 1000)] + rng.normal(size=(1000, 2))
+    x = np.array([[-1.0, 0.0], [1.0, 0.0]])[rng.integers(0, 2, 1000)] + rng.normal(
+        size=(1000, 2)
+    )
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
         gaps = [tf.reduce_sum((dataset["x"] - params[name]) ** 2, 1) for name in "ab"]
@@ -202,9 +224,18 @@ def test_the_mixture_of_two_means_from_minibatches() -> None:
         (ReplicaExchange((1.0, -3.0)), "`temperatures` must be"),
         (ReplicaExchange("hot"), "`temperatures` must be"),
         (ReplicaExchange((1.0, 2.0), every=0), "`every`"),
-        (ReplicaExchange((1.0, 2.0), correction=-1.0), "`correction` must not be negative"),
-        (ReplicaExchange((1.0, 2.0), "sgld"), "`dynamics` of ReplicaExchange must be an object"),
-        (ReplicaExchange((1.0, 2.0), HMC()), "`dynamics`: HMC cannot be that of replicas"),
+        (
+            ReplicaExchange((1.0, 2.0), correction=-1.0),
+            "`correction` must not be negative",
+        ),
+        (
+            ReplicaExchange((1.0, 2.0), "sgld"),
+            "`dynamics` of ReplicaExchange must be an object",
+        ),
+        (
+            ReplicaExchange((1.0, 2.0), HMC()),
+            "`dynamics`: HMC cannot be that of replicas",
+        ),
     ],
 )
 def test_wrong_constants_are_refused(part: ReplicaExchange, said: str) -> None:
@@ -213,9 +244,13 @@ def test_wrong_constants_are_refused(part: ReplicaExchange, said: str) -> None:
 
 
 def test_what_does_not_go_with_replicas_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"write sgmcmc.dynamics.*ReplicaExchange\(temperatures"):
+    with pytest.raises(
+        ValueError, match=r"write sgmcmc.dynamics.*ReplicaExchange\(temperatures"
+    ):
         _run("replica_exchange")
     with pytest.raises(ValueError, match="`updates`"):
         BY_NAME["replica-exchange"].run(gaussian(3, 20), 1e-3, 5, updates="in_turn")
     with pytest.raises(ValueError, match="`gibbs`: ReplicaExchange compares"):
-        _run(ReplicaExchange((1.0, 2.0)), gibbs=lambda params, minibatch, seed: minibatch)
+        _run(
+            ReplicaExchange((1.0, 2.0)), gibbs=lambda params, minibatch, seed: minibatch
+        )

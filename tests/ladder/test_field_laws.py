@@ -25,7 +25,12 @@ LIMIT = 4.5
 
 
 def stationary(
-    dynamics: Dynamics, epsilon: float, noise: float, chains: int, steps: int, start: Array
+    dynamics: Dynamics,
+    epsilon: float,
+    noise: float,
+    chains: int,
+    steps: int,
+    start: Array,
 ) -> Array:
     """Return θ of each chain at the end; the gradient is −θ and normal noise of this variance."""
     bound = dynamics.bind(Space({"theta": (chains,)}))
@@ -163,7 +168,11 @@ def drift_of_moments(h: float) -> Array:
     state = ThermostatState(*map(tf.constant, (theta, h * v, h * (A + xi))))
     state = dynamics.step(state, tf.constant(-theta), epsilon, tf.constant(zeta[None]))
     state = dynamics.finish_step(state, -state.position, epsilon)
-    after = state.position.numpy(), state.momentum.numpy() / h, state.thermostat.numpy() / h - A
+    after = (
+        state.position.numpy(),
+        state.momentum.numpy() / h,
+        state.thermostat.numpy() / h - A,
+    )
 
     def moments(theta: Array, v: Array, xi: Array) -> Array:
         functions = [theta**2, v**2, xi, xi**2, theta * v, theta**4, v**2 * xi, v**4]
@@ -197,11 +206,15 @@ def test_badodab_is_the_geodesic_thermostat_in_flat_space() -> None:
     ours, theirs = BADODAB(0.2).bind(space), GSGNHT(0.2).bind(space)
     draw = lambda *shape: tf.constant(rng.normal(size=shape))  # noqa: E731
     stepsize, first, g = tf.constant(0.1, tf.float64), draw(1, 5), draw(5)
-    one, other = (d.init(tf.ones(5, tf.float64), g, stepsize, first) for d in (ours, theirs))
+    one, other = (
+        d.init(tf.ones(5, tf.float64), g, stepsize, first) for d in (ours, theirs)
+    )
     for _ in range(4):
         zeta, after = draw(1, 5), draw(5)
         one = ours.finish_step(ours.step(one, g, stepsize, zeta), after, stepsize)
-        other = theirs.finish_step(theirs.step(other, g, stepsize, zeta), after, stepsize)
+        other = theirs.finish_step(
+            theirs.step(other, g, stepsize, zeta), after, stepsize
+        )
         g = after
         for mine, their in zip(one, other, strict=True):
             np.testing.assert_allclose(mine, their, rtol=1e-12)
@@ -222,7 +235,9 @@ def chance(z: Array, g: Array, noise: float, corrected: bool) -> Array:
     return np.where(left > 0, p, z * ghat > 0) @ NODE_WEIGHTS
 
 
-def exact_variance(epsilon: float, noise: float, corrected: bool, bimodal: bool) -> float:
+def exact_variance(
+    epsilon: float, noise: float, corrected: bool, bimodal: bool
+) -> float:
     """Return the stationary variance for the gradient −θ, from the kernel on a grid."""
     grid = np.linspace(-7, 7, 351)
     step = grid[None, :] - grid[:, None]
@@ -231,7 +246,11 @@ def exact_variance(epsilon: float, noise: float, corrected: bool, bimodal: bool)
         size = (stats.norm.pdf((np.abs(scaled) - np.sqrt(0.99)) / 0.1)) / 0.2
     else:
         size = stats.norm.pdf(scaled)
-    kernel = 2 * size * chance(step, np.broadcast_to(-grid[:, None], step.shape), noise, corrected)
+    kernel = (
+        2
+        * size
+        * chance(step, np.broadcast_to(-grid[:, None], step.shape), noise, corrected)
+    )
     kernel /= kernel.sum(1, keepdims=True)
     density = stats.norm.pdf(grid)
     for _ in range(400):
@@ -242,9 +261,16 @@ def exact_variance(epsilon: float, noise: float, corrected: bool, bimodal: bool)
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("noise", "variance", "increments"),
-    [(0.0, 0.0, "normal"), (0.0, 0.0, "bimodal"), (3.0, 0.0, "normal"), (3.0, 3.0, "normal")],
+    [
+        (0.0, 0.0, "normal"),
+        (0.0, 0.0, "bimodal"),
+        (3.0, 0.0, "normal"),
+        (3.0, 3.0, "normal"),
+    ],
 )
-def test_the_stationary_variance_of_barker(noise: float, variance: float, increments: str) -> None:
+def test_the_stationary_variance_of_barker(
+    noise: float, variance: float, increments: str
+) -> None:
     chains, epsilon = 20_000, 0.5
     expected = exact_variance(epsilon, noise, bool(variance), increments == "bimodal")
     start = np.random.default_rng(1).normal(size=chains)
@@ -276,7 +302,9 @@ def test_the_first_moment_of_a_step_of_barker(noise_variance: Any) -> None:
 
 def test_the_correction_takes_the_noise_out_of_the_probability() -> None:
     """Within 0.02 while Vz² < k², of an error of up to a tenth without it."""
-    z, g = (a.ravel() for a in np.meshgrid(np.linspace(0, 0.9, 10), np.linspace(-4, 4, 17)))
+    z, g = (
+        a.ravel() for a in np.meshgrid(np.linspace(0, 0.9, 10), np.linspace(-4, 4, 17))
+    )
     exact = 1 / (1 + np.exp(-z * g))
     assert np.abs(chance(z, g, 3.0, True) - exact).max() < 0.02
     assert np.abs(chance(z, g, 3.0, False) - exact).max() > 0.05
@@ -290,7 +318,9 @@ def test_barker_estimates_the_noise_of_its_gradients() -> None:
     state = dynamics.init(zeros, zeros, zeros, zeros)
     for rows in (parts, 2 * parts):
         state = dynamics.learn(state, tf.constant(rows))
-    np.testing.assert_allclose(state.variance, 2.5 * 7 * parts.var(0, ddof=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        state.variance, 2.5 * 7 * parts.var(0, ddof=1), rtol=1e-12
+    )
 
 
 def test_barker_does_not_diverge_where_sgld_does() -> None:
@@ -323,22 +353,30 @@ def test_the_exact_covariance_of_the_lattice_walk() -> None:
         np.fill_diagonal(shared, 0.0)
         sigma = solve_sylvester(H / 2, H / 2, np.eye(3) + epsilon / 4 * shared)
     assert np.abs(sigma / problem.covariance - 1).max() > 0.05
-    assert 2 / np.sqrt(epsilon) > 4.0 * np.sqrt(np.diag(H @ sigma @ H + V)).max()  # not cut off
-    draws = BY_NAME["sglrw"].run(problem, epsilon, n, n_chains=40, burn_in=400, n_iters=9000)
+    assert (
+        2 / np.sqrt(epsilon) > 4.0 * np.sqrt(np.diag(H @ sigma @ H + V)).max()
+    )  # not cut off
+    draws = BY_NAME["sglrw"].run(
+        problem, epsilon, n, n_chains=40, burn_in=400, n_iters=9000
+    )
     check(compare(flat(draws, 2), problem.mean, sigma), 0.02)
 
 
 def test_a_gradient_that_is_not_a_number_ends_the_lattice_walk() -> None:
     dynamics, nan = sgmcmc.dynamics.SGLRW(), tf.constant([np.nan], tf.float64)
     state = dynamics.init(tf.zeros(1, tf.float64), nan, nan, nan)
-    moved = dynamics.step(state, nan, tf.constant(0.1, tf.float64), tf.zeros((1, 1), tf.float64))
+    moved = dynamics.step(
+        state, nan, tf.constant(0.1, tf.float64), tf.zeros((1, 1), tf.float64)
+    )
     assert np.isnan(moved.position)
 
 
 # ------------------------------------------------------------------------------------- SMILE
 
 
-def smile(spread: Array, dynamics: Any, gradient: str = "minibatch") -> tuple[Array, float]:
+def smile(
+    spread: Array, dynamics: Any, gradient: str = "minibatch"
+) -> tuple[Array, float]:
     """Return variances over those of N(0, I/N), of 10 coordinates, and the error of their mean.
 
     The rows of each coordinate have this spread, so that the noise of its gradient does.

@@ -44,7 +44,14 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
         (2.0, 1.0, -0.5, 1.0, 0.7),
         (1e-60, 0.0, 3.0, 3.0, 0.5),
     ],
-    ids=["plain", "no count", "slow clock", "negative count", "negative exposure", "next to zero"],
+    ids=[
+        "plain",
+        "no count",
+        "slow clock",
+        "negative count",
+        "negative exposure",
+        "next to zero",
+    ],
 )
 def test_a_move_of_a_gamma_parameter(
     start: float, count: float, exposure: float, unit: float, h: float, dtype: tf.DType
@@ -54,9 +61,13 @@ def test_a_move_of_a_gamma_parameter(
     prior = OnHalfLine(np.full(size, shape), np.full(size, rate))
     dynamics = SCIR(gamma={}).bind(Space({"rate": (size,)}, {"rate": prior}))
     slopes = np.concatenate([np.full(size, count), np.full(size, exposure)])
-    position = np.concatenate([np.full(size, np.log(start)), np.full(size, np.log(unit))])
+    position = np.concatenate(
+        [np.full(size, np.log(start)), np.full(size, np.log(unit))]
+    )
     state = dynamics.init(
-        *(tf.constant(v, dtype) for v in (position, slopes)), tf.constant(h, dtype), None
+        *(tf.constant(v, dtype) for v in (position, slopes)),
+        tf.constant(h, dtype),
+        None,
     )._replace(position=tf.constant(position, dtype))
     state = dynamics.step(
         state, tf.constant(slopes, dtype), tf.constant(h, dtype), seeds_of(dynamics, 7)
@@ -65,7 +76,9 @@ def test_a_move_of_a_gamma_parameter(
     a = shape + max(count, 0.0) + max(-exposure, 0.0) * start
     b = rate + max(exposure, 0.0) + max(-count, 0.0) / start
     time = b * h / unit
-    law = stats.ncx2(2 * a, 2 * b * start / np.expm1(time), scale=-np.expm1(-time) / (2 * b))
+    law = stats.ncx2(
+        2 * a, 2 * b * start / np.expm1(time), scale=-np.expm1(-time) / (2 * b)
+    )
     check_law(np.exp(u), law, 1e-30 if a < 1 else 0.0, 1)
     # The clock's rate is the mean of the first log b̂, before this step, and this step's.
     np.testing.assert_allclose(log_unit, (np.log(unit) + np.log(b)) / 2, rtol=1e-5)
@@ -96,9 +109,13 @@ def test_a_negative_difference_of_counts_acts_as_a_rate(theta: float) -> None:
         tf.zeros([size], tf.float64), tf.constant(h, tf.float64), None,
     )._replace(position=tf.fill([size], tf.constant(np.log(theta), tf.float64)))  # fmt: skip
     counts = tf.fill([size], tf.constant(count, tf.float64))
-    moved = dynamics.step(state, counts, tf.constant(h, tf.float64), seeds_of(dynamics, 3))
+    moved = dynamics.step(
+        state, counts, tf.constant(h, tf.float64), seeds_of(dynamics, 3)
+    )
     b = 1 - count / theta
-    law = stats.ncx2(2 * alpha, 2 * b * theta / np.expm1(b * h), scale=-np.expm1(-b * h) / (2 * b))
+    law = stats.ncx2(
+        2 * alpha, 2 * b * theta / np.expm1(b * h), scale=-np.expm1(-b * h) / (2 * b)
+    )
     check_law(np.exp(moved.position.numpy()), law, 1e-30, 1)
 
 
@@ -125,12 +142,17 @@ def test_counts_and_exposures(dtype: tf.DType) -> None:
     data["y"] = rng.poisson(3.0, 4)
     w, v = rng.uniform(0.2, 2.0, 3), 2.3
     one = np.ones(())
-    geometries = {"w": OnHalfLine(np.ones(3), np.ones(3)), "v": OnHalfLine(one, one, -1.0)}
+    geometries = {
+        "w": OnHalfLine(np.ones(3), np.ones(3)),
+        "v": OnHalfLine(one, one, -1.0),
+    }
     space = Space({"w": (3,), "v": ()}, geometries)
     target = Target(hierarchy, None, space, dtype)
     position = tf.constant(space.start({"w": w, "v": np.asarray(v)}, dtype), dtype)
     columns = {name: tf.constant(value, dtype) for name, value in data.items()}
-    slopes = space.layout.split(target.gradient(position, Minibatch(columns, 2.0)).numpy())
+    slopes = space.layout.split(
+        target.gradient(position, Minibatch(columns, 2.0)).numpy()
+    )
     expected = w * data["f"] / (data["f"] @ w)[:, None]
     counts = data["m"].sum(0) + data["m"].sum(1) + data["y"] @ expected
     exposures = 2 * w.sum() + data["f"].sum(0)
@@ -167,7 +189,9 @@ def test_full_data_chains_have_the_posterior_at_any_stepsize() -> None:
         return (
             rates(params, dataset)
             + tf.reduce_sum(-0.5 * n * tf.math.log(variance) - half / variance)
-            + tf.reduce_sum(tf.reduce_sum(dataset["z"], 0) * tf.math.log(params["omega"]))
+            + tf.reduce_sum(
+                tf.reduce_sum(dataset["z"], 0) * tf.math.log(params["omega"])
+            )
         )
 
     chain = sgmcmc.scir(
@@ -197,7 +221,9 @@ def test_full_data_chains_have_the_posterior_at_any_stepsize() -> None:
     check_law(chain["omega"][0, :, 0].astype(float), stats.beta(4.5, 1.5), 0.0, 5)
 
 
-def moments_of_minibatches(a: Array, b: Array, h: float, unit: float) -> tuple[float, float]:
+def moments_of_minibatches(
+    a: Array, b: Array, h: float, unit: float
+) -> tuple[float, float]:
     """Return the stationary mean and variance where â and b̂ are drawn again for each step.
 
     λ' has the mean Dλ + (1 − D) â/b̂ and the variance 2λD(1 − D)/b̂ + â(1 − D)²/b̂², D = e^(−b̂h/b̄).
@@ -205,12 +231,16 @@ def moments_of_minibatches(a: Array, b: Array, h: float, unit: float) -> tuple[f
     d = np.exp(-b * h / unit)
     mean = ((1 - d) * a / b).mean() / (1 - d).mean()
     linear = (2 * d * (1 - d) * (1 + a) / b).mean()
-    second = (mean * linear + ((1 - d) ** 2 * (a + a**2) / b**2).mean()) / (1 - d**2).mean()
+    second = (mean * linear + ((1 - d) ** 2 * (a + a**2) / b**2).mean()) / (
+        1 - d**2
+    ).mean()
     return mean, second - mean**2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noisy", [False, True], ids=["known exposure", "noisy exposure"])
+@pytest.mark.parametrize(
+    "noisy", [False, True], ids=["known exposure", "noisy exposure"]
+)
 def test_stationary_moments_with_minibatches(noisy: bool) -> None:
     """Mean and variance, enumerated over all minibatches, from the public function."""
     h, n, chains, shape, rate = 0.8, 2, 12, 1.5, 0.5
@@ -219,7 +249,9 @@ def test_stationary_moments_with_minibatches(noisy: bool) -> None:
     a, b = shape + 2.5 * Y[every].sum(1), rate + 2.5 * t[every].sum(1)
     mean, variance = moments_of_minibatches(a, b, h, np.exp(np.log(b).mean()))
     if not noisy:  # the formula of the docs, that of points of the simplex over b²
-        np.testing.assert_allclose(variance, (a.mean() + np.tanh(h / 2) * a.var()) / b[0] ** 2)
+        np.testing.assert_allclose(
+            variance, (a.mean() + np.tanh(h / 2) * a.var()) / b[0] ** 2
+        )
         np.testing.assert_allclose(mean, a.mean() / b[0])
     chain = sgmcmc.scir(
         rates,
@@ -288,7 +320,9 @@ def test_a_hierarchy_in_turn_is_exact_at_any_stepsize() -> None:
         estimates = np.stack([draws.mean(0), (draws**2).mean(0)], 1)
         errors = estimates.std(0, ddof=1) / np.sqrt(rows)
         assert (errors < 0.03 * expected[name]).all(), "the run is too short to tell"
-        assert (np.abs(estimates.mean(0) - expected[name]) < bound(4, rows) * errors).all()
+        assert (
+            np.abs(estimates.mean(0) - expected[name]) < bound(4, rows) * errors
+        ).all()
 
 
 # ------------------------------------------------------------- control variates for the counts
@@ -304,7 +338,11 @@ def test_control_variates_save_all_the_noise_of_known_counts() -> None:
         counts = tf.reduce_sum(dataset["z"], 0)
         logs = tf.math.log(params["omega"])
         rate = params["rate"]
-        return tf.reduce_sum(counts * logs) + counts[0] * tf.math.log(rate) - counts[1] * rate
+        return (
+            tf.reduce_sum(counts * logs)
+            + counts[0] * tf.math.log(rate)
+            - counts[1] * rate
+        )
 
     chain = sgmcmc.sample(
         log_lik,
@@ -325,12 +363,17 @@ def test_control_variates_save_all_the_noise_of_known_counts() -> None:
     )
     assert chain.unnormalized is not None
     a = np.array([14.5, 6.5])
-    found = {"θ": (chain.unnormalized["omega"], a, a), "λ": (chain["rate"], 15 / 7, 15 / 49)}
+    found = {
+        "θ": (chain.unnormalized["omega"], a, a),
+        "λ": (chain["rate"], 15 / 7, 15 / 49),
+    }
     for name, (draws, mean, variance) in found.items():
         for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
             estimates = values.mean(1)
             errors = estimates.std(0, ddof=1) / np.sqrt(chains)
-            assert (np.abs(estimates.mean(0) - expected) < bound(6, chains) * errors).all(), name
+            assert (
+                np.abs(estimates.mean(0) - expected) < bound(6, chains) * errors
+            ).all(), name
     without = a + np.tanh(h / 2) * 20**2 / 4 * 0.7 * 0.3 * 16 / 19
     estimates = ((chain.unnormalized["omega"] - a) ** 2).mean(1)
     assert (without - a > 5 * estimates.std(0, ddof=1) / np.sqrt(chains)).all()
@@ -358,11 +401,15 @@ def test_variance_that_control_variates_save_on_a_mixture() -> None:
     def variance_of(terms: Array) -> Array:
         return 6 * (6 - n) / n * terms.var(0, ddof=1)
 
-    state = CenteredState(tf.constant(np.log(center)), tf.constant(shares(center).sum(0)))
+    state = CenteredState(
+        tf.constant(np.log(center)), tf.constant(shares(center).sum(0))
+    )
     estimates = []
     for rows in combinations(range(6), n):
         minibatch = Minibatch({"f": tf.constant(density[list(rows)])}, 6 / n)
-        found, _ = SVRG().estimate(target, state, tf.constant(np.log(omega)), minibatch, minibatch)
+        found, _ = SVRG().estimate(
+            target, state, tf.constant(np.log(omega)), minibatch, minibatch
+        )
         estimates.append(found.numpy())
     counts = np.array(estimates)
     np.testing.assert_allclose(counts.mean(0), shares(omega).sum(0), rtol=1e-12)

@@ -24,7 +24,12 @@ CONSTANTS = {"sggmc": {"alpha": 0.1}, "gsgnht": {"a": 0.05}}
 
 
 def moments(
-    case: Case, manifold: Manifold, start: Array, log_density: Any, epsilon: float, n_iters: int
+    case: Case,
+    manifold: Manifold,
+    start: Array,
+    log_density: Any,
+    epsilon: float,
+    n_iters: int,
 ) -> tuple[Array, Array]:
     """Return the means of θ and θ² along a chain, at every place of the parameter."""
 
@@ -50,7 +55,9 @@ def moments(
         **CONSTANTS[case.name],
     )
     assert chain.reductions is not None
-    return tuple(np.asarray(chain.reductions[name], np.float64) for name in ("first", "second"))  # type: ignore[return-value]
+    return tuple(
+        np.asarray(chain.reductions[name], np.float64) for name in ("first", "second")
+    )  # type: ignore[return-value]
 
 
 def close(found: Array, expected: Array, allowance: float = 0.0) -> None:
@@ -75,7 +82,9 @@ def bingham_squares(values: Array) -> Array:
     That is, up to a constant, the inverse Laplace transform at 1 of ∏ (s − λ_i)^(−1/2), here along
     Talbot's contour.
     """
-    terms = 32  # of the modified contour of Weideman and Trefethen, Math. Comp. 76, 2007
+    terms = (
+        32  # of the modified contour of Weideman and Trefethen, Math. Comp. 76, 2007
+    )
     theta = (2 * np.arange(terms) + 1) * np.pi / terms - np.pi
     cotangent, sine = 1 / np.tan(0.6407 * theta), np.sin(0.6407 * theta)
     z = terms * (0.5017 * theta * cotangent - 0.6122 + 0.2645j * theta)
@@ -125,7 +134,9 @@ def test_spheres(case: Case, d: int) -> None:
     bend[2] = values
 
     def log_density(v: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(v * tf.constant(pull, v.dtype) + v**2 * tf.constant(bend, v.dtype))
+        return tf.reduce_sum(
+            v * tf.constant(pull, v.dtype) + v**2 * tf.constant(bend, v.dtype)
+        )
 
     start = np.random.default_rng(1).normal(size=(COPIES, 3, d))
     start /= np.linalg.norm(start, axis=-1, keepdims=True)
@@ -185,8 +196,12 @@ def test_frames(case: Case) -> None:
 
     def mean_of(f: Any) -> float:
         """f is the integral over a + c of what is averaged, times the density."""
-        top = integrate.quad(lambda b: np.sin(b) * f(b, 1.5 * (1 + np.cos(b))), 0, np.pi)[0]
-        below = integrate.quad(lambda b: np.sin(b) * special.i0(1.5 * (1 + np.cos(b))), 0, np.pi)[0]
+        top = integrate.quad(
+            lambda b: np.sin(b) * f(b, 1.5 * (1 + np.cos(b))), 0, np.pi
+        )[0]
+        below = integrate.quad(
+            lambda b: np.sin(b) * special.i0(1.5 * (1 + np.cos(b))), 0, np.pi
+        )[0]
         return top / below
 
     traces = [0.0, mean_of(lambda b, k: (1 + np.cos(b)) * special.i1(k))]
@@ -199,7 +214,9 @@ def test_frames(case: Case) -> None:
 @pytest.mark.parametrize("case", GEODESIC, ids=lambda case: case.name)
 def test_simplices(case: Case) -> None:
     """Dirichlet laws with concentrations from 1/2 on, as densities of ω."""
-    alpha = np.array([[0.5, 0.5, 0.5], [1.0, 1.0, 1.0], [5.0, 1.0, 0.5], [3.0, 2.0, 4.0]])
+    alpha = np.array(
+        [[0.5, 0.5, 0.5], [1.0, 1.0, 1.0], [5.0, 1.0, 0.5], [3.0, 2.0, 4.0]]
+    )
 
     def log_density(omega: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.constant(alpha - 1.0, omega.dtype) * tf.math.log(omega))
@@ -275,7 +292,9 @@ def noisy_circle(**given: Any) -> Any:
         ("gsgnht", {"a": 0.05}),
     ],
 )
-def test_noise_of_the_gradient_is_taken_up(method: str, constants: dict[str, Any]) -> None:
+def test_noise_of_the_gradient_is_taken_up(
+    method: str, constants: dict[str, Any]
+) -> None:
     """E[v] and E[v₁²] of the toy of figure 3, under noise of variance 1000 (or 250)."""
 
     def density(angle: float) -> float:
@@ -286,13 +305,23 @@ def test_noise_of_the_gradient_is_taken_up(method: str, constants: dict[str, Any
         top = integrate.quad(lambda t: f(t) * density(t), *ends)[0]
         return top / integrate.quad(density, *ends)[0]
 
-    learns = constants.get("noise_variance") == "fisher"  # which takes ten times as long
+    learns = (
+        constants.get("noise_variance") == "fisher"
+    )  # which takes ten times as long
     arguments = noisy_circle(
-        stepsize=1e-4, n_iters=50_000 if learns else 200_000, burn_in=5000, thin=20, **constants
+        stepsize=1e-4,
+        n_iters=50_000 if learns else 200_000,
+        burn_in=5000,
+        thin=20,
+        **constants,
     )
     v = getattr(sgmcmc, method)(**arguments)["v"].astype(np.float64)
-    found = np.stack([v[..., 0].mean(1), v[..., 1].mean(1), (v[..., 0] ** 2).mean(1)], 1)
-    expected = np.array([mean_of(f) for f in (np.cos, np.sin, lambda t: np.cos(t) ** 2)])
+    found = np.stack(
+        [v[..., 0].mean(1), v[..., 1].mean(1), (v[..., 0] ** 2).mean(1)], 1
+    )
+    expected = np.array(
+        [mean_of(f) for f in (np.cos, np.sin, lambda t: np.cos(t) ** 2)]
+    )
     close(found, expected)
     if method == "sggmc" and not learns:  # without the correction it is far off
         hot = sgmcmc.sggmc(**{**arguments, "noise_variance": 0.0})["v"]
@@ -308,7 +337,9 @@ def test_a_million_steps_in_single_precision(case: Case, manifold: Manifold) -> 
     start = np.eye(4, 2) if isinstance(manifold, Stiefel) else np.eye(10)[:3]
     pull = np.random.default_rng(1).normal(size=start.shape)
     sampler = case.setup(
-        lambda params, dataset: tf.reduce_sum(params["v"] * tf.constant(pull, tf.float32)),
+        lambda params, dataset: tf.reduce_sum(
+            params["v"] * tf.constant(pull, tf.float32)
+        ),
         {"nothing": np.zeros(1)},
         {"v": start},
         0.01,

@@ -31,7 +31,9 @@ def gradient(position: Array) -> Array:
 
 def tangent(name: str, u: Array, w: Array) -> Array:
     if name == "v":
-        return np.stack([(np.eye(3) - np.outer(x, x)) @ y for x, y in zip(u, w, strict=True)])
+        return np.stack(
+            [(np.eye(3) - np.outer(x, x)) @ y for x, y in zip(u, w, strict=True)]
+        )
     if name == "X":
         return w - u @ (u.T @ w + w.T @ u) / 2
     return w
@@ -39,12 +41,21 @@ def tangent(name: str, u: Array, w: Array) -> Array:
 
 def flow(name: str, u: Array, v: Array, t: float) -> tuple[Array, Array]:
     if name == "v":
-        turns = [expm(t * (np.outer(y, x) - np.outer(x, y))) for x, y in zip(u, v, strict=True)]
-        return tuple(np.stack([r @ x for r, x in zip(turns, p, strict=True)]) for p in (u, v))  # type: ignore[return-value]
+        turns = [
+            expm(t * (np.outer(y, x) - np.outer(x, y)))
+            for x, y in zip(u, v, strict=True)
+        ]
+        return tuple(
+            np.stack([r @ x for r, x in zip(turns, p, strict=True)]) for p in (u, v)
+        )  # type: ignore[return-value]
     if name == "X":
         A, S = u.T @ v, v.T @ v
         exponent = np.block([[A, -S], [np.eye(2), A]])
-        ends = np.hstack([u, v]) @ expm(t * exponent) @ block_diag(expm(-t * A), expm(-t * A))
+        ends = (
+            np.hstack([u, v])
+            @ expm(t * exponent)
+            @ block_diag(expm(-t * A), expm(-t * A))
+        )
         return ends[:, :2], ends[:, 2:]
     return u + t * v, v
 
@@ -52,14 +63,18 @@ def flow(name: str, u: Array, v: Array, t: float) -> tuple[Array, Array]:
 def each(function: Any, *flats: Array, **more: Any) -> Array:
     """Apply a function of name and arrays to each parameter, and return what it gives, flat."""
     parts = [SPACE.layout.split(flat) for flat in flats]
-    found = [function(name, *(p[name] for p in parts), **more) for name in SPACE.layout.names]
+    found = [
+        function(name, *(p[name] for p in parts), **more) for name in SPACE.layout.names
+    ]
     if isinstance(found[0], tuple):
         return np.array([np.concatenate([f[i].ravel() for f in found]) for i in (0, 1)])
     return np.concatenate([f.ravel() for f in found])
 
 
 def spread(values: dict[str, float]) -> Array:
-    return np.concatenate([np.full(SPACE.layout.sizes[n], values[n]) for n in SPACE.layout.names])
+    return np.concatenate(
+        [np.full(SPACE.layout.sizes[n], values[n]) for n in SPACE.layout.names]
+    )
 
 
 class Run(NamedTuple):
@@ -92,7 +107,9 @@ def taken(dynamics: Dynamics, epsilon: Array) -> Run:
 NOISE = {"b": 3.0, "v": 0.0, "X": 40.0}
 
 
-@pytest.mark.parametrize("given", [0.0, NOISE, lambda params: NOISE], ids=["0", "V", "V(x)"])
+@pytest.mark.parametrize(
+    "given", [0.0, NOISE, lambda params: NOISE], ids=["0", "V", "V(x)"]
+)
 def test_steps_of_sggmc(given: Any) -> None:
     alpha = {"b": 0.2, "v": 0.3, "X": 0.5}
     epsilon, c = spread(STEPSIZE), np.exp(-spread(alpha))
@@ -121,7 +138,9 @@ def test_steps_of_gsgnht() -> None:
     def excess(nu: Array) -> Array:
         return np.concatenate(
             [
-                np.full(p.stop - p.start, nu[p] @ nu[p] / DIMENSIONS[name] - STEPSIZE[name])
+                np.full(
+                    p.stop - p.start, nu[p] @ nu[p] / DIMENSIONS[name] - STEPSIZE[name]
+                )
                 for name, p in blocks.items()
             ]
         )
@@ -140,7 +159,9 @@ def test_steps_of_gsgnht() -> None:
     found = taken(GSGNHT(a), epsilon)
     np.testing.assert_allclose(found.position, x, atol=1e-10)
     np.testing.assert_allclose(found.momentum, nu, atol=1e-10)
-    np.testing.assert_allclose(found.thermostat, [xi[p.start] for p in blocks.values()], atol=1e-10)
+    np.testing.assert_allclose(
+        found.thermostat, [xi[p.start] for p in blocks.values()], atol=1e-10
+    )
 
 
 def test_a_thermostat_at_zero_injects_all_of_its_noise() -> None:
@@ -152,7 +173,9 @@ def test_a_thermostat_at_zero_injects_all_of_its_noise() -> None:
         state = bound.init(one, one, tf.constant(0.2, tf.float64), 0 * one[tf.newaxis])
         # The half step before O takes ε/2 from the thermostat.
         state = state._replace(thermostat=xi + 0.1 * one)
-        moved = bound.step(state, 0 * one, tf.constant(0.2, tf.float64), one[tf.newaxis])
+        moved = bound.step(
+            state, 0 * one, tf.constant(0.2, tf.float64), one[tf.newaxis]
+        )
         found.append(float(moved.momentum[0]))
     np.testing.assert_allclose(found, np.sqrt(2 * 0.1 * 0.2), rtol=1e-6)
 
@@ -161,7 +184,10 @@ def test_in_flat_space_sggmc_is_baoab() -> None:
     """The same numbers as the underdamped dynamics, to rounding."""
     space, ends = Space({"b": (3,)}), []
     rng = np.random.default_rng(1)
-    x, normals = tf.constant(rng.normal(size=3)), tf.constant(rng.normal(size=(4, 1, 3)))
+    x, normals = (
+        tf.constant(rng.normal(size=3)),
+        tf.constant(rng.normal(size=(4, 1, 3))),
+    )
     epsilon = tf.constant(0.2, tf.float64)
     for dynamics in (SGGMC(0.4), Underdamped(0.4)):
         bound = dynamics.bind(space)
@@ -205,14 +231,25 @@ def test_a_step_leaves_the_law_as_it_is(dynamics: Dynamics, wrong: str) -> None:
     g = tf.constant(np.tile([0.0, 0.0, force], COPIES))
     state = bound.init(tf.constant(x), g, stepsize, tf.constant(zeta))
     state = state._replace(momentum=tf.constant(nu))
-    after = bound.finish_step(bound.step(state, g, stepsize, tf.constant(zeta)), g, stepsize)
+    after = bound.finish_step(
+        bound.step(state, g, stepsize, tf.constant(zeta)), g, stepsize
+    )
 
     def functions(x: Array, nu: Array) -> Array:
         x, nu = x.reshape(-1, 3), nu.reshape(-1, 3) / np.sqrt(epsilon)
-        columns = x[:, 2], x[:, 2] ** 2, (nu**2).sum(1), nu[:, 2], x[:, 2] * nu[:, 2], nu[:, 0] ** 2
+        columns = (
+            x[:, 2],
+            x[:, 2] ** 2,
+            (nu**2).sum(1),
+            nu[:, 2],
+            x[:, 2] * nu[:, 2],
+            nu[:, 0] ** 2,
+        )
         return np.stack(columns, 1)
 
-    change = functions(after.position.numpy(), after.momentum.numpy()) - functions(x, nu)
+    change = functions(after.position.numpy(), after.momentum.numpy()) - functions(
+        x, nu
+    )
     errors = change.std(0) / np.sqrt(COPIES)
     off = np.abs(change.mean(0)) > 4.5 * errors + epsilon**1.5
     assert off.any() if wrong else not off.any(), change.mean(0)

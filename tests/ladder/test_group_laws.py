@@ -32,7 +32,9 @@ PRIOR = 0.5
 
 
 def log_lik(params: dict[str, tf.Tensor], data: dict[str, tf.Tensor]) -> tf.Tensor:
-    mean = tf.linalg.matvec(data["x"], flat({name: params[name] for name in ("beta", "bias")}))
+    mean = tf.linalg.matvec(
+        data["x"], flat({name: params[name] for name in ("beta", "bias")})
+    )
     return -0.5 * (data["y"] - mean - params["z"]) ** 2
 
 
@@ -62,7 +64,11 @@ def mixed(sizes: Array) -> tuple[GroupedProblem, GroupedModel]:
     rng = np.random.default_rng(len(sizes))
     codes = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     x = rng.normal(size=(len(codes), D))
-    y = x @ rng.normal(size=D) + TAU * rng.normal(size=len(sizes))[codes] + rng.normal(size=len(x))
+    y = (
+        x @ rng.normal(size=D)
+        + TAU * rng.normal(size=len(sizes))[codes]
+        + rng.normal(size=len(x))
+    )
     dataset = {"x": x, "y": y, "group": codes}
     params = {"beta": np.zeros(2), "bias": np.zeros(())}
     model = read_groups(GROUPS, log_lik, dataset, params, log_prior, tf.float64)
@@ -92,7 +98,9 @@ def mixed(sizes: Array) -> tuple[GroupedProblem, GroupedModel]:
     return problem, model
 
 
-@pytest.mark.parametrize("sizes", [np.full(6, 4), np.array([1, 2, 5, 3, 1, 4, 2, 5, 1])])
+@pytest.mark.parametrize(
+    "sizes", [np.full(6, 4), np.array([1, 2, 5, 3, 1, 4, 2, 5, 1])]
+)
 def test_all_minibatches_of_groups(sizes: Array) -> None:
     problem, model = mixed(sizes)
     N, n = problem.size, 3
@@ -175,6 +183,8 @@ def test_executors_give_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes over groups, for modes of groups, the mode, leverage, are spread in pieces."""
     monkeypatch.setattr(seams.PASSES_PIECE_BYTES, 2000)
     monkeypatch.setattr(seams.ANCHORED_PART, 10)
-    given = call(stepsize="auto", opt_stepsize="auto", n_iters=50, verbose=False, n_chains=2)
+    given = call(
+        stepsize="auto", opt_stepsize="auto", n_iters=50, verbose=False, n_chains=2
+    )
     with ThreadPoolExecutor(2) as threads:
         same(sgmcmc.sgldcv(**given, executor=threads), sgmcmc.sgldcv(**given))

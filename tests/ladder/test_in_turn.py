@@ -74,7 +74,12 @@ def minibatches(iterations: int, steps: int, length: int) -> Array:
 
 
 def transcribed(
-    case: Case, problem: Problem, stepsize: Any, rows: Array | None, noise: Array, start: Array
+    case: Case,
+    problem: Problem,
+    stepsize: Any,
+    rows: Array | None,
+    noise: Array,
+    start: Array,
 ) -> list[Walker]:
     """Return the chain as it should be."""
     blocks, estimator = blocks_of(case, problem, stepsize), case.estimator
@@ -91,7 +96,10 @@ def transcribed(
     return list(chain(case, gradient, problem.start, blocks, noise, start))
 
 
-@every(LADDER, slow=lambda case: case.name not in ("sgld", "sghmccv", "sgnht", "underdamped"))
+@every(
+    LADDER,
+    slow=lambda case: case.name not in ("sgld", "sghmccv", "sgnht", "underdamped"),
+)
 @pytest.mark.parametrize("d", [3, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "n",
@@ -100,7 +108,9 @@ def transcribed(
         pytest.param(SMALL, id="minibatches"),
     ],
 )
-def test_a_public_call(case: Case, d: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_call(
+    case: Case, d: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In blocks of three iterations: a pass begins with the minibatch the one before ended with."""
     length, iterations = 3, 8
     monkeypatch.setattr(seams.LONGEST_BLOCK, length)
@@ -158,7 +168,13 @@ def test_joint_updates_are_told_from_it() -> None:
     stepsize = stepsizes(problem, 2.0 / np.linalg.eigvalsh(problem.precision)[-1])
     law = RecursionInTurn(problem, case, n, blocks_of(case, problem, stepsize))
     samples = case.run(
-        problem, stepsize, n, n_chains=40, burn_in=400, n_iters=5000, store_gradients=True
+        problem,
+        stepsize,
+        n,
+        n_chains=40,
+        burn_in=400,
+        n_iters=5000,
+        store_gradients=True,
     )
     draws = np.concatenate([flat(samples, 2), flat(samples.gradients, 2)], -1)
     assert not compare(draws, *law.moments()).accepts
@@ -181,9 +197,13 @@ def test_in_turn_holds_where_joint_updates_do_not() -> None:
     H = np.array([[1.0, 0.9], [0.9, 1.0]])
     zero = {"x": np.zeros(2)}
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         theta = tf.stack([params["a"], params["b"]])
-        value = -0.25 * tf.tensordot(theta, tf.linalg.matvec(tf.constant(H, theta.dtype), theta), 1)
+        value = -0.25 * tf.tensordot(
+            theta, tf.linalg.matvec(tf.constant(H, theta.dtype), theta), 1
+        )
         return value + 0.0 * dataset["x"]
 
     def run(updates: str) -> sgmcmc.Samples:
@@ -218,12 +238,17 @@ def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
 # ----------------------------------------------------------------- invariances and refusals
 
 
-@every((*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]), slow=lambda case: case.name.endswith("cv"))
+@every(
+    (*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]),
+    slow=lambda case: case.name.endswith("cv"),
+)
 @pytest.mark.some(2)
 def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
     """The draws are those of joint updates, bit for bit."""
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
 
     def run(updates: str) -> Array:
@@ -234,9 +259,9 @@ def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
                 jit_compile=False,
             )  # fmt: skip
             return samples["omega"]
-        return case.run(gaussian(1, 20), 0.01, 5, n_iters=50, updates=updates, jit_compile=False)[
-            "theta"
-        ]
+        return case.run(
+            gaussian(1, 20), 0.01, 5, n_iters=50, updates=updates, jit_compile=False
+        )["theta"]
 
     np.testing.assert_array_equal(run("in_turn"), run("joint"))
 
@@ -257,7 +282,10 @@ def test_the_order_is_that_of_params() -> None:
         draw, position = after(params), problem.start.copy()
         noise = problem.split(np.zeros(3)), Noise.remade(1, 1, 1, 3).noise[0, 0]
         ends = np.cumsum([0, *(np.size(value) for value in params.values())])
-        normals = {name: noise[1][a:b] for name, a, b in zip(params, ends, ends[1:], strict=False)}
+        normals = {
+            name: noise[1][a:b]
+            for name, a, b in zip(params, ends, ends[1:], strict=False)
+        }
         for name in params:
             place = slice(0, 2) if name == "beta" else slice(2, 3)
             g = problem.gradients(position).sum(0)[place]

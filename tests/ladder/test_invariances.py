@@ -45,7 +45,12 @@ FEW = every(
 
 def run(case: Case, **keywords: Any) -> Samples:
     """Run a short chain with mode-finding where there is any."""
-    keywords = {"n_iters": ITERATIONS, "n_iters_opt": 30, "jit_compile": False, **keywords}
+    keywords = {
+        "n_iters": ITERATIONS,
+        "n_iters_opt": 30,
+        "jit_compile": False,
+        **keywords,
+    }
     return case.run(PROBLEM, STEPSIZE, SMALL, **keywords)
 
 
@@ -59,13 +64,19 @@ def same(samples: Samples, expected: Samples, pick: slice = slice(None)) -> None
     """Assert that the draws are those of another chain, up to rounding."""
     assert list(samples) == list(expected)
     for name in expected:
-        np.testing.assert_allclose(samples[name], expected[name][pick], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            samples[name], expected[name][pick], rtol=1e-5, atol=1e-5
+        )
 
 
 @WALK
-@pytest.mark.parametrize(("burn_in", "thin"), [(7, 4), pytest.param(39, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("burn_in", "thin"), [(7, 4), pytest.param(39, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.some(1)
-def test_burn_in_and_thin_are_dropping_and_slicing(case: Case, burn_in: int, thin: int) -> None:
+def test_burn_in_and_thin_are_dropping_and_slicing(
+    case: Case, burn_in: int, thin: int
+) -> None:
     """Draw i is the state after iteration burn_in + (i + 1) thin."""
     samples = run(case, burn_in=burn_in, thin=thin, n_iters=ITERATIONS - burn_in)
     kept = slice(burn_in + thin - 1, None, thin)
@@ -80,11 +91,15 @@ def test_what_is_stored_does_not_change_the_draws(case: Case) -> None:
         "square": lambda params: params["beta"] ** 2,
         "sum": lambda params: tf.reduce_sum(params["beta"]) + params["bias"],
     }
-    rich = run(case, store_gradients=True, test_functions=functions, burn_in=5, n_iters=35)
+    rich = run(
+        case, store_gradients=True, test_functions=functions, burn_in=5, n_iters=35
+    )
     same(rich, plain(case), slice(5, None))
     beta, bias = rich["beta"], rich["bias"]
     np.testing.assert_allclose(rich.test_functions["square"], beta**2, rtol=1e-5)
-    np.testing.assert_allclose(rich.test_functions["sum"], beta.sum(1) + bias, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        rich.test_functions["sum"], beta.sum(1) + bias, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.some(1)
@@ -94,14 +109,18 @@ def test_what_is_left_out_does_not_change_the_draws(case: Case) -> None:
     some = run(case, store_params=["beta"], test_functions=functions, thin=2)
     assert list(some) == ["beta"]
     expected = plain(case)
-    np.testing.assert_allclose(some["beta"], expected["beta"][1::2], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        some["beta"], expected["beta"][1::2], rtol=1e-5, atol=1e-5
+    )
     values = some.test_functions["bias"]
     np.testing.assert_allclose(values, expected["bias"][1::2], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.some(1)
 @FEW
-def test_same_seed_same_bits_shown_or_not(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_same_seed_same_bits_shown_or_not(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = run(case, verbose=True)
     capsys.readouterr()
     for name, values in plain(case).items():
@@ -159,8 +178,12 @@ def test_compiled_or_not(case: Case) -> None:
 
 
 @WALK
-@pytest.mark.parametrize(("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)])
-def test_gradients_are_those_at_their_own_draws(case: Case, burn_in: int, thin: int) -> None:
+@pytest.mark.parametrize(
+    ("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)]
+)
+def test_gradients_are_those_at_their_own_draws(
+    case: Case, burn_in: int, thin: int
+) -> None:
     """With n = N the stored gradient is the exact one at that very draw, in float64."""
     samples = case.run(
         PROBLEM,
@@ -177,7 +200,9 @@ def test_gradients_are_those_at_their_own_draws(case: Case, burn_in: int, thin: 
     )
     draws, gradients = flat(samples, 2), flat(samples.gradients, 2)
     assert draws.shape == gradients.shape == (2, ITERATIONS // thin, 3)
-    np.testing.assert_allclose(gradients, _exact_gradients(draws), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        gradients, _exact_gradients(draws), rtol=1e-10, atol=1e-10
+    )
 
 
 def _exact_gradients(draws: Array) -> Array:
@@ -193,7 +218,9 @@ def test_the_control_variate_is_centered_where_the_samples_say(case: Case) -> No
         return
     samples = run(case, n_chains=2, dtype=tf.float64)
     modes, gradients = flat(samples.mode, 1), flat(samples.mode_gradient, 1)
-    np.testing.assert_allclose(gradients, _exact_gradients(modes), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        gradients, _exact_gradients(modes), rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.some(1)
@@ -203,10 +230,16 @@ def test_thinning_across_blocks(case: Case) -> None:
     problem, n_iters, burn_in, thin = gaussian(1, 20), 10_000, 997, 7
     keywords: dict[str, Any] = {"dtype": tf.float64, "store_gradients": True}
     whole = case.run(problem, 1e-3, 10, n_iters=burn_in + n_iters, **keywords)
-    part = case.run(problem, 1e-3, 10, n_iters=n_iters, burn_in=burn_in, thin=thin, **keywords)
+    part = case.run(
+        problem, 1e-3, 10, n_iters=n_iters, burn_in=burn_in, thin=thin, **keywords
+    )
     kept = slice(burn_in + thin - 1, None, thin)
     assert len(part["theta"]) == n_iters // thin
-    np.testing.assert_allclose(part["theta"], whole["theta"][kept][: n_iters // thin], rtol=1e-6)
     np.testing.assert_allclose(
-        part.gradients["theta"], whole.gradients["theta"][kept][: n_iters // thin], rtol=1e-6
+        part["theta"], whole["theta"][kept][: n_iters // thin], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        part.gradients["theta"],
+        whole.gradients["theta"][kept][: n_iters // thin],
+        rtol=1e-6,
     )

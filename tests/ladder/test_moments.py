@@ -47,11 +47,15 @@ SIZES = {1: (20, 6), 3: (50, 15), 10: (60, 30)}
 def walk(default: Callable[[Case, Any], bool], values: Any) -> pytest.MarkDecorator:
     """Return the mark for every row with every value; those that are not default are slow."""
     rows = [
-        pytest.param(case, value, marks=() if default(case, value) else pytest.mark.slow)
+        pytest.param(
+            case, value, marks=() if default(case, value) else pytest.mark.slow
+        )
         for case in LINEAR
         for value in values
     ]
-    names = [f"{case.name}-{getattr(v, '__name__', v)}" for case in LINEAR for v in values]
+    names = [
+        f"{case.name}-{getattr(v, '__name__', v)}" for case in LINEAR for v in values
+    ]
     return pytest.mark.parametrize(("case", "value"), rows, ids=names)
 
 
@@ -66,7 +70,9 @@ def stepsize(problem: LinearProblem, share: float) -> Any:
     return sizes if len(sizes) > 1 else size
 
 
-def draw(case: Case, problem: LinearProblem, n: int, step: Any, **keywords: Any) -> Array:
+def draw(
+    case: Case, problem: LinearProblem, n: int, step: Any, **keywords: Any
+) -> Array:
     """Return draws of (θ, ĝ) at stationarity, (chains, draws, 2d)."""
     keywords = {"n_chains": CHAINS, "burn_in": BURN_IN, "n_iters": DRAWS, **keywords}
     samples = case.run(problem, step, n, store_gradients=True, **keywords)
@@ -119,7 +125,9 @@ def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) 
 
 @pytest.mark.slow
 @walk(lambda case, make: True, [gaussian, regression])
-def test_minibatches_with_replacement(case: Case, value: Callable[..., LinearProblem]) -> None:
+def test_minibatches_with_replacement(
+    case: Case, value: Callable[..., LinearProblem]
+) -> None:
     problem = value(3, 40)
     compare_with_law(case, problem, 30, stepsize(problem, 0.4), replace=True)
 
@@ -141,7 +149,9 @@ def test_whole_dataset(case: Case) -> None:
     [({"beta": 0.9, "bias": 0.2}, 1), ({"beta": 0.05, "bias": 0.7}, 5)],
     ids=["L=1", "L=5"],
 )
-def test_friction_for_each_parameter(case: Case, friction: dict[str, float], steps: int) -> None:
+def test_friction_for_each_parameter(
+    case: Case, friction: dict[str, float], steps: int
+) -> None:
     """With as many steps as are said, where an iteration has several."""
     assert case.friction is not None and case.transcription is not None
     tuning: dict[str, Any] = {case.friction: friction}
@@ -156,7 +166,9 @@ def test_friction_for_each_parameter(case: Case, friction: dict[str, float], ste
 
 @every((*LINEAR, BY_NAME["sghmc-corrected"], BY_NAME["sghmc-euler-corrected"]))
 @pytest.mark.parametrize("d", [1, 3])
-def test_the_law_solves_the_lyapunov_equation_of_the_transcription(case: Case, d: int) -> None:
+def test_the_law_solves_the_lyapunov_equation_of_the_transcription(
+    case: Case, d: int
+) -> None:
     """The moments agree with those of the NumPy transcription taken as a linear map.
 
     The map is found by feeding unit vectors; its state is (θ, ν, u), u the minibatch noise in the
@@ -230,7 +242,9 @@ def test_the_regression_law_by_simulation_in_numpy(case: Case) -> None:
             problem.blocks(),
         )
     )
-    draws = chain[: 64 * 1000].reshape(64, 1000, 1)  # batches long enough to be independent
+    draws = chain[: 64 * 1000].reshape(
+        64, 1000, 1
+    )  # batches long enough to be independent
     check(compare(draws, *Law(problem, case, n, step).moments("θ")), 0.03)
 
 
@@ -289,5 +303,7 @@ def test_without_refreshment_the_splitting_has_the_posteriors_covariance() -> No
     problem = gaussian(3, 50)
     for share, friction in ((0.1, 0.05), (1.0, 0.6), (2.0, 2.0)):
         step = share / np.linalg.eigvalsh(problem.precision)[-1]
-        law = Law(problem, BY_NAME["underdamped"], 50, step, tuning={"friction": friction})
+        law = Law(
+            problem, BY_NAME["underdamped"], 50, step, tuning={"friction": friction}
+        )
         np.testing.assert_allclose(law.moments("θ")[1], problem.covariance, rtol=1e-9)

@@ -56,11 +56,17 @@ def correlations(noise: Array) -> dict[str, tuple[Array, int]]:
 
 def check_independence(noise: Array) -> None:
     """Assert that noise is independent over coordinates, draws and chains, and its size too."""
-    for what, values in {"noise": noise, "size": np.abs(noise - noise.mean((0, 1)))}.items():
+    for what, values in {
+        "noise": noise,
+        "size": np.abs(noise - noise.mean((0, 1))),
+    }.items():
         found = correlations(values)
         comparisons = 2 * sum(r.size for r, _ in found.values())
         for where, (r, m) in found.items():
-            assert np.abs(r).max(initial=0) < bound(comparisons) / np.sqrt(m), (what, where)
+            assert np.abs(r).max(initial=0) < bound(comparisons) / np.sqrt(m), (
+                what,
+                where,
+            )
 
 
 def check_standard_normal(noise: Array) -> None:
@@ -124,7 +130,9 @@ def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     """
     assert case.transcription is not None
     problem, stepsize = flat_problem(), 1e-2
-    samples = case.run(problem, stepsize, 5, n_iters=DRAWS, n_chains=CHAINS, dtype=tf.float64)
+    samples = case.run(
+        problem, stepsize, 5, n_iters=DRAWS, n_chains=CHAINS, dtype=tf.float64
+    )
     weights = [
         case.transcription.chain(
             Inputs(
@@ -187,7 +195,10 @@ def test_seeds_give_independent_noise() -> None:
     case = LADDER[0]
     noise = [
         np.diff(
-            flat(case.run(problem, 1.0, 5, n_iters=DRAWS, dtype=tf.float64, seed=seed), 1), axis=0
+            flat(
+                case.run(problem, 1.0, 5, n_iters=DRAWS, dtype=tf.float64, seed=seed), 1
+            ),
+            axis=0,
         )
         for seed in range(4)
     ]

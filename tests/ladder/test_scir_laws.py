@@ -27,16 +27,26 @@ from tests.ladder.categories import (
 
 
 def scir_moves(
-    theta: Array, degrees: Array, h: float, steps: int, seed: int, dtype: tf.DType = tf.float64
+    theta: Array,
+    degrees: Array,
+    h: float,
+    steps: int,
+    seed: int,
+    dtype: tf.DType = tf.float64,
 ) -> Array:
     """Return log θ after some moves of the dynamics; ``degrees`` is (steps, size), or constant."""
     dynamics = SCIR(1e-300).bind(space_of({"omega": np.full(theta.shape, 1e-300)}))
     state = dynamics.init(
-        tf.constant(np.log(theta), dtype), tf.zeros(theta.shape, dtype), tf.constant(h, dtype), None
+        tf.constant(np.log(theta), dtype),
+        tf.zeros(theta.shape, dtype),
+        tf.constant(h, dtype),
+        None,
     )._replace(position=tf.constant(np.log(theta), dtype))
     for step in range(steps):
         counts = tf.constant(degrees[step] if degrees.ndim == 2 else degrees, dtype)
-        seeds = tf.constant([[seed, dynamics.seeds * step + k] for k in range(dynamics.seeds)])
+        seeds = tf.constant(
+            [[seed, dynamics.seeds * step + k] for k in range(dynamics.seeds)]
+        )
         state = dynamics.step(state, counts, tf.constant(h, dtype), seeds)
     return state.position.numpy().astype(float)
 
@@ -117,7 +127,9 @@ def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
-def test_moment_generating_function(moves: int, h: float, n: int, replace: bool) -> None:
+def test_moment_generating_function(
+    moves: int, h: float, n: int, replace: bool
+) -> None:
     """Theorem 5.4.1: E exp(sθ_M), the minibatch noise of ĉ included."""
     total, theta0, alpha = COUNTS.sum(), 6.0, ALPHA[0]
     counts = minibatch_counts(np.random.default_rng(2), n, replace, (moves, REPLICATES))
@@ -133,7 +145,9 @@ def test_moment_generating_function(moves: int, h: float, n: int, replace: bool)
             at *= np.exp(-h) / shrunk
         values = np.exp(s * theta)
         error = values.std() / np.sqrt(REPLICATES)
-        assert abs(values.mean() - np.exp(log_expected + theta0 * at)) < bound(3) * error
+        assert (
+            abs(values.mean() - np.exp(log_expected + theta0 * at)) < bound(3) * error
+        )
 
 
 @pytest.mark.some(1)
@@ -179,7 +193,9 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
         ),
     ],
 )
-def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool, n_iters: int) -> None:
+def test_stationary_moments_of_a_minibatch_chain(
+    n: int, replace: bool, n_iters: int
+) -> None:
     """Mean a and variance a + tanh(h/2) Var ĉ, from the public function, start to end."""
     h, chains = 1.0, 24
     chain = sgmcmc.scir(
@@ -217,8 +233,14 @@ def test_a_fresh_scale_has_its_law_and_leaves_the_point_alone() -> None:
     shapes = {name: (rows, len(point)) for name, point in start.items()}
     space = space_of({name: np.full(shape, 0.01) for name, shape in shapes.items()})
     dynamics = SCIR(0.01, fresh_scale=True).bind(space)
-    counts = {"a": np.tile([0.0, 0.5, 0.2], (rows, 1)), "b": np.tile([3.0, 1.0], (rows, 1))}
-    u = {name: np.log(np.broadcast_to(start[name], shape)) for name, shape in shapes.items()}
+    counts = {
+        "a": np.tile([0.0, 0.5, 0.2], (rows, 1)),
+        "b": np.tile([3.0, 1.0], (rows, 1)),
+    }
+    u = {
+        name: np.log(np.broadcast_to(start[name], shape))
+        for name, shape in shapes.items()
+    }
     position, slopes = (
         tf.constant(space.layout.join(arrays, np.float64)) for arrays in (u, counts)
     )
@@ -261,7 +283,9 @@ def test_a_fresh_scale_wants_all_data() -> None:
         counts[:, 0] = 10 * law.rvs(replicates, random_state=rng)
         slopes = tf.constant(counts.ravel())
         if state is None:
-            state = dynamics.init(tf.math.log(tf.fill([2 * replicates], step)), slopes, step, None)
+            state = dynamics.init(
+                tf.math.log(tf.fill([2 * replicates], step)), slopes, step, None
+            )
         seeds = tf.constant([[move, k] for k in range(dynamics.seeds)])
         state = dynamics.step(state, slopes, step, seeds)
     theta = np.exp(state.position.numpy()).reshape(-1, 2)
@@ -293,7 +317,8 @@ def two_topics(
 
 
 @pytest.mark.parametrize(
-    ("fresh_scale", "exact"), [(True, True), pytest.param(False, False, marks=pytest.mark.slow)]
+    ("fresh_scale", "exact"),
+    [(True, True), pytest.param(False, False, marks=pytest.mark.slow)],
 )
 def test_totals_that_vary_want_a_fresh_scale(fresh_scale: bool, exact: bool) -> None:
     """Replicates from the exact posterior, some steps on, with latent variables drawn."""
@@ -309,7 +334,10 @@ def test_totals_that_vary_want_a_fresh_scale(fresh_scale: bool, exact: bool) -> 
     def gibbs(params: Any, minibatch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         each = tf.einsum("nw,rkw->nrk", minibatch["x"], tf.math.log(params["topics"]))
         first = tf.sigmoid(each[..., 0] - each[..., 1] + np.log(0.3 / 0.7))
-        return {**minibatch, "first": tf.random.stateless_uniform(first.shape, seed) < first}
+        return {
+            **minibatch,
+            "first": tf.random.stateless_uniform(first.shape, seed) < first,
+        }
 
     def complete(params: Any, minibatch: Any) -> tf.Tensor:
         each = tf.einsum("nw,rkw->nrk", minibatch["x"], tf.math.log(params["topics"]))

@@ -12,20 +12,37 @@ from scipy.linalg import solve_discrete_lyapunov
 import sgmcmc
 from sgmcmc.dynamics import SGFS
 from sgmcmc.model.geometry import Space
-from tests.ladder import Array, LinearProblem, Noise, check, compare, flat, gaussian, logistic
+from tests.ladder import (
+    Array,
+    LinearProblem,
+    Noise,
+    check,
+    compare,
+    flat,
+    gaussian,
+    logistic,
+)
 
 FORMS = [
-    pytest.param({"B": B, "diagonal": diagonal}, id=f"{'diagonal' if diagonal else 'full'}-{B}")
+    pytest.param(
+        {"B": B, "diagonal": diagonal}, id=f"{'diagonal' if diagonal else 'full'}-{B}"
+    )
     for diagonal in (False, True)
     for B in ("information", 7.0)
 ]
 
 
-def parts(information: Array, form: dict[str, Any], epsilon: float, ratio: float) -> Any:
+def parts(
+    information: Array, form: dict[str, Any], epsilon: float, ratio: float
+) -> Any:
     """Return 2 A⁻¹ and 4B/ε, of F and V/F."""
     if form["diagonal"]:
         information = np.diag(np.diag(information))
-    B = information if form["B"] == "information" else form["B"] * np.eye(len(information))
+    B = (
+        information
+        if form["B"] == "information"
+        else form["B"] * np.eye(len(information))
+    )
     injected = 4 * B / epsilon
     return 2 * np.linalg.inv((1 + ratio) * information + injected), injected
 
@@ -69,7 +86,9 @@ def test_the_chain_is_the_transcription(form: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("diagonal", "waits"), [(False, 3), (True, 1)])
-def test_the_chain_waits_for_an_information_that_is_regular(diagonal: bool, waits: int) -> None:
+def test_the_chain_waits_for_an_information_that_is_regular(
+    diagonal: bool, waits: int
+) -> None:
     """Of d = 5 coordinates it takes d + 1 rows beyond the means: three minibatches of three."""
     d, n = 5, 3
     rng = np.random.default_rng(4)
@@ -100,7 +119,9 @@ def test_the_information_is_that_of_the_rows() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
 @pytest.mark.parametrize("form", FORMS[:2])
-def test_the_law_is_exact_if_the_information_is_the_curvature(form: Any, epsilon: float) -> None:
+def test_the_law_is_exact_if_the_information_is_the_curvature(
+    form: Any, epsilon: float
+) -> None:
     """Whatever ε and n are, with a flat prior."""
     rng = np.random.default_rng(2)
     root = rng.normal(size=(3, 3))
@@ -150,12 +171,18 @@ def test_the_law_with_minibatches(form: dict[str, Any]) -> None:
     variances = draws.var(1)
     error = variances.std(0, ddof=1) / np.sqrt(len(draws))
     assert (
-        np.abs(variances.mean(0) - np.diag(expected)) < 4.5 * error + 0.01 * variances.mean(0)
+        np.abs(variances.mean(0) - np.diag(expected))
+        < 4.5 * error + 0.01 * variances.mean(0)
     ).all()
 
 
 def _run(
-    problem: LinearProblem, dynamics: SGFS, epsilon: float, n: int, gradient: str, burn_in=400
+    problem: LinearProblem,
+    dynamics: SGFS,
+    epsilon: float,
+    n: int,
+    gradient: str,
+    burn_in=400,
 ) -> Any:
     size = {} if gradient == "full" else {"minibatch_size": n}
     return sgmcmc.sample(
@@ -174,7 +201,11 @@ def _run(
         (SGFS(until=0), {}, "`until`"),
         (SGFS(), {"burn_in": 0}, "SGFS learns its information in the burn-in"),
         (SGFS(), {"gradient": "svrg"}, "those of SVRG are differences"),
-        (SGFS(), {"minibatches": sgmcmc.minibatches.Weighted(range(1, 21))}, "`minibatches`: SGFS"),
+        (
+            SGFS(),
+            {"minibatches": sgmcmc.minibatches.Weighted(range(1, 21))},
+            "`minibatches`: SGFS",
+        ),
         (SGFS(), {"minibatch_size": 1}, "a minibatch of one row"),
         (SGFS(), {"updates": "in_turn"}, "`updates`"),
     ],

@@ -31,7 +31,12 @@ def test_generator_of_sgrld() -> None:
     counts = np.broadcast_to(COUNTS, theta.shape).ravel().astype(float)
     with np.errstate(divide="ignore"):
         u = np.maximum(np.log(theta), -700.0)
-    drift = SGRLD(ALPHA).bind(space).drift(tf.constant(u.ravel()), tf.constant(counts)).numpy()
+    drift = (
+        SGRLD(ALPHA)
+        .bind(space)
+        .drift(tf.constant(u.ravel()), tf.constant(counts))
+        .numpy()
+    )
     drift = drift.reshape(theta.shape)
     first, second = theta[:, 0], theta[:, 1]
     everything = np.exp(-theta.sum(1))
@@ -61,12 +66,18 @@ def test_generator_of_the_natural_parameterizations(parameterization: str) -> No
     space = space_of({"omega": np.broadcast_to(alpha, u.shape)})
     counts = np.broadcast_to(COUNTS, u.shape).ravel().astype(float)
     dynamics = SGRLD(alpha, parameterization=parameterization).bind(space)
-    drift = dynamics.drift(tf.constant(u.ravel()), tf.constant(counts)).numpy().reshape(u.shape)
+    drift = (
+        dynamics.drift(tf.constant(u.ravel()), tf.constant(counts))
+        .numpy()
+        .reshape(u.shape)
+    )
     moving = 3 if reduced else 4
     u, drift, omega = u[:, :moving], drift[:, :moving], omega[:, :moving]
     # Of sin u, which is bounded however far u goes, of u₁u₂, and of log Σe^u.
     wave = (drift * np.cos(u) - np.sin(u)) / 2
-    product = (drift[:, 0] * np.sin(u[:, 1]) + drift[:, 1] * u[:, 0] * np.cos(u[:, 1])) / 2
+    product = (
+        drift[:, 0] * np.sin(u[:, 1]) + drift[:, 1] * u[:, 0] * np.cos(u[:, 1])
+    ) / 2
     product -= u[:, 0] * np.sin(u[:, 1]) / 2
     everything = (drift * omega + omega * (1 - omega)).sum(1) / 2
     for values in (drift / 2, wave, product, everything):
@@ -77,7 +88,9 @@ def test_generator_of_the_natural_parameterizations(parameterization: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parameterization", ["expanded_natural", "reduced_natural"])
-def test_natural_parameterizations_have_the_law_at_small_stepsizes(parameterization: str) -> None:
+def test_natural_parameterizations_have_the_law_at_small_stepsizes(
+    parameterization: str,
+) -> None:
     """From the public function: the posterior mean of ω, and its variance to the bias of h."""
     chains, a = 16, 2.0 + COUNTS
     chain = sgmcmc.sgrld(
@@ -98,7 +111,10 @@ def test_natural_parameterizations_have_the_law_at_small_stepsizes(parameterizat
     )
     mean = a / a.sum()
     variance = mean * (1 - mean) / (a.sum() + 1)
-    for values, expected in ((chain["omega"], mean), ((chain["omega"] - mean) ** 2, variance)):
+    for values, expected in (
+        (chain["omega"], mean),
+        ((chain["omega"] - mean) ** 2, variance),
+    ):
         estimates = values.mean(1)
         errors = estimates.std(0, ddof=1) / np.sqrt(chains)
         # h × curvature / 4 is the relative error of an Euler step's variance: 0.02 × 7 / 4.
@@ -113,15 +129,24 @@ def test_a_step_of_the_natural_parameterizations(parameterization: str) -> None:
     shapes: dict[str, tuple[int, ...]] = {"mu": (3,), "omega": (2, 4), "rho": (5,)}
     layout = Layout(shapes)
     alpha = {name: rng.uniform(0.1, 2.0, shapes[name]) for name in ("omega", "rho")}
-    dynamics = SGRLD(alpha, parameterization=parameterization).bind(space_of(alpha, shapes))
+    dynamics = SGRLD(alpha, parameterization=parameterization).bind(
+        space_of(alpha, shapes)
+    )
     position, normals = rng.normal(size=(2, layout.size))
     gradient, h = rng.uniform(0.0, 9.0, layout.size), 0.05
     vectors = (gradient, np.asarray(h), normals[None])
     state = dynamics.init(*map(tf.constant, (position, *vectors)))
     moved = dynamics.step(state, *map(tf.constant, vectors))
-    start, found = layout.split(state.position.numpy()), layout.split(moved.position.numpy())
+    start, found = (
+        layout.split(state.position.numpy()),
+        layout.split(moved.position.numpy()),
+    )
     for name in ("omega", "rho"):
-        u, c, noise = start[name], layout.split(gradient)[name], layout.split(normals)[name]
+        u, c, noise = (
+            start[name],
+            layout.split(gradient)[name],
+            layout.split(normals)[name],
+        )
         omega = np.exp(u) / np.exp(u).sum(-1, keepdims=True)
         a = alpha[name]
         if parameterization == "reduced_natural":
@@ -158,7 +183,9 @@ def test_a_step_of_sgrld_against_its_transcription() -> None:
             theta = np.exp(at)
             omega = theta / theta.sum(-1, keepdims=True)
             drift = alpha[name] - theta + g - omega * g.sum(-1, keepdims=True)
-            expected = np.log(np.abs(theta + step / 2 * drift + np.sqrt(step * theta) * noise))
+            expected = np.log(
+                np.abs(theta + step / 2 * drift + np.sqrt(step * theta) * noise)
+            )
         np.testing.assert_allclose(found[name], expected, rtol=1e-12, atol=1e-12)
 
 
@@ -175,8 +202,12 @@ def test_the_start_is_at_the_scale_of_the_first_minibatch(case: Case) -> None:
     np.testing.assert_allclose(theta, omega * (ALPHA.sum() + COUNTS.sum()), rtol=1e-5)
     np.testing.assert_allclose(chain["omega"][0], omega, rtol=1e-5)
     theta0 = {"omega": np.array([7.0, 1.0, 1.0, 2.0])}
-    chain = call(*arguments, **given, verbose=False, store_unnormalized=True, theta0=theta0)
-    np.testing.assert_allclose(chain.unnormalized["omega"][0], theta0["omega"], rtol=1e-5)
+    chain = call(
+        *arguments, **given, verbose=False, store_unnormalized=True, theta0=theta0
+    )
+    np.testing.assert_allclose(
+        chain.unnormalized["omega"][0], theta0["omega"], rtol=1e-5
+    )
 
 
 def test_expected_counts_of_a_mixture() -> None:
@@ -203,7 +234,9 @@ def test_expected_counts_of_a_mixture() -> None:
 def test_expected_counts_where_a_component_is_next_to_nothing(dtype: tf.DType) -> None:
     target = Target(log_lik, None, space_of({"omega": np.ones(4)}), dtype)
     u = tf.constant([0.0, 1.0, np.log(1e-30), -20_000.0], dtype)
-    counts = target.gradient(u, Minibatch({"z": tf.constant(categories(), dtype)}, 50.0))
+    counts = target.gradient(
+        u, Minibatch({"z": tf.constant(categories(), dtype)}, 50.0)
+    )
     np.testing.assert_allclose(counts, 50.0 * COUNTS, rtol=1e-6)
     omega = target.space.constrain(u)["omega"].numpy()
     np.testing.assert_allclose(omega[2], 1e-30 / (1 + np.e), rtol=1e-4)
@@ -214,9 +247,13 @@ def test_expected_counts_where_a_component_is_next_to_nothing(dtype: tf.DType) -
 @every(POINTS)
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
-    "n_iters", [2000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["short", "long"]
+    "n_iters",
+    [2000, pytest.param(100_000, marks=pytest.mark.slow)],
+    ids=["short", "long"],
 )
-def test_a_tiny_alpha_never_becomes_nan(case: Case, dtype: tf.DType, n_iters: int) -> None:
+def test_a_tiny_alpha_never_becomes_nan(
+    case: Case, dtype: tf.DType, n_iters: int
+) -> None:
     """And no component sticks: those without counts leave zero again."""
     chain = case.function(
         log_lik,
@@ -234,7 +271,9 @@ def test_a_tiny_alpha_never_becomes_nan(case: Case, dtype: tf.DType, n_iters: in
     for draws in (chain["omega"], chain.unnormalized["omega"]):
         assert np.isfinite(draws).all()
     np.testing.assert_allclose(chain["omega"].sum(-1), 1.0, rtol=1e-5)
-    if case.name == "scir":  # the category with one observation, which most minibatches lack
+    if (
+        case.name == "scir"
+    ):  # the category with one observation, which most minibatches lack
         rare = chain["omega"][:, 3]
         assert rare.min() < 1e-30 and rare[-1000:].max() > 1e-3
 
@@ -260,7 +299,9 @@ def test_gradient_kept_for_the_simplex() -> None:
     chain = full_data_chain(20)
     a = ALPHA + COUNTS
     expected = a - chain["omega"] * a.sum()
-    np.testing.assert_allclose(chain.gradients["omega"], expected, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(
+        chain.gradients["omega"], expected, rtol=1e-6, atol=1e-10
+    )
 
 
 def test_zero_variance_makes_the_mean_of_a_dirichlet_posterior_exact() -> None:

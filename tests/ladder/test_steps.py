@@ -96,7 +96,9 @@ def check_dynamics(
     """Compare a dynamics with the transcription over six iterations."""
     assert case.transcription is not None
     space = Space(shapes)
-    given = {name: 0.5 if isinstance(v, np.ndarray) else v for name, v in tuning.items()}
+    given = {
+        name: 0.5 if isinstance(v, np.ndarray) else v for name, v in tuning.items()
+    }
     dynamics = case.dynamics(**given).bind(space)
     # A vector that differs within a parameter is more than a user can ask for.
     vectors = {name: v for name, v in tuning.items() if isinstance(v, np.ndarray)}
@@ -106,11 +108,15 @@ def check_dynamics(
     noise = rng.normal(size=(6, case.transcription.vectors(tuning), SIZE))
     start, start_noise = rng.normal(size=(2, SIZE))
     assert dynamics.normals == noise.shape[1]
-    positions, _ = drive(dynamics, arbitrary_gradient(1), start, stepsize, noise, start_noise)
+    positions, _ = drive(
+        dynamics, arbitrary_gradient(1), start, stepsize, noise, start_noise
+    )
     epsilon = np.broadcast_to(stepsize, SIZE)
     blocks = list(space.layout.slices.values())
     expected = case.transcription.chain(
-        Inputs(start, arbitrary_gradient(1), epsilon, numbers, noise, start_noise, blocks)
+        Inputs(
+            start, arbitrary_gradient(1), epsilon, numbers, noise, start_noise, blocks
+        )
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-12, atol=1e-12)
 
@@ -119,12 +125,18 @@ def spread(layout: Layout, value: Any) -> Any:
     """Return a constant that may be given by parameter as one for each coordinate."""
     if not isinstance(value, dict):
         return value
-    return np.concatenate([np.full(layout.sizes[name], value[name]) for name in layout.names])
+    return np.concatenate(
+        [np.full(layout.sizes[name], value[name]) for name in layout.names]
+    )
 
 
 def by_hand() -> Iterator[Any]:
     """Yield each row with some friction, for each parameter or coordinate too, and some steps."""
-    frictions: dict[str, Any] = {"0.01": 0.01, "0.6": 0.6, "by parameter": PER_PARAMETER}
+    frictions: dict[str, Any] = {
+        "0.01": 0.01,
+        "0.6": 0.6,
+        "by parameter": PER_PARAMETER,
+    }
     for case in BY_HAND:
         assert case.transcription is not None
         values = frictions if case.friction else {"": None}
@@ -132,20 +144,30 @@ def by_hand() -> Iterator[Any]:
             values = {**values, "by coordinate": VECTOR}
         for name, value in values.items():
             for steps in (1, 3, 5) if case.transcription.steps else (None,):
-                tuning = {**case.tuning, case.friction: value, case.transcription.steps: steps}
+                tuning = {
+                    **case.tuning,
+                    case.friction: value,
+                    case.transcription.steps: steps,
+                }
                 tuning.pop(None, None)
-                yield pytest.param(case, tuning, id=f"{case.name} {name} {steps or ''}".strip())
+                yield pytest.param(
+                    case, tuning, id=f"{case.name} {name} {steps or ''}".strip()
+                )
 
 
 @pytest.mark.parametrize(("case", "tuning"), list(by_hand()))
 @pytest.mark.parametrize("stepsize", STEPSIZES.values(), ids=STEPSIZES)
-def test_the_dynamics_alone(case: Case, tuning: dict[str, Any], stepsize: float | Array) -> None:
+def test_the_dynamics_alone(
+    case: Case, tuning: dict[str, Any], stepsize: float | Array
+) -> None:
     check_dynamics(case, tuning, stepsize)
 
 
 @every(BY_HAND)
 def test_the_dynamics_alone_with_one_parameter(case: Case) -> None:
-    check_dynamics(case, dict(case.tuning), STEPSIZES["one stepsize"], {"theta": (2, 4)})
+    check_dynamics(
+        case, dict(case.tuning), STEPSIZES["one stepsize"], {"theta": (2, 4)}
+    )
 
 
 @pytest.mark.parametrize("a", [0.2, PER_PARAMETER], ids=["0.2", "each its own"])
@@ -156,7 +178,12 @@ def test_how_sgnht_starts(a: Any) -> None:
     state = (
         SGNHT(a)
         .bind(Space(SEVERAL))
-        .init(tf.constant(start), tf.zeros(SIZE), tf.constant(epsilon), tf.constant(normals[None]))
+        .init(
+            tf.constant(start),
+            tf.zeros(SIZE),
+            tf.constant(epsilon),
+            tf.constant(normals[None]),
+        )
     )
     np.testing.assert_array_equal(state.position, start)
     np.testing.assert_allclose(state.momentum, np.sqrt(epsilon) * normals, rtol=1e-15)
@@ -166,21 +193,28 @@ def test_how_sgnht_starts(a: Any) -> None:
 
 def test_how_an_iteration_of_sghmc_starts() -> None:
     """ν ~ N(0, ε), whatever it was before."""
-    epsilon, normals = np.linspace(0.01, 0.3, SIZE), np.random.default_rng(1).normal(size=(1, SIZE))
+    epsilon, normals = (
+        np.linspace(0.01, 0.3, SIZE),
+        np.random.default_rng(1).normal(size=(1, SIZE)),
+    )
     for integrator in ("symmetric", "euler"):
         dynamics = SGHMC(0.1, 3, integrator)
         zeros = tf.zeros(SIZE, tf.float64)
         state = dynamics.init(zeros, zeros, tf.constant(epsilon), tf.zeros((0, SIZE)))
         state = state._replace(momentum=tf.fill([SIZE], tf.constant(7.0, tf.float64)))
         state = dynamics.refresh(state, tf.constant(epsilon), tf.constant(normals))
-        np.testing.assert_allclose(state.momentum, np.sqrt(epsilon) * normals[0], rtol=1e-15)
+        np.testing.assert_allclose(
+            state.momentum, np.sqrt(epsilon) * normals[0], rtol=1e-15
+        )
 
 
 def test_the_published_update_is_sgld_when_friction_is_one() -> None:
     """With α = 1 and L = 1 the momentum is forgotten: SGLD at stepsize 2ε."""
     rng = np.random.default_rng(4)
     noise, start = rng.normal(size=(5, 2, SIZE)), rng.normal(size=SIZE)
-    euler, _ = drive(SGHMC(1.0, 1, "euler"), arbitrary_gradient(2), start, 0.05, noise, start)
+    euler, _ = drive(
+        SGHMC(1.0, 1, "euler"), arbitrary_gradient(2), start, 0.05, noise, start
+    )
     sgld, _ = drive(SGLD(), arbitrary_gradient(2), start, 0.1, noise[:, 1:], start)
     np.testing.assert_allclose(euler, sgld, rtol=1e-12)
 
@@ -189,13 +223,20 @@ def test_the_published_update_is_sgld_when_friction_is_one() -> None:
 
 
 def expected_chain(
-    case: Case, problem: Problem, stepsize: Array, tuning: dict[str, Any], seed: int, n_iters: int
+    case: Case,
+    problem: Problem,
+    stepsize: Array,
+    tuning: dict[str, Any],
+    seed: int,
+    n_iters: int,
 ) -> Array:
     """Return the transcription's chain on the whole dataset and the noise of a seed."""
     assert case.transcription is not None
     vectors = case.transcription.vectors(tuning)
     noise = Noise.remade(seed, n_iters, vectors, problem.dimension)
-    numbers = {k: problem.spread(v) if isinstance(v, dict) else v for k, v in tuning.items()}
+    numbers = {
+        k: problem.spread(v) if isinstance(v, dict) else v for k, v in tuning.items()
+    }
     return case.transcription.chain(
         Inputs(
             problem.start,
@@ -227,7 +268,9 @@ def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
         problem, stepsize, 12, n_iters=iterations, seed=seed, dtype=tf.float64,
         jit_compile=None if case in QUICK else False, **tuning,
     )  # fmt: skip
-    expected = expected_chain(case, problem, problem.spread(stepsize), tuning, seed, iterations)
+    expected = expected_chain(
+        case, problem, problem.spread(stepsize), tuning, seed, iterations
+    )
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
@@ -235,8 +278,14 @@ def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
 @pytest.mark.parametrize(
     ("case", "several"),
     [
-        *[pytest.param(case, True, id=f"{case.name}-several parameters") for case in LADDER],
-        *[pytest.param(case, False, id=f"{case.name}-one parameter") for case in LADDER],
+        *[
+            pytest.param(case, True, id=f"{case.name}-several parameters")
+            for case in LADDER
+        ],
+        *[
+            pytest.param(case, False, id=f"{case.name}-one parameter")
+            for case in LADDER
+        ],
     ],
 )
 def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
@@ -247,7 +296,9 @@ def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
     sizes = np.linspace(0.005, 0.05, 10)
     by_name = problem.split(sizes)
     stepsize: Any = by_name if several else by_name["theta"].tolist()
-    samples = case.run(problem, stepsize, 12, n_iters=iterations, seed=seed, dtype=tf.float64)
+    samples = case.run(
+        problem, stepsize, 12, n_iters=iterations, seed=seed, dtype=tf.float64
+    )
     expected = expected_chain(case, problem, sizes, dict(case.tuning), seed, iterations)
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 

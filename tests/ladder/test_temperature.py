@@ -50,7 +50,9 @@ def divided(problem: LinearProblem) -> LinearProblem:
     tuple(case for case in MOVING if not case.of_points),
     slow=lambda case: case.name != "underdamped",
 )
-def test_a_chain_at_a_temperature_is_that_of_the_log_posterior_over_it(case: Case) -> None:
+def test_a_chain_at_a_temperature_is_that_of_the_log_posterior_over_it(
+    case: Case,
+) -> None:
     problem = gaussian(3, 20)
     step = 0.05 / np.linalg.eigvalsh(problem.precision)[-1]
     given: dict[str, Any] = {"n_iters": 6, "dtype": tf.float64, "jit_compile": False}
@@ -70,7 +72,9 @@ def test_the_exact_law_at_a_temperature(case: Case) -> None:
     problem, n, chains = gaussian(3, 50), 15, 40
     step = 0.5 * T / np.linalg.eigvalsh(problem.precision)[-1]
     law = Law(divided(problem), case, n, step)
-    draws = case.run(problem, step, n, n_chains=chains, burn_in=400, n_iters=5000, temperature=T)
+    draws = case.run(
+        problem, step, n, n_chains=chains, burn_in=400, n_iters=5000, temperature=T
+    )
     check(compare(flat(draws, 2), *law.moments("θ")), 0.02)
 
 
@@ -104,7 +108,9 @@ def test_points_of_the_simplex_and_gamma_parameters_at_a_temperature() -> None:
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
         of_points = tf.linalg.matvec(dataset["x"], tf.math.log(params["omega"]))
-        return of_points - 0.5 * tf.math.log(params["variance"]) - 0.3 / params["variance"]
+        return (
+            of_points - 0.5 * tf.math.log(params["variance"]) - 0.3 / params["variance"]
+        )
 
     draws = sgmcmc.scir(
         log_lik, {"x": x}, {"omega": np.full(3, 1 / 3), "variance": 1.0}, 2.0,
@@ -126,7 +132,9 @@ def test_points_of_the_simplex_and_gamma_parameters_at_a_temperature() -> None:
 def test_predictions_are_of_the_model_and_loo_is_refused() -> None:
     case, problem = BY_NAME["sgld"], gaussian(1, 20)
     log_lik = lambda params, dataset: -0.5 * (dataset["x"][:, 0] - params["theta"]) ** 2  # noqa: E731
-    samples = case.run(replace(problem, log_lik=log_lik), 1e-3, 5, n_iters=3, temperature=T)
+    samples = case.run(
+        replace(problem, log_lik=log_lik), 1e-3, 5, n_iters=3, temperature=T
+    )
     expected = -0.5 * (problem.dataset["x"][:, 0] - samples["theta"][:, None]) ** 2
     np.testing.assert_allclose(samples.log_lik()[0], expected, rtol=1e-5)
     with pytest.raises(ValueError, match="drawn with temperature=2.5"):
@@ -135,7 +143,11 @@ def test_predictions_are_of_the_model_and_loo_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(-1.0, "`temperature` must be positive"), (0.0, "positive"), ("hot", "`temperature`")],
+    [
+        (-1.0, "`temperature` must be positive"),
+        (0.0, "positive"),
+        ("hot", "`temperature`"),
+    ],
 )
 def test_wrong_temperatures_are_refused(value: Any, said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
@@ -150,10 +162,19 @@ def test_what_has_no_temperature_is_refused() -> None:
 
     with pytest.raises(ValueError, match="at 0.5 the prior of 'omega' is improper"):
         sgmcmc.scir(
-            log_lik, {"x": x}, {"omega": np.full(3, 1 / 3)}, 0.1, alpha=0.1, temperature=0.5
+            log_lik,
+            {"x": x},
+            {"omega": np.full(3, 1 / 3)},
+            0.1,
+            alpha=0.1,
+            temperature=0.5,
         )
-    groups = sgmcmc.Groups("g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2)
-    with pytest.raises(ValueError, match="`temperature` is for models without `groups`"):
+    groups = sgmcmc.Groups(
+        "g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2
+    )
+    with pytest.raises(
+        ValueError, match="`temperature` is for models without `groups`"
+    ):
         sgmcmc.sample(
             lambda params, dataset: params["m"] + params["z"],
             {"y": x[0], "g": [0, 0, 1]}, {"m": 0.0}, groups=groups, temperature=2.0,

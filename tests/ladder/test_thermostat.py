@@ -76,7 +76,9 @@ def run(case: Case, d: int) -> Run:
         **{str(case.friction): A},
     )
     stepsize, theta = problem.spread(per_parameter), flat(samples, 2)
-    nu = np.diff(theta, axis=1, prepend=np.broadcast_to(problem.start, theta[:, :1].shape))
+    nu = np.diff(
+        theta, axis=1, prepend=np.broadcast_to(problem.start, theta[:, :1].shape)
+    )
     xi = np.empty_like(nu)
     for block in problem.blocks():
         excess = (nu[..., block] ** 2 - stepsize[block]).mean(-1, keepdims=True)
@@ -99,7 +101,9 @@ def test_each_thermostat_keeps_its_kinetic_energy(result: Run) -> None:
     for block in result.problem.blocks():
         share = (result.nu[..., block] ** 2 / result.stepsize[block]).mean((1, 2)) - 1
         assert share.std(ddof=1) / np.sqrt(CHAINS) < 1e-3
-        assert np.abs(errors_from_zero(share)) < bound(len(result.problem.shapes), CHAINS)
+        assert np.abs(errors_from_zero(share)) < bound(
+            len(result.problem.shapes), CHAINS
+        )
 
 
 def test_the_drift_is_in_balance(result: Run) -> None:
@@ -120,7 +124,9 @@ def test_the_drift_is_in_balance(result: Run) -> None:
         ],
         1,
     )
-    assert np.abs(errors_from_zero(statistics)).max() < bound(statistics.shape[1], CHAINS)
+    assert np.abs(errors_from_zero(statistics)).max() < bound(
+        statistics.shape[1], CHAINS
+    )
 
 
 def held_thermostats(result: Run) -> tuple[Array, Array]:
@@ -147,7 +153,9 @@ def held_thermostats(result: Run) -> tuple[Array, Array]:
     return values, covariance(values)[:d, :d]
 
 
-def test_the_covariance_is_that_of_the_posterior_for_small_stepsizes(result: Run) -> None:
+def test_the_covariance_is_that_of_the_posterior_for_small_stepsizes(
+    result: Run,
+) -> None:
     """Allowance: 1.5 % of the posterior's scale; the standard error of a variance is below 1.5 %.
 
     The posterior itself is within (ξ + ε ‖H‖)/2 of the law compared with, about 3 % here.

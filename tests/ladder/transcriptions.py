@@ -127,12 +127,20 @@ def _sghmc(at: Inputs) -> Iterator[State]:
         nu = np.sqrt(at.stepsize) * normals[0]
         for zeta in normals[1 : at.tuning["L"] + 1]:
             V = at.tuning.get("noise_variance", 0.0)
-            theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["alpha"]), zeta, V)
+            theta, nu, g = _baoab(
+                at, theta, nu, g, np.asarray(at.tuning["alpha"]), zeta, V
+            )
         yield State(theta, nu)
 
 
 def _baoab(
-    at: Inputs, theta: Array, nu: Array, g: Array, friction: Array, zeta: Array, V: float = 0.0
+    at: Inputs,
+    theta: Array,
+    nu: Array,
+    g: Array,
+    friction: Array,
+    zeta: Array,
+    V: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     c = np.exp(-friction)
     nu = nu + at.stepsize / 2 * g
@@ -187,7 +195,9 @@ def _sgnht(at: Inputs) -> Iterator[State]:
         nu = (1 - xi) * nu + at.stepsize * g + np.sqrt(2 * a * at.stepsize) * normals[0]
         theta = theta + nu
         for block in at.blocks:
-            xi[block] += nu[block] @ nu[block] / nu[block].size - at.stepsize[block].mean()
+            xi[block] += (
+                nu[block] @ nu[block] / nu[block].size - at.stepsize[block].mean()
+            )
         g = at.gradient(theta)
         yield State(theta, nu)
 
@@ -213,7 +223,9 @@ def _underdamped(at: Inputs) -> Iterator[State]:
     theta, g = at.start, at.gradient(at.start)
     nu = np.sqrt(at.stepsize) * at.start_noise
     for normals in at.noise:
-        theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["friction"]), normals[0])
+        theta, nu, g = _baoab(
+            at, theta, nu, g, np.asarray(at.tuning["friction"]), normals[0]
+        )
         yield State(theta, nu)
 
 
@@ -304,7 +316,9 @@ def _sglrw(at: Inputs) -> Iterator[State]:
     theta, g = at.start, at.gradient(at.start)
     for normals in at.noise:
         p = np.clip((1 + np.sqrt(at.stepsize) * g / 2) / 2, 0, 1)
-        theta = theta + np.where(stats.norm.cdf(normals[0]) < p, 1, -1) * np.sqrt(at.stepsize)
+        theta = theta + np.where(stats.norm.cdf(normals[0]) < p, 1, -1) * np.sqrt(
+            at.stepsize
+        )
         g = at.gradient(theta)
         yield State(theta, 0 * theta)
 
@@ -359,4 +373,6 @@ class Noise:
         """Return the noise of a seed."""
         chain = generator(seed, 0, RunPhase.CHAIN, Purpose.NOISE, 0)
         start = generator(seed, 0, RunPhase.CHAIN, Purpose.START_NOISE)
-        return cls(chain.standard_normal((iterations, vectors, d)), start.standard_normal(d))
+        return cls(
+            chain.standard_normal((iterations, vectors, d)), start.standard_normal(d)
+        )

@@ -16,7 +16,9 @@ SDS = np.array([1.0, 2.0, 0.5])
 
 def normal_log_lik(params: Any, dataset: Any) -> Any:
     """Return the log-likelihood of x_i ~ N(theta, diag(SDS²)), up to a constant."""
-    return -0.5 * (((dataset["x"] - params["theta"]) / SDS.astype(np.float32)) ** 2).sum()
+    return (
+        -0.5 * (((dataset["x"] - params["theta"]) / SDS.astype(np.float32)) ** 2).sum()
+    )
 
 
 def exact(
@@ -46,7 +48,9 @@ class DyingSampler:
     def __init__(self, folder: Path) -> None:
         self._mark = folder / "died"
 
-    def __call__(self, log_lik: Any, dataset: Any, params: Any, **given: Any) -> sgmcmc.Samples:
+    def __call__(
+        self, log_lik: Any, dataset: Any, params: Any, **given: Any
+    ) -> sgmcmc.Samples:
         if not self._mark.exists():
             self._mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)

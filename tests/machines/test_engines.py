@@ -37,7 +37,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_a_kill", [False, True])
-def test_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
+def test_dask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_a_kill: bool
+) -> None:
     """A cluster of two processes, of which one may be killed; data in a file that both open."""
     distributed = pytest.importorskip("distributed")
     np.save(tmp_path / "x.npy", ROWS)
@@ -84,14 +86,18 @@ def test_mpi(tmp_path: Path) -> None:
         check=True,
         timeout=900,
     )
-    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"])
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"]
+    )
 
 
 def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, threads in place of loky's processes; chains and predictions."""
     joblib = pytest.importorskip("joblib")
     loky = pytest.importorskip("joblib.externals.loky")
-    monkeypatch.setattr(loky, "ProcessPoolExecutor", lambda n, timeout: ThreadPoolExecutor(n))
+    monkeypatch.setattr(
+        loky, "ProcessPoolExecutor", lambda n, timeout: ThreadPoolExecutor(n)
+    )
     monkeypatch.setattr(seams.EXECUTORS_POOLS, {})
     with joblib.parallel_config(backend="loky", n_jobs=2):
         found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
@@ -104,7 +110,9 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_a_kill", [False, True])
-def test_joblib_with_two_workers(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
+def test_joblib_with_two_workers(
+    monkeypatch: pytest.MonkeyPatch, with_a_kill: bool
+) -> None:
     """Of which one may be killed; joblib's own workers serve as before."""
     joblib = pytest.importorskip("joblib")
     monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
@@ -123,7 +131,11 @@ def test_joblib_with_two_workers(monkeypatch: pytest.MonkeyPatch, with_a_kill: b
     assert bool(killed) == with_a_kill
     again = found.predict(_first, {"x": ROWS}, executor=joblib.Parallel(n_jobs=2))
     np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
-    assert joblib.Parallel(n_jobs=2)(joblib.delayed(pow)(2, k) for k in range(3)) == [1, 2, 4]
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(pow)(2, k) for k in range(3)) == [
+        1,
+        2,
+        4,
+    ]
     executors._pools.pop(2).shutdown()
 
 
@@ -134,7 +146,9 @@ def _first(params: dict[str, Any], dataset: dict[str, Any]) -> Any:
 def test_what_joblib_cannot_do_here() -> None:
     joblib = pytest.importorskip("joblib")
     for backend in ("threading", "multiprocessing"):
-        with pytest.raises(ValueError, match="`executor`.*TensorFlow does not survive.*loky"):
+        with pytest.raises(
+            ValueError, match="`executor`.*TensorFlow does not survive.*loky"
+        ):
             sgmcmc.sgldcv(**CALL, executor=joblib.Parallel(n_jobs=2, backend=backend))
 
 

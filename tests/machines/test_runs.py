@@ -111,7 +111,11 @@ def _of_sgld() -> dict[str, Any]:
 
 @pytest.mark.usefixtures("short_stretches")
 def test_a_divergence_arrives(threads: Executor) -> None:
-    given = {**_of_sgld(), "n_chains": None, "stepsize": lambda t: 1e-3 if t < 250 else 1e3}
+    given = {
+        **_of_sgld(),
+        "n_chains": None,
+        "stepsize": lambda t: 1e-3 if t < 250 else 1e3,
+    }
     with pytest.raises(sgmcmc.DivergenceError) as here:
         sgmcmc.sgld(**given)
     with pytest.raises(sgmcmc.DivergenceError) as there:
@@ -121,7 +125,9 @@ def test_a_divergence_arrives(threads: Executor) -> None:
 
 
 def test_warnings_of_the_compiler_arrive(threads: Executor) -> None:
-    def of_a_gamma(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def of_a_gamma(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         noise = tf.random.stateless_gamma([1], [1, 2], 1.0)
         return log_lik(params, dataset) + 0 * tf.reduce_sum(noise)
 
@@ -147,10 +153,14 @@ def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) 
     u, whitening = np.array([0.5, 1.5]), Preconditioner(np.ones(2) / 20, np.ones(2))
     with there.machines:
         one, two = Objective(target, here), Objective(target, there)
-        (value, gradient), (value_2, gradient_2) = (o.value_and_gradient(u) for o in (one, two))
+        (value, gradient), (value_2, gradient_2) = (
+            o.value_and_gradient(u) for o in (one, two)
+        )
         assert value == value_2
         np.testing.assert_array_equal(gradient, gradient_2)
-        np.testing.assert_array_equal(one.likelihood_hessian(u), two.likelihood_hessian(u))
+        np.testing.assert_array_equal(
+            one.likelihood_hessian(u), two.likelihood_hessian(u)
+        )
         np.testing.assert_array_equal(
             leverage(target, here, whitening, 1), leverage(target, there, whitening, 1)
         )
@@ -164,7 +174,9 @@ def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(gradient, exact, rtol=1e-5)
 
 
-def test_predictions(alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any) -> None:
+def test_predictions(
+    alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(seams.EVALUATION_NUMBERS, 2**14)
 
     def f(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -172,7 +184,8 @@ def test_predictions(alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any)
 
     for reduce in ("mean", "quantiles", None):
         np.testing.assert_array_equal(
-            alone.predict(f, reduce=reduce, executor=threads), alone.predict(f, reduce=reduce)
+            alone.predict(f, reduce=reduce, executor=threads),
+            alone.predict(f, reduce=reduce),
         )
     few = alone[::100]
     np.testing.assert_array_equal(few.log_lik(executor=threads), few.log_lik())
@@ -187,7 +200,9 @@ def test_processes(
     mapped = {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}
     monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
     take, seen = Runner.take_over, []
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
 
         def killing(self: Runner, *arguments: Any) -> None:
             take(self, *arguments)
@@ -197,6 +212,11 @@ def test_processes(
                     os.kill(process, signal.SIGKILL)
 
         monkeypatch.setattr(seams.TAKE_OVER, killing)
-        given = {**CALL, "dataset": mapped, "store": tmp_path / "chain", "executor": pool}
+        given = {
+            **CALL,
+            "dataset": mapped,
+            "store": tmp_path / "chain",
+            "executor": pool,
+        }
         same(sgmcmc.sgldcv(**given), alone)
         assert len(seen) == workers

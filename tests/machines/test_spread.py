@@ -89,7 +89,9 @@ def test_an_object_goes_once_to_each_worker(in_turn: InTurn, tmp_path: Path) -> 
     assert len(in_turn.sent) <= 6 and set(in_turn.sent) == {0, 1, 2}
 
 
-def test_errors_of_the_work_are_those_of_the_call(in_turn: InTurn, tmp_path: Path) -> None:
+def test_errors_of_the_work_are_those_of_the_call(
+    in_turn: InTurn, tmp_path: Path
+) -> None:
     with Spread(in_turn, {}) as machines, pytest.raises(KeyError, match="nothing"):
         list(machines.map(Adder(tmp_path), "fail", [()]))
 
@@ -114,15 +116,22 @@ def test_what_functions_hold_survives() -> None:
 
 def test_what_cannot_be_sent_is_named() -> None:
     lock = threading.Lock()
-    with pytest.raises(TypeError, match="`executor`: something that your functions use .*lock"):
+    with pytest.raises(
+        TypeError, match="`executor`: something that your functions use .*lock"
+    ):
         pack(lambda: lock, {})
 
 
 def test_what_is_no_executor_is_refused() -> None:
     for bad in (4, "processes", [ThreadPoolExecutor], lambda number: None):
-        with pytest.raises(TypeError, match="`executor` must be a concurrent.futures.Executor"):
+        with pytest.raises(
+            TypeError, match="`executor` must be a concurrent.futures.Executor"
+        ):
             read_machines(bad)
-    with pytest.raises(TypeError, match="`executor` must be"), read_machines(lambda: None):
+    with (
+        pytest.raises(TypeError, match="`executor` must be"),
+        read_machines(lambda: None),
+    ):
         pass
 
 
@@ -160,7 +169,9 @@ def test_what_was_made_here_is_shut_down_here(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
         adder, calls = Adder(tmp_path, (3, 17)), [(k, 1) for k in range(30)]
         with Spread(pool, {}) as machines:
             found = list(machines.map(adder, "add", calls))
@@ -173,7 +184,10 @@ def test_work_that_kills_is_given_up(tmp_path: Path) -> None:
     def make() -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
-    with pytest.raises(BrokenExecutor, match="4 times in a row"), Spread(make, {}) as machines:
+    with (
+        pytest.raises(BrokenExecutor, match="4 times in a row"),
+        Spread(make, {}) as machines,
+    ):
         list(machines.map(Adder(tmp_path, (0,), always=True), "add", [(0, 1)]))
 
 

@@ -76,13 +76,18 @@ def test_hdf5_is_opened(tmp_path: Path) -> None:
 
 def test_zarr_is_opened(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr", minversion="3")
-    array = zarr.create_array(tmp_path / "x.zarr", shape=(5000, 4), chunks=(500, 4), dtype="f4")
+    array = zarr.create_array(
+        tmp_path / "x.zarr", shape=(5000, 4), chunks=(500, 4), dtype="f4"
+    )
     array[:] = ROWS
     check({"x": array}, 5000)
 
 
 def test_parquet_is_opened(tmp_path: Path) -> None:
-    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    parquet, pyarrow = (
+        pytest.importorskip("pyarrow.parquet"),
+        pytest.importorskip("pyarrow"),
+    )
     table = pyarrow.table({f"x{k}": ROWS[:, k] for k in range(4)})
     parquet.write_table(table, tmp_path / "x.parquet")
     check(str(tmp_path / "x.parquet"))
@@ -97,5 +102,7 @@ def test_another_file_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="`executor`: a worker cannot open the dataset"):
         Unpickler(blob, {}).load()
     np.save(tmp_path / "x.npy", ROWS + 1)
-    with pytest.raises(ValueError, match="a worker finds other values in `dataset\\['x'\\]`"):
+    with pytest.raises(
+        ValueError, match="a worker finds other values in `dataset\\['x'\\]`"
+    ):
         Unpickler(blob, {}).load()

@@ -44,7 +44,9 @@ class Adder:
         always: whether it ends every time.
     """
 
-    def __init__(self, folder: Path, fatal: tuple[int, ...] = (), always: bool = False) -> None:
+    def __init__(
+        self, folder: Path, fatal: tuple[int, ...] = (), always: bool = False
+    ) -> None:
         self.folder, self.fatal, self.always = folder, fatal, always
 
     def add(self, number: int, other: int) -> int:

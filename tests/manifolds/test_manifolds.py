@@ -23,7 +23,9 @@ CASES = [
 every = pytest.mark.parametrize("manifold, shape, dimension", CASES)
 
 
-def point(manifold: Manifold, shape: tuple[int, ...], seed: int = 1) -> tuple[Array, Array]:
+def point(
+    manifold: Manifold, shape: tuple[int, ...], seed: int = 1
+) -> tuple[Array, Array]:
     """Return a point and a tangent vector there."""
     rng = np.random.default_rng(seed)
     u = manifold.retracted(tf.constant(rng.normal(size=shape)))
@@ -46,14 +48,18 @@ def along(manifold: Manifold, u: Array, v: Array) -> float:
 
 
 @every
-def test_a_projection_is_one(manifold: Manifold, shape: tuple[int, ...], dimension: int) -> None:
+def test_a_projection_is_one(
+    manifold: Manifold, shape: tuple[int, ...], dimension: int
+) -> None:
     """Idempotent, symmetric, its trace the dimension; what it gives is tangent."""
     u, v = point(manifold, shape)
     assert distance(manifold, u) < 1e-13 and along(manifold, u, v) < 1e-13
     assert manifold.dimension(shape) == dimension
     size = u.size
     each = [
-        manifold.tangent(tf.constant(u), tf.constant(row.reshape(shape))).numpy().ravel()
+        manifold.tangent(tf.constant(u), tf.constant(row.reshape(shape)))
+        .numpy()
+        .ravel()
         for row in np.eye(size)
     ]
     projection = np.array(each)
@@ -63,7 +69,9 @@ def test_a_projection_is_one(manifold: Manifold, shape: tuple[int, ...], dimensi
 
 
 @every
-def test_a_flow_is_a_geodesic(manifold: Manifold, shape: tuple[int, ...], dimension: int) -> None:
+def test_a_flow_is_a_geodesic(
+    manifold: Manifold, shape: tuple[int, ...], dimension: int
+) -> None:
     """It stays on the manifold at constant speed, its halves make the whole, it can go back, and
     it is accelerated across the manifold alone."""
     u, v = point(manifold, shape)
@@ -74,10 +82,14 @@ def test_a_flow_is_a_geodesic(manifold: Manifold, shape: tuple[int, ...], dimens
     half = flow(*flow(tf.constant(u), tf.constant(v), 0.35), 0.35)
     np.testing.assert_allclose(half[0].numpy(), x, atol=1e-12)
     np.testing.assert_allclose(half[1].numpy(), w, atol=1e-12)
-    np.testing.assert_allclose(flow(tf.constant(x), tf.constant(-w), 0.7)[0], u, atol=1e-12)
+    np.testing.assert_allclose(
+        flow(tf.constant(x), tf.constant(-w), 0.7)[0], u, atol=1e-12
+    )
     h = 1e-4
     turned = [flow(tf.constant(x), tf.constant(w), t)[1].numpy() for t in (-h, h)]
-    push = manifold.tangent(tf.constant(x), tf.constant((turned[1] - turned[0]) / (2 * h)))
+    push = manifold.tangent(
+        tf.constant(x), tf.constant((turned[1] - turned[0]) / (2 * h))
+    )
     assert np.abs(push.numpy()).max() < 1e-6
     ends = [flow(tf.constant(x), tf.constant(w), t)[0].numpy() for t in (-h, h)]
     np.testing.assert_allclose((ends[1] - ends[0]) / (2 * h), w, atol=1e-6)
@@ -87,7 +99,9 @@ def test_a_frame_moves_by_the_matrix_exponential() -> None:
     X, V = point(Stiefel(), (5, 3))
     A, S, t = X.T @ V, V.T @ V, 0.8
     exponent = np.block([[A, -S], [np.eye(3), A]])
-    expected = np.hstack([X, V]) @ expm(t * exponent) @ block_diag(expm(-t * A), expm(-t * A))
+    expected = (
+        np.hstack([X, V]) @ expm(t * exponent) @ block_diag(expm(-t * A), expm(-t * A))
+    )
     found = Stiefel().flow(tf.constant(X), tf.constant(V), t)
     np.testing.assert_allclose(np.hstack(found), expected, atol=1e-10)
 
@@ -133,18 +147,32 @@ def test_a_slope_at_the_edge_of_the_simplex_is_held() -> None:
     [
         (Sphere(), np.float64(1.0), "last axis of two or more"),
         (Sphere(), np.ones((2, 1)), "last axis of two or more"),
-        (Sphere(), np.array([1.0, 1.0]), "must start on its manifold, Sphere.*Divide it"),
+        (
+            Sphere(),
+            np.array([1.0, 1.0]),
+            "must start on its manifold, Sphere.*Divide it",
+        ),
         (Sphere(), np.zeros(3), "must start on its manifold"),
         (Stiefel(), np.ones(3), "two last axes"),
         (Stiefel(), np.ones((2, 3)), "no more columns than rows"),
         (Stiefel(), np.ones((3, 2)), "must start on its manifold, Stiefel.*qr"),
         (Stiefel(), 2 * np.eye(3, 2), "must start on its manifold"),
         (Simplex(), np.ones(1), "points of the simplex"),
-        (Simplex(), np.array([0.5, 0.6]), "must start inside the simplex.*off by up to 0.1"),
-        (Simplex(), np.array([0.0, 1.0]), "must start inside the simplex.*smallest is 0"),
+        (
+            Simplex(),
+            np.array([0.5, 0.6]),
+            "must start inside the simplex.*off by up to 0.1",
+        ),
+        (
+            Simplex(),
+            np.array([0.0, 1.0]),
+            "must start inside the simplex.*smallest is 0",
+        ),
     ],
 )
-def test_starts_that_are_refused(manifold: Manifold, value: Array, message: str) -> None:
+def test_starts_that_are_refused(
+    manifold: Manifold, value: Array, message: str
+) -> None:
     with pytest.raises(ValueError, match=f"(?s)^`start` .*{message}"):
         manifold.check("start", value, tf.float32)
 

@@ -49,7 +49,9 @@ def test_minibatches_do_not_depend_on_where_a_block_begins(kind: Reshuffled) -> 
 
 
 def test_symmetric_epochs_are_the_one_before_backwards() -> None:
-    found = Reshuffled(symmetric=True).bind(20, 4).in_order(_place(), 20).reshape(4, 5, 4)
+    found = (
+        Reshuffled(symmetric=True).bind(20, 4).in_order(_place(), 20).reshape(4, 5, 4)
+    )
     np.testing.assert_array_equal(found[1], found[0][::-1])
     np.testing.assert_array_equal(found[3], found[2][::-1])
     assert (found[2] != found[0]).any()
@@ -58,7 +60,9 @@ def test_symmetric_epochs_are_the_one_before_backwards() -> None:
 def test_blocks_are_read_in_runs() -> None:
     found = Reshuffled(block=10).bind(95, 10).in_order(_place(), 9)
     runs = 1 + (np.diff(found, axis=1) != 1).sum(1)
-    assert runs.max() <= 2 + 1  # the short block at the end of the dataset may fall into one
+    assert (
+        runs.max() <= 2 + 1
+    )  # the short block at the end of the dataset may fall into one
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
@@ -77,7 +81,13 @@ def log_lik(params: dict[str, Any], dataset: dict[str, Any]) -> tf.Tensor:
 
 
 def _run(**keywords: Any) -> sgmcmc.Samples:
-    given = {"minibatch_size": 7, "n_iters": 60, "verbose": False, "seed": 1, **keywords}
+    given = {
+        "minibatch_size": 7,
+        "n_iters": 60,
+        "verbose": False,
+        "seed": 1,
+        **keywords,
+    }
     given.setdefault("jit_compile", False)
     function = given.pop("function", sgmcmc.sgld)
     return function(log_lik, DATA, {"theta": 0.0}, 1e-3, **given)
@@ -85,7 +95,9 @@ def _run(**keywords: Any) -> sgmcmc.Samples:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["reshuffled", "symmetric"])
-def test_thinning_stores_and_chains_leave_the_draws_as_they_are(kind: str, tmp_path: Any) -> None:
+def test_thinning_stores_and_chains_leave_the_draws_as_they_are(
+    kind: str, tmp_path: Any
+) -> None:
     plain = _run(minibatches=kind)["theta"]
     thin = _run(minibatches=kind, burn_in=3, thin=3, n_iters=57)["theta"]
     np.testing.assert_allclose(thin, plain[5::3], rtol=1e-5)
@@ -126,7 +138,9 @@ def test_inner_steps_and_parameters_in_turn_take_them_in_order() -> None:
     inner = _run(function=sgmcmc.sghmc, minibatches="reshuffled", n_iters=20)
     assert np.isfinite(inner["theta"]).all()
     in_turn = _run(minibatches="reshuffled", updates="in_turn")
-    np.testing.assert_allclose(in_turn["theta"], _run(minibatches="reshuffled")["theta"], rtol=1e-5)
+    np.testing.assert_allclose(
+        in_turn["theta"], _run(minibatches="reshuffled")["theta"], rtol=1e-5
+    )
 
 
 def test_every_gradient_takes_them() -> None:
@@ -156,7 +170,9 @@ def test_the_moments_over_an_epoch_are_as_published(
 ) -> None:
     """Errors of SDs in per cent, of a whitened normal with V = R, to the digits that are known."""
     law, noise = LinearRecursion(dynamics, epsilon), np.full((1, 1), float(R))
-    found = 100 * (np.sqrt([law.covariance(noise, epoch)[0][0, 0] for epoch in (None, R)]) - 1)
+    found = 100 * (
+        np.sqrt([law.covariance(noise, epoch)[0][0, 0] for epoch in (None, R)]) - 1
+    )
     digits = [len(str(value).partition(".")[2]) for value in (independent, reshuffled)]
     assert round(found[0], digits[0]) == independent
     assert abs(found[1] - reshuffled) < 10.0 ** -digits[1]
@@ -195,7 +211,9 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     [
         (SGLD(), 4e-3),
         pytest.param(SGHMC(0.1, 3), 4e-4, marks=pytest.mark.slow),
-        pytest.param(SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch", marks=pytest.mark.slow),
+        pytest.param(
+            SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch", marks=pytest.mark.slow
+        ),
         pytest.param(Underdamped(0.5), 1e-3, marks=pytest.mark.slow),
     ],
 )

@@ -12,7 +12,14 @@ import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.minibatches import Uniform
-from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Stream, Whole, make_stream
+from sgmcmc.minibatches.streams import (
+    GatheredAhead,
+    InPlace,
+    OnDevice,
+    Stream,
+    Whole,
+    make_stream,
+)
 from tests import seams
 from tests.conftest import EACH_ESTIMATOR, short_call
 
@@ -63,7 +70,12 @@ def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stream_of(
-    data: Data, size: int, *, replace: bool = False, ahead: bool = True, xla: bool = True
+    data: Data,
+    size: int,
+    *,
+    replace: bool = False,
+    ahead: bool = True,
+    xla: bool = True,
 ) -> Stream:
     """Return the stream of uniform minibatches that is chosen."""
     draws = Uniform(replace).bind(data.size, size)
@@ -100,7 +112,9 @@ def test_rows_gathered_in_place_are_those_gathered_before(
             "log_lik": lambda params, dataset: tf.reduce_sum(
                 dataset["x"] * tf.math.log(params["theta"])
             ),
-            "dataset": {"x": np.random.default_rng(2).multinomial(1, [0.2, 0.3, 0.5], 40)},
+            "dataset": {
+                "x": np.random.default_rng(2).multinomial(1, [0.2, 0.3, 0.5], 40)
+            },
             "params": {"theta": [0.3, 0.3, 0.4]},
             "alpha": {"theta": 1.0},
             "stepsize": 1e-3,
@@ -120,7 +134,9 @@ def test_without_native_code_the_draws_are_the_same(
 
 
 @pytest.mark.usefixtures("in_place")
-def test_in_place_a_model_that_xla_cannot_compile_runs_as_a_plain_graph(x: np.ndarray) -> None:
+def test_in_place_a_model_that_xla_cannot_compile_runs_as_a_plain_graph(
+    x: np.ndarray,
+) -> None:
     def uncompilable(params: dict, dataset: dict) -> tf.Tensor:
         spelt = tf.strings.to_number(tf.strings.as_string(dataset["x"], precision=9))
         return -0.5 * tf.reduce_sum((spelt - params["theta"]) ** 2)
@@ -185,7 +201,9 @@ def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> No
     heavy = Data({"x": ArrayColumn(np.zeros((2000, 200)))}, 2000)
     assert isinstance(stream_of(heavy, 700), type(in_place))
     if isinstance(in_place, InPlace):  # which then takes part in that
-        assert [threads_of(stream_of(heavy, 700, ahead=ahead)) for ahead in (True, False)] == [2, 1]
+        assert [
+            threads_of(stream_of(heavy, 700, ahead=ahead)) for ahead in (True, False)
+        ] == [2, 1]
     # Only XLA can call what gathers in place.
     assert isinstance(stream_of(long, 500, ahead=False, xla=False), GatheredAhead)
     # Blocks are as long in either form, so the same seeds draw the same numbers.

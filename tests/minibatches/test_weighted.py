@@ -107,7 +107,9 @@ def test_rounding_at_the_ends_of_strata(shape: str, value: float, n: int) -> Non
     generator: Any = Constant(value)
     rows = Weighted(p).bind(len(p), n).draw(generator, 2)
     at = (value + np.arange(n)) * (1.0 / n)
-    np.testing.assert_array_equal(rows, np.tile(np.searchsorted(upper(p), at, "right"), (2, 1)))
+    np.testing.assert_array_equal(
+        rows, np.tile(np.searchsorted(upper(p), at, "right"), (2, 1))
+    )
     assert rows.min() >= 0 and rows.max() < len(p)
 
 
@@ -159,7 +161,12 @@ def test_p_need_not_sum_to_one(factor: float) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [[1, 2, 3], (1.0, 2.0, 3.0), np.array([1, 2, 3], np.int8), tf.constant([1.0, 2.0, 3.0])],
+    [
+        [1, 2, 3],
+        (1.0, 2.0, 3.0),
+        np.array([1, 2, 3], np.int8),
+        tf.constant([1.0, 2.0, 3.0]),
+    ],
 )
 def test_p_may_be_any_vector_of_numbers(given: Any) -> None:
     """Lists, tuples, integers and tensors are taken, and what was given can change afterwards."""
@@ -176,7 +183,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "zero": ([1.0, 0.0], r"`p` must hold positive, finite numbers; p\[1\] is 0"),
     "negative": ([-1.0, 2.0], r"`p` must hold positive, finite numbers; p\[0\] is -1"),
     "nan": ([1.0, np.nan], r"`p` must hold positive, finite numbers; p\[1\] is nan"),
-    "infinite": ([1.0, np.inf], r"`p` must hold positive, finite numbers; p\[1\] is inf"),
+    "infinite": (
+        [1.0, np.inf],
+        r"`p` must hold positive, finite numbers; p\[1\] is inf",
+    ),
     "a matrix": (np.ones((2, 2)), r"`p` must be a vector.*\(2, 2\)"),
     "a number": (1.0, r"`p` must be a vector"),
     "nothing": ([], r"`p` must be a vector"),
@@ -202,7 +212,9 @@ def test_what_is_no_p_is_refused(case: str) -> None:
 
 def test_p_of_another_length_is_refused() -> None:
     """Probabilities for more or fewer rows than the dataset has are refused with both numbers."""
-    with pytest.raises(ValueError, match=r"`minibatches`: `p` holds 5 probabilities.* 6 obs"):
+    with pytest.raises(
+        ValueError, match=r"`minibatches`: `p` holds 5 probabilities.* 6 obs"
+    ):
         logistic(1, 6).chain(minibatches=Weighted(np.ones(5)), minibatch_size=2)
 
 
@@ -243,7 +255,9 @@ def estimators(model: Any, n: int) -> dict[str, Estimator]:
         "minibatch": Estimator(MinibatchGradient(), (), model.terms(here)),
         "cv": Estimator(ControlVariate(1e-3), centered, change),
         "svrg": Estimator(SVRG(), centered, change),
-        "saga": Estimator(SAGA().bind(whole(model, n)), seen, model.terms(here) - table),
+        "saga": Estimator(
+            SAGA().bind(whole(model, n)), seen, model.terms(here) - table
+        ),
     }
 
 
@@ -252,7 +266,9 @@ def estimators(model: Any, n: int) -> dict[str, Estimator]:
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 4])
 @pytest.mark.parametrize("name", ["minibatch", "cv", "svrg", "saga"])
-def test_mean_and_variance_over_all_minibatches(name: str, n: int, d: int, summed: bool) -> None:
+def test_mean_and_variance_over_all_minibatches(
+    name: str, n: int, d: int, summed: bool
+) -> None:
     """Weighted estimates have the full gradient as their mean and the variance of the strata,
     which is no more than that of independent draws."""
     model = logistic(d, 6, summed=summed)
@@ -272,7 +288,9 @@ NOT_SUMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "divided by n": lambda terms: tf.reduce_sum(terms) / terms.shape[0],
     "a square": lambda terms: tf.reduce_sum(terms) ** 2 / 10,
     "with a constant": lambda terms: tf.reduce_sum(terms) + 1.0,
-    "with a prior": lambda terms: tf.reduce_sum(terms) - 0.3 * terms[0] ** 2 * terms.shape[0],
+    "with a prior": lambda terms: (
+        tf.reduce_sum(terms) - 0.3 * terms[0] ** 2 * terms.shape[0]
+    ),
 }
 
 
@@ -284,10 +302,17 @@ def test_what_is_no_sum_over_rows_is_refused(kind: str, gradient: str) -> None:
     model = logistic(3, 6)
     wrong = model.__class__(
         lambda params, data: NOT_SUMS[kind](model.log_lik(params, data)),
-        **{name: getattr(model, name) for name in ("log_prior", "data", "start", "terms", "prior")},
+        **{
+            name: getattr(model, name)
+            for name in ("log_prior", "data", "start", "terms", "prior")
+        },
     )
-    with pytest.raises(ValueError, match="`log_lik` must be a sum over the observations"):
-        wrong.chain(minibatches=Weighted(PROBABILITIES), minibatch_size=3, gradient=gradient)
+    with pytest.raises(
+        ValueError, match="`log_lik` must be a sum over the observations"
+    ):
+        wrong.chain(
+            minibatches=Weighted(PROBABILITIES), minibatch_size=3, gradient=gradient
+        )
 
 
 def test_what_cannot_be_called_row_by_row_is_told() -> None:
@@ -295,7 +320,9 @@ def test_what_cannot_be_called_row_by_row_is_told() -> None:
     model = logistic(3, 6)
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
-        return tf.reduce_sum(model.log_lik(params, data) * tf.constant([1.0] * 3, tf.float64)[:3])
+        return tf.reduce_sum(
+            model.log_lik(params, data) * tf.constant([1.0] * 3, tf.float64)[:3]
+        )
 
     def of_three(params: Any, data: Any) -> tf.Tensor:
         tf.ensure_shape(data["y"], (3,))
@@ -304,7 +331,9 @@ def test_what_cannot_be_called_row_by_row_is_told() -> None:
     wrong = model.__class__(
         of_three, model.log_prior, model.data, model.start, model.terms, model.prior
     )
-    with pytest.raises(ValueError, match=r"`log_lik` was asked for the terms.*shape \(n,\)"):
+    with pytest.raises(
+        ValueError, match=r"`log_lik` was asked for the terms.*shape \(n,\)"
+    ):
         wrong.chain(minibatches=Weighted(PROBABILITIES), minibatch_size=3)
 
 
@@ -320,7 +349,10 @@ def test_step_by_step(jit_compile: bool, summed: bool) -> None:
     numbers = remade(model, "weighted", n, iterations=40, length=LONGEST_BLOCK)
 
     def estimate(theta: Array, rows: Array) -> Array:
-        return model.prior(theta) + weights_of("weighted", 6, rows) @ model.terms(theta)[rows]
+        return (
+            model.prior(theta)
+            + weights_of("weighted", 6, rows) @ model.terms(theta)[rows]
+        )
 
     theta, draws, gradients = model.origin, [], []
     g = estimate(theta, numbers.start_rows)
@@ -337,7 +369,9 @@ def test_step_by_step(jit_compile: bool, summed: bool) -> None:
         jit_compile=jit_compile,
     )
     np.testing.assert_allclose(flat(chain), draws, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(flat(chain.gradients or {}), gradients, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        flat(chain.gradients or {}), gradients, rtol=1e-10, atol=1e-10
+    )
 
 
 def centered_law(problem: Line, n: int, stepsize: float) -> Array:
@@ -352,12 +386,16 @@ def centered_law(problem: Line, n: int, stepsize: float) -> Array:
         slope = prior + choice.weights @ K[choice.rows]
 
         def change(z: Array) -> None:
-            z[GRADIENT] = (h.sum() - H * center) * z[0] - slope * (z[THETA] - center * z[0])
+            z[GRADIENT] = (h.sum() - H * center) * z[0] - slope * (
+                z[THETA] - center * z[0]
+            )
 
         return moved(change)
 
     one = Moves(3).then([(1.0, moved(drift))]).noise(THETA, stepsize)
-    return one.then([(c.chance, estimate(c)) for c in choices("weighted", len(h), n)]).stationary()
+    return one.then(
+        [(c.chance, estimate(c)) for c in choices("weighted", len(h), n)]
+    ).stationary()
 
 
 @pytest.mark.some(1)
@@ -378,7 +416,9 @@ def test_stationary_law(gradient: str) -> None:
     uniform = plain_law(problem, "without", n, stepsize)
     plain = gradient == "minibatch"
     law = (
-        plain_law(problem, "weighted", n, stepsize) if plain else centered_law(problem, n, stepsize)
+        plain_law(problem, "weighted", n, stepsize)
+        if plain
+        else centered_law(problem, n, stepsize)
     )
     found = compare_line(draws, law)
     assert found.precision < 0.02, "the run is too short to tell"
@@ -388,7 +428,9 @@ def test_stationary_law(gradient: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
-def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: Any) -> None:
+def test_draws_do_not_depend_on_how_the_chain_is_run(
+    gradient: str, tmp_path: Any
+) -> None:
     """With a store, thinned, stepped or among other chains the draws are the same."""
     model, p = logistic(3, 24), np.linspace(1.0, 4.0, 24)
     given: dict[str, Any] = {
@@ -397,8 +439,12 @@ def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: An
     }
     expected = flat(model.chain(**given))
     same = {"rtol": 1e-9, "atol": 1e-9}
-    np.testing.assert_array_equal(flat(model.chain(**given, store=tmp_path / "a")), expected)
-    np.testing.assert_allclose(flat(model.chain(**given, thin=3)), expected[2::3], **same)
+    np.testing.assert_array_equal(
+        flat(model.chain(**given, store=tmp_path / "a")), expected
+    )
+    np.testing.assert_allclose(
+        flat(model.chain(**given, thin=3)), expected[2::3], **same
+    )
     for n_chains in (1, 3):
         several = flat(model.chain(**given, n_chains=n_chains), 2)
         np.testing.assert_allclose(several[0], expected, **same)
@@ -413,7 +459,9 @@ def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: An
 @pytest.mark.skipif(not native.callable_by_xla(), reason="no native code here")
 @pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv", "saga"])
-def test_in_place_as_gathered_ahead(gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_place_as_gathered_ahead(
+    gradient: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Heavy minibatches that several chains gather in place give the draws of minibatches that are
     gathered ahead, weights and rows included."""
     rng = np.random.default_rng(6)
@@ -465,9 +513,24 @@ def test_bijectors_are_a_change_of_parameters(summed: bool) -> None:
         return tf.reduce_sum(terms) if summed else terms
 
     given: dict[str, Any] = {
-        **{"dynamics": "sgld", "gradient": "minibatch", "minibatches": Weighted(0.5 + np.abs(x))},
-        **{"minibatch_size": 3, "preconditioner": "none", "stepsize": 0.02, "n_chains": None},
-        **{"n_iters": 60, "burn_in": 0, "seed": 1, "verbose": False, "dtype": tf.float64},
+        **{
+            "dynamics": "sgld",
+            "gradient": "minibatch",
+            "minibatches": Weighted(0.5 + np.abs(x)),
+        },
+        **{
+            "minibatch_size": 3,
+            "preconditioner": "none",
+            "stepsize": 0.02,
+            "n_chains": None,
+        },
+        **{
+            "n_iters": 60,
+            "burn_in": 0,
+            "seed": 1,
+            "verbose": False,
+            "dtype": tf.float64,
+        },
     }
     found = sgmcmc.sample(
         log_lik,
@@ -485,4 +548,6 @@ def test_bijectors_are_a_change_of_parameters(summed: bool) -> None:
         **given,
     )
     np.testing.assert_allclose(found["scale"], np.exp(expected["log"]), rtol=1e-9)
-    np.testing.assert_allclose(found.log_post.values, expected.log_post.values, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.log_post.values, expected.log_post.values, rtol=1e-9
+    )

@@ -11,7 +11,9 @@ from sgmcmc.model.geometry import Arrow, arrow_of, arrow_of_coupled, inverse_roo
 Array = np.ndarray
 
 
-def information(k: int, core: int, density: float) -> tuple[Array, Array, tuple[Array, ...]]:
+def information(
+    k: int, core: int, density: float
+) -> tuple[Array, Array, tuple[Array, ...]]:
     """Return a matrix, the places of its leaves, and its parts."""
     rng, G = np.random.default_rng(k), 30
     d = G * k + core
@@ -29,9 +31,13 @@ def information(k: int, core: int, density: float) -> tuple[Array, Array, tuple[
 
 
 @pytest.mark.parametrize("k, core, density", [(1, 5, 0.1), (2, 4, 1.0), (3, 0, 1.0)])
-def test_products_are_those_of_the_dense_matrices(k: int, core: int, density: float) -> None:
+def test_products_are_those_of_the_dense_matrices(
+    k: int, core: int, density: float
+) -> None:
     J, leaves, parts = information(k, core, density)
-    need_products_of(arrow_of(np.random.default_rng(1).normal(size=len(J)), leaves, *parts), J)
+    need_products_of(
+        arrow_of(np.random.default_rng(1).normal(size=len(J)), leaves, *parts), J
+    )
 
 
 def test_leaves_may_be_coupled_in_a_few_directions() -> None:
@@ -40,7 +46,9 @@ def test_leaves_may_be_coupled_in_a_few_directions() -> None:
     axes, values = np.linalg.qr(rng.normal(size=(30, 3)))[0], np.array([0.3, 3.0, 5.0])
     J[np.ix_(places, places)] = D = np.eye(30) + axes @ np.diag(values - 1.0) @ axes.T
     solved = np.linalg.solve(D, B.T).T
-    need_products_of(arrow_of_coupled(rng.normal(size=34), places, axes, values, B, solved, A), J)
+    need_products_of(
+        arrow_of_coupled(rng.normal(size=34), places, axes, values, B, solved, A), J
+    )
 
 
 def test_the_core_is_whitened_whatever_couples_the_leaves() -> None:

@@ -28,10 +28,14 @@ Y = np.array([0.3, -1.1, 0.8, -0.2, 1.4, 0.6])
 SHAPE, RATE = 1.0 + len(Y) / 2.0, 1.0 + (Y**2).sum() / 2.0
 
 
-def precision_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def precision_lik(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return the log-likelihood of the precision."""
     precision = params["precision"]
-    return tf.reduce_sum(0.5 * tf.math.log(precision) - 0.5 * precision * dataset["y"] ** 2)
+    return tf.reduce_sum(
+        0.5 * tf.math.log(precision) - 0.5 * precision * dataset["y"] ** 2
+    )
 
 
 def precision_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -79,11 +83,17 @@ def check_mean(values: np.ndarray, expected: Any, bias: float) -> None:
         ("sghmc", tfb.Softplus(), {"stepsize": 0.04, "alpha": 0.2, "n_iters": 5_000}),
         # The variance of SGLD is too large by the factor 1 / (1 - stepsize * curvature / 4) on a
         # Gaussian: by one part in a hundred with the curvature SHAPE = 4 of this one.
-        ("sgldcv", tfb.Exp(), {"stepsize": 0.01, "opt_stepsize": 0.1, "n_iters": 25_000}),
+        (
+            "sgldcv",
+            tfb.Exp(),
+            {"stepsize": 0.01, "opt_stepsize": 0.1, "n_iters": 25_000},
+        ),
     ],
     ids=["sghmc, exp", "sghmc, softplus", "sgldcv, exp"],
 )
-def test_gamma_posterior(method: str, bijector: Any, given: dict[str, Any], run: Run) -> None:
+def test_gamma_posterior(
+    method: str, bijector: Any, given: dict[str, Any], run: Run
+) -> None:
     if method == "sgldcv":
         given = {**given, "n_iters_opt": 200}
     call = precision_call(bijector, n_chains=24, burn_in=500, jit_compile=None, **given)
@@ -97,7 +107,9 @@ def test_gradient_is_of_the_unconstrained_space(run: Run) -> None:
     """With u = log precision the log posterior is SHAPE u - RATE e^u, Jacobian included."""
     samples = run(**precision_call(tfb.Exp(), stepsize=0.05, store_gradients=True))
     expected = SHAPE - RATE * samples["precision"]
-    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        samples.gradients["precision"], expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_gradient_with_softplus(run: Run) -> None:
@@ -106,7 +118,9 @@ def test_gradient_with_softplus(run: Run) -> None:
     precision = samples["precision"].astype(np.float64)
     slope = 1.0 - np.exp(-precision)
     expected = ((SHAPE - 1.0) / precision - RATE) * slope + (1.0 - slope)
-    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.some(1)
@@ -140,7 +154,9 @@ DIRICHLET = 1.0 + COUNTS
 SIMPLEX_START = [0.5, 0.3, 0.2]
 
 
-def simplex_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def simplex_lik(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return the log-likelihood of categories, under which the posterior is Dirichlet."""
     return tf.reduce_sum(dataset["seen"] * tf.math.log(params["omega"]))
 
@@ -191,7 +207,11 @@ def mixed_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf
 MIXED: dict[str, Any] = {
     "log_lik": mixed_lik,
     "log_prior": lambda params: -tf.reduce_sum(params["scale"]),
-    "params": {"theta": np.zeros((2, 2)), "scale": [1.0, 2.0, 3.0], "omega": SIMPLEX_START},
+    "params": {
+        "theta": np.zeros((2, 2)),
+        "scale": [1.0, 2.0, 3.0],
+        "omega": SIMPLEX_START,
+    },
     "bijectors": {"omega": tfb.IteratedSigmoidCentered(), "scale": tfb.Exp()},
 }
 
@@ -219,9 +239,17 @@ def once() -> sgmcmc.Samples:
         ),
     ],
 )
-def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: Run) -> None:
+def test_shapes_beside_free_parameters(
+    method: str, n_chains: int | None, run: Run
+) -> None:
     samples = (
-        run(method, **MIXED, n_chains=n_chains, store_gradients=True, test_functions=FUNCTIONS)
+        run(
+            method,
+            **MIXED,
+            n_chains=n_chains,
+            store_gradients=True,
+            test_functions=FUNCTIONS,
+        )
         if n_chains or method != PLAIN[0]
         else once()
     )
@@ -240,7 +268,10 @@ def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: R
 
 
 def test_store_params_of_constrained_ones(run: Run) -> None:
-    everything, some = once(), run(**MIXED, store_params=["omega"], store_gradients=True)
+    everything, some = (
+        once(),
+        run(**MIXED, store_params=["omega"], store_gradients=True),
+    )
     assert list(some) == ["omega"] and some.gradients["omega"].shape == (20, 2)
     np.testing.assert_allclose(some["omega"], everything["omega"], rtol=1e-5)
 
@@ -265,7 +296,10 @@ def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
         return -tf.math.log(params["precision"])
 
     call = precision_call(tfb.Exp(), stepsize=1e-4, n_iters=2_000)
-    call |= {"log_lik": lambda params, dataset: 0.0 * params["precision"], "log_prior": flat}
+    call |= {
+        "log_lik": lambda params, dataset: 0.0 * params["precision"],
+        "log_prior": flat,
+    }
     steps = np.diff(np.log(run(**call)["precision"].astype(np.float64)))
     error = 1e-4 * np.sqrt(2.0 / len(steps))
     assert abs(steps.var() - 1e-4) < 4.0 * error
@@ -273,11 +307,15 @@ def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
 
 def test_chained_and_double_precision(run: Run) -> None:
     half = tfb.Chain([tfb.Shift(np.float64(0.5)), tfb.Exp()])
-    samples = run(**precision_call(half, stepsize=0.05, dtype=tf.float64, store_gradients=True))
+    samples = run(
+        **precision_call(half, stepsize=0.05, dtype=tf.float64, store_gradients=True)
+    )
     precision = samples["precision"]
     assert (precision > 0.5).all() and precision.dtype == np.float64
     expected = ((SHAPE - 1.0) / precision - RATE) * (precision - 0.5) + 1.0
-    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        samples.gradients["precision"], expected, rtol=1e-9, atol=1e-9
+    )
 
 
 # The table of docs/constrained.md.
@@ -325,7 +363,9 @@ OTHERS = {
     ),
     "softer": (lambda: tfb.SoftClip(0, 3, hinge_softness=0.5), 2.0),
     "shifted covariance": (
-        lambda: tfb.Chain([tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_shift=1e-3)]),
+        lambda: tfb.Chain(
+            [tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_shift=1e-3)]
+        ),
         ROOT @ ROOT.T,
     ),
 }
@@ -335,18 +375,27 @@ OTHERS = {
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
 def test_bijectors_map_the_dtype_of_the_chain(dtype: tf.DType) -> None:
     """Constants of Python, NumPy and TensorFlow become those of the chain, to its last digit."""
-    cases = {code: (bijector, start_of(code)) for code, bijector in of_the_table().items()}
+    cases = {
+        code: (bijector, start_of(code)) for code, bijector in of_the_table().items()
+    }
     assert len(cases) == 8
-    cases |= {name: (make(), np.asarray(value, float)) for name, (make, value) in OTHERS.items()}
+    cases |= {
+        name: (make(), np.asarray(value, float))
+        for name, (make, value) in OTHERS.items()
+    }
     for name, (bijector, value) in cases.items():
         starts = [{"theta": value.astype(dtype.as_numpy_dtype)}]
-        (own,) = read_geometries({"theta": bijector}, {}, Underdamped(), starts, dtype).values()
+        (own,) = read_geometries(
+            {"theta": bijector}, {}, Underdamped(), starts, dtype
+        ).values()
         u = own.start(starts[0]["theta"], dtype)
         assert u.dtype == dtype.as_numpy_dtype, name
         back = own.constrain(tf.constant(u))
         assert back.dtype == own.log_jacobian(tf.constant(u)).dtype == dtype, name
         tolerance = 1e-5 if dtype == tf.float32 else 1e-12
-        np.testing.assert_allclose(back, value, atol=tolerance, rtol=tolerance, err_msg=name)
+        np.testing.assert_allclose(
+            back, value, atol=tolerance, rtol=tolerance, err_msg=name
+        )
 
 
 def test_constants_are_those_that_were_given() -> None:
@@ -376,7 +425,12 @@ def test_every_row_of_the_table_runs(function: Any, dtype: tf.DType) -> None:
         terms = [tf.reduce_sum((params[name] - start[name]) ** 2) for name in start]
         return -50.0 * tf.add_n(terms)
 
-    given: dict[str, Any] = {"n_iters": 100, "seed": 1, "verbose": False, "dtype": dtype}
+    given: dict[str, Any] = {
+        "n_iters": 100,
+        "seed": 1,
+        "verbose": False,
+        "dtype": dtype,
+    }
     if function is sgmcmc.sgld:
         given |= {"stepsize": 1e-4, "minibatch_size": 10}
     chain = function(
@@ -394,7 +448,9 @@ def test_every_row_of_the_table_runs(function: Any, dtype: tf.DType) -> None:
 
 def test_hmc_in_its_own_dtype() -> None:
     """Bounds that are integers of Python, in float64."""
-    call = precision_call(tfb.Sigmoid(0, 60), stepsize=0.3, n_leapfrog=4, preconditioner="none")
+    call = precision_call(
+        tfb.Sigmoid(0, 60), stepsize=0.3, n_leapfrog=4, preconditioner="none"
+    )
     call.pop("minibatch_size")
     chain = sgmcmc.hmc(**call, n_iters=100, burn_in=20, seed=1, verbose=False)
     assert chain["precision"].dtype == np.float64

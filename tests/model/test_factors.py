@@ -116,7 +116,10 @@ OFTEN = ("logistic", "crossed", "levels")
 
 def those(*names: str) -> list[Any]:
     """Return names of models as cases, of which some are among the slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in names]
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN))
+        for name in names
+    ]
 
 
 @pytest.mark.parametrize("name", those(*MODELS))
@@ -126,13 +129,19 @@ def test_hessian_of_linear_predictors(name: str) -> None:
     assert objective.has_factors(u)
     found = objective.likelihood_hessian(u)
     (exact,) = objective._sum("hessian", u)
-    np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10 * np.abs(exact).max())
+    np.testing.assert_allclose(
+        found, exact, rtol=1e-10, atol=1e-10 * np.abs(exact).max()
+    )
     vectors = np.random.default_rng(3).standard_normal((len(u), 2))
     products = objective.times_hessians(u, vectors)
-    np.testing.assert_allclose(products, exact @ vectors, atol=1e-10 * np.abs(exact).max())
+    np.testing.assert_allclose(
+        products, exact @ vectors, atol=1e-10 * np.abs(exact).max()
+    )
 
 
-@pytest.mark.parametrize("name", those("logistic", "normal", "multinomial", "crossed", "levels"))
+@pytest.mark.parametrize(
+    "name", those("logistic", "normal", "multinomial", "crossed", "levels")
+)
 def test_leverages_add_up_to_the_trace(name: str) -> None:
     """Row by row the curvature of the row alone; over all rows that of the Hessian."""
     objective, u = of_model(name)
@@ -163,7 +172,9 @@ def test_functions_in_the_graph_have_the_general_way() -> None:
 
     def negative_binomial(params: Any, data: Any) -> tf.Tensor:
         eta = tf.linalg.matvec(data["X"], params["b"])
-        law = tfp.distributions.NegativeBinomial(tf.exp(params["a"]), logits=eta - params["a"])
+        law = tfp.distributions.NegativeBinomial(
+            tf.exp(params["a"]), logits=eta - params["a"]
+        )
         return law.log_prob(data["y"])
 
     objective, u = of(negative_binomial, Space({"a": (), "b": (D,)}))

@@ -33,7 +33,9 @@ def test_the_vector_is_long_enough_to_be_written() -> None:
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_written_over_another_vector_parts_are_where_they_belong(vectors, jit_compile) -> None:
+def test_written_over_another_vector_parts_are_where_they_belong(
+    vectors, jit_compile
+) -> None:
     x, y = vectors
 
     @tf.function(jit_compile=jit_compile)
@@ -65,7 +67,10 @@ def test_one_value_for_each_array_is_spread(vectors) -> None:
 def _log_lik(params, data):
     hidden = tf.nn.softmax(data["X"] @ params["hidden"] + params["b"])
     scale = tf.exp(params["log_scale"])
-    return -tf.reduce_sum((hidden[:, :30] @ params["out"] + params["a"] - data["y"]) ** 2) * scale
+    return (
+        -tf.reduce_sum((hidden[:, :30] @ params["out"] + params["a"] - data["y"]) ** 2)
+        * scale
+    )
 
 
 def test_a_chain_s_gradient_has_no_long_concatenation(vectors) -> None:
@@ -85,7 +90,9 @@ def test_a_chain_s_gradient_has_no_long_concatenation(vectors) -> None:
 
         return tf.while_loop(lambda i, *_: i < 3, step, (0, position, position))[1:]
 
-    compiled = chain.experimental_get_compiler_ir(vectors[0], X, y)(stage="optimized_hlo")
+    compiled = chain.experimental_get_compiler_ir(vectors[0], X, y)(
+        stage="optimized_hlo"
+    )
     long = re.findall(rf"(\w+ )?%?\S+ = f32\[{LAYOUT.size}\]\S* ([\w-]+)\(", compiled)
     assert long
     assert not [op for _, op in long if op in ("concatenate", "pad")]

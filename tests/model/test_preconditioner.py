@@ -28,11 +28,15 @@ P, ROWS, SMALL, ITERATIONS = 7, 24, 4, 50
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
-def split(values: Array, shapes: Mapping[str, tuple[int, ...]] = SHAPES) -> dict[str, Array]:
+def split(
+    values: Array, shapes: Mapping[str, tuple[int, ...]] = SHAPES
+) -> dict[str, Array]:
     """Return named parameters at a flat position."""
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1]
     parts = np.split(values, ends)
-    return {n: part.reshape(s) for (n, s), part in zip(shapes.items(), parts, strict=True)}
+    return {
+        n: part.reshape(s) for (n, s), part in zip(shapes.items(), parts, strict=True)
+    }
 
 
 def regression() -> Model:
@@ -106,7 +110,10 @@ def whitened(model: Model, C: Array, origin: Array) -> Model:
         theta = origin + tf.linalg.matvec(C, vector(params))
         sizes = [int(np.prod(shape)) for shape in names.values()]
         parts = tf.split(theta, sizes)
-        return {n: tf.reshape(part, s) for (n, s), part in zip(names.items(), parts, strict=True)}
+        return {
+            n: tf.reshape(part, s)
+            for (n, s), part in zip(names.items(), parts, strict=True)
+        }
 
     return Model(
         lambda params, data: model.log_lik(outward(params), data),
@@ -119,22 +126,35 @@ def whitened(model: Model, C: Array, origin: Array) -> Model:
 
 
 def agree(
-    found: sgmcmc.Samples, by_hand: sgmcmc.Samples, C: Array, origin: Array, leading: int = 1
+    found: sgmcmc.Samples,
+    by_hand: sgmcmc.Samples,
+    C: Array,
+    origin: Array,
+    leading: int = 1,
 ) -> None:
     """Assert that draws, gradients and log posterior of a preconditioned chain are those by hand,
     taken back to θ."""
-    assert {n: a.shape for n, a in found.items()} == {n: a.shape for n, a in by_hand.items()}
+    assert {n: a.shape for n, a in found.items()} == {
+        n: a.shape for n, a in by_hand.items()
+    }
     expected = origin + flat(by_hand, leading) @ C.T
     np.testing.assert_allclose(flat(found, leading), expected, **EXACT)
     assert found.gradients is not None and by_hand.gradients is not None
     gradients = flat(by_hand.gradients, leading) @ np.linalg.inv(C)
-    np.testing.assert_allclose(flat(found.gradients, leading), gradients, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        flat(found.gradients, leading), gradients, rtol=1e-8, atol=1e-8
+    )
     np.testing.assert_allclose(found.log_post.values, by_hand.log_post.values, **EXACT)
 
 
 def run(model: Model = MODEL, **given: Any) -> sgmcmc.Samples:
     """Run a short chain with its gradients."""
-    keeps = {"minibatch_size": SMALL, "n_iters": ITERATIONS, "store_gradients": True, **given}
+    keeps = {
+        "minibatch_size": SMALL,
+        "n_iters": ITERATIONS,
+        "store_gradients": True,
+        **given,
+    }
     return model.chain(**keeps)
 
 
@@ -190,7 +210,9 @@ EACH_ONCE = {
         )
     ],
 )
-def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense: bool) -> None:
+def test_every_dynamics_with_every_gradient(
+    dynamics: str, gradient: str, dense: bool
+) -> None:
     """A preconditioned chain of any parts is the chain that is whitened by hand, and so are its
     gradients, its log posterior and its mode."""
     M = covariance(P) if dense else np.diag(VARIANCES)
@@ -213,14 +235,23 @@ def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense:
         np.testing.assert_allclose(flat(found.mode, 0), expected, **EXACT)
         assert found.mode_gradient is not None and by_hand.mode_gradient is not None
         expected = np.linalg.solve(C.T, flat(by_hand.mode_gradient, 0))
-        np.testing.assert_allclose(flat(found.mode_gradient, 0), expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            flat(found.mode_gradient, 0), expected, rtol=1e-8, atol=1e-8
+        )
 
 
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_compiled_or_not(jit_compile: bool) -> None:
     """XLA and the plain graph give the same preconditioned chain."""
     by_hand, C = of_covariance()
-    agree(run(preconditioner=covariance(P), jit_compile=jit_compile), by_hand, C, MODEL.origin)
+    agree(
+        run(preconditioner=covariance(P), jit_compile=jit_compile),
+        by_hand,
+        C,
+        MODEL.origin,
+    )
 
 
 def test_the_named_functions_take_it_too() -> None:
@@ -265,7 +296,12 @@ def test_several_starts(gradient: str) -> None:
     starts = [MODEL.origin, MODEL.origin + 1.0, MODEL.origin * 0.5]
     given: dict[str, Any] = {
         **{"dynamics": "sghmc", "gradient": gradient, "minibatches": "uniform"},
-        **{"minibatch_size": SMALL, "stepsize": 0.01, "n_chains": 3, "n_iters": ITERATIONS},
+        **{
+            "minibatch_size": SMALL,
+            "stepsize": 0.01,
+            "n_chains": 3,
+            "n_iters": ITERATIONS,
+        },
         **{"burn_in": 0, "seed": 1, "verbose": False, "dtype": tf.float64},
         "store_gradients": True,
     }
@@ -307,7 +343,9 @@ def test_bijectors(gradient: str) -> None:
         gap = (data["x"] - params["mean"]) / params["scale"]
         centers = tf.constant([-1.0, 0.0, 1.0], gap.dtype)
         mixed = params["weights"] * tf.exp(-0.5 * (gap[:, None] - centers) ** 2)
-        return tf.reduce_sum(tf.math.log(tf.reduce_sum(mixed, 1)) - tf.math.log(params["scale"]))
+        return tf.reduce_sum(
+            tf.math.log(tf.reduce_sum(mixed, 1)) - tf.math.log(params["scale"])
+        )
 
     def log_prior(params: Any) -> tf.Tensor:
         log_weights = tf.reduce_sum(tf.math.log(params["weights"]))
@@ -331,7 +369,9 @@ def test_bijectors(gradient: str) -> None:
         """Return the parameters and the log-Jacobian."""
         params = {name: bijectors[name].forward(u[name]) for name in bijectors}
         jacobian = [
-            bijectors[name].forward_log_det_jacobian(u[name], event_ndims=len(coordinates[name]))
+            bijectors[name].forward_log_det_jacobian(
+                u[name], event_ndims=len(coordinates[name])
+            )
             for name in bijectors
         ]
         return {**params, "mean": u["mean"]}, tf.add_n(jacobian)
@@ -341,8 +381,17 @@ def test_bijectors(gradient: str) -> None:
         return log_prior(inside) + jacobian
 
     given: dict[str, Any] = {
-        **{"dynamics": "sgld", "gradient": GRADIENTS[gradient], "minibatches": "uniform"},
-        **{"minibatch_size": SMALL, "stepsize": 0.002, "n_chains": None, "n_iters": ITERATIONS},
+        **{
+            "dynamics": "sgld",
+            "gradient": GRADIENTS[gradient],
+            "minibatches": "uniform",
+        },
+        **{
+            "minibatch_size": SMALL,
+            "stepsize": 0.002,
+            "n_chains": None,
+            "n_iters": ITERATIONS,
+        },
         **{"burn_in": 0, "seed": 1, "verbose": False, "dtype": tf.float64},
         "store_gradients": True,
     }
@@ -400,11 +449,16 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
     with pytest.raises(StopError):
         run(**given, store=tmp_path / "chain")
     monkeypatch.setattr(seams.RUNNER_KEEP, keep)
-    for found in (run(**given, store=tmp_path / "chain"), sgmcmc.Samples.open(tmp_path / "chain")):
+    for found in (
+        run(**given, store=tmp_path / "chain"),
+        sgmcmc.Samples.open(tmp_path / "chain"),
+    ):
         for name in expected:
             np.testing.assert_array_equal(found[name], expected[name])
             assert found.gradients is not None and expected.gradients is not None
-            np.testing.assert_array_equal(found.gradients[name], expected.gradients[name])
+            np.testing.assert_array_equal(
+                found.gradients[name], expected.gradients[name]
+            )
             if expected.mode is not None and found.mode is not None:
                 np.testing.assert_array_equal(found.mode[name], expected.mode[name])
         np.testing.assert_array_equal(found.log_post.values, expected.log_post.values)
@@ -510,7 +564,9 @@ def on_the_simplex(**given: Any) -> sgmcmc.Samples:
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
         chosen = tf.math.log(tf.gather(params["omega"], data["k"]))
-        return tf.reduce_sum(chosen - 0.5 * (data["y"] - tf.reduce_sum(params["mu"])) ** 2)
+        return tf.reduce_sum(
+            chosen - 0.5 * (data["y"] - tf.reduce_sum(params["mu"])) ** 2
+        )
 
     return sgmcmc.sample(
         log_lik,
@@ -537,12 +593,16 @@ def on_the_simplex(**given: Any) -> sgmcmc.Samples:
 def test_beside_points_of_the_simplex(M: Any) -> None:
     """A parameter beside points of the simplex can be preconditioned, which is as good as another
     stepsize where M is a number, and the points of the simplex move as before."""
-    found = on_the_simplex(preconditioner={"mu": M}, stepsize={"omega": 0.5, "mu": 0.04})
+    found = on_the_simplex(
+        preconditioner={"mu": M}, stepsize={"omega": 0.5, "mu": 0.04}
+    )
     plain = on_the_simplex(preconditioner="none", stepsize={"omega": 0.5, "mu": 0.01})
     assert found.gradients is not None and plain.gradients is not None
     for name in plain:
         np.testing.assert_allclose(found[name], plain[name], **EXACT)
-        np.testing.assert_allclose(found.gradients[name], plain.gradients[name], **EXACT)
+        np.testing.assert_allclose(
+            found.gradients[name], plain.gradients[name], **EXACT
+        )
 
 
 @pytest.mark.parametrize("given", [{"omega": [1.0, 1.0, 1.0]}, np.ones(5), np.eye(5)])
@@ -558,7 +618,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "too few": (np.ones(6), r"`preconditioner` must hold 7 or 7 × 7 numbers"),
     "one number": (1.0, r"`preconditioner` must hold 7 or 7 × 7 numbers"),
     "not square": (np.ones((7, 6)), r"`preconditioner` must hold 7 or 7 × 7 numbers"),
-    "three axes": (np.ones((7, 7, 7)), r"`preconditioner` must hold 7 or 7 × 7 numbers"),
+    "three axes": (
+        np.ones((7, 7, 7)),
+        r"`preconditioner` must hold 7 or 7 × 7 numbers",
+    ),
     "empty": ([], r"`preconditioner`"),
     "not symmetric": (covariance(P) + np.eye(P, k=1), "symmetric"),
     "not definite": (covariance(P) - 10 * np.eye(P), "positive definite"),
@@ -572,10 +635,19 @@ WRONG: dict[str, tuple[Any, str]] = {
     "strings": (["1"] * P, r"`preconditioner`"),
     "an object": (object(), r"`preconditioner`"),
     "unknown": ({"w": np.ones(4)}, r"`preconditioner` names 'w'.*W"),
-    "wrong shape by name": ({"v": np.ones(3)}, r"`preconditioner\['v'\]` must hold 2 or 2 × 2"),
+    "wrong shape by name": (
+        {"v": np.ones(3)},
+        r"`preconditioner\['v'\]` must hold 2 or 2 × 2",
+    ),
     "negative by name": ({"b": -1.0}, r"`preconditioner\['b'\]` must hold positive"),
-    "not definite by name": ({"v": [[1.0, 2.0], [2.0, 1.0]]}, r"`preconditioner\['v'\]`.*definite"),
-    "not symmetric by name": ({"v": [[1.0, 0.5], [0.0, 1.0]]}, r"`preconditioner\['v'\]`.*symm"),
+    "not definite by name": (
+        {"v": [[1.0, 2.0], [2.0, 1.0]]},
+        r"`preconditioner\['v'\]`.*definite",
+    ),
+    "not symmetric by name": (
+        {"v": [[1.0, 0.5], [0.0, 1.0]]},
+        r"`preconditioner\['v'\]`.*symm",
+    ),
     "a string by name": ({"v": "none"}, r"`preconditioner\['v'\]`"),
 }
 

@@ -21,7 +21,12 @@ Y = rng.integers(0, 2, 60).astype(np.int32)
 
 def network(*more: Any, outputs: int = 2) -> keras.Model:
     return keras.Sequential(
-        [keras.Input((3,)), layers.Dense(4, activation="tanh"), *more, layers.Dense(outputs)]
+        [
+            keras.Input((3,)),
+            layers.Dense(4, activation="tanh"),
+            *more,
+            layers.Dense(outputs),
+        ]
     )
 
 
@@ -45,7 +50,9 @@ def test_log_lik(likelihood: Callable[..., Any]) -> None:
     expected = z[np.arange(60), Y] - np.log(np.exp(z).sum(1))
     found = model.log_lik(model.params, {"X": X, "y": Y})
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model.predict(model.params, {"X": X}), z, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predict(model.params, {"X": X}), z, rtol=1e-4, atol=1e-5
+    )
     squares = sum((w.astype(float) ** 2).sum() for w in model.params.values())
     np.testing.assert_allclose(model.log_prior(model.params), -squares / 8, rtol=1e-5)
 
@@ -69,7 +76,10 @@ def test_sampled() -> None:
         model.log_lik, {"X": X, "y": Y}, model.params, 1e-3, log_prior=model.log_prior,
         minibatch_size=20, n_iters=50, verbose=False, seed=1,
     )  # fmt: skip
-    assert chain["dense_kernel" if "dense_kernel" in chain else next(iter(chain))].shape[0] == 50
+    assert (
+        chain["dense_kernel" if "dense_kernel" in chain else next(iter(chain))].shape[0]
+        == 50
+    )
     for old, new in zip(before, own.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     draws = [{name: chain[name][i] for name in chain} for i in range(50)]
@@ -85,13 +95,19 @@ def test_frozen_weights() -> None:
     own.layers[0].trainable = False
     model = sgmcmc.keras_model(own, CROSS_ENTROPY)
     assert len(model.params) == 2
-    np.testing.assert_allclose(model.predict(model.params, {"X": X}), own(X), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict(model.params, {"X": X}), own(X), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_convolutions() -> None:
     """A gradient compiled by XLA passes through them."""
     own = keras.Sequential(
-        [keras.Input((6, 6, 1)), layers.Conv2D(2, 3, activation="relu"), layers.MaxPooling2D()]
+        [
+            keras.Input((6, 6, 1)),
+            layers.Conv2D(2, 3, activation="relu"),
+            layers.MaxPooling2D(),
+        ]
         + [layers.Flatten(), layers.Dense(2)]
     )
     model = sgmcmc.keras_model(own, CROSS_ENTROPY)
@@ -106,8 +122,16 @@ def test_convolutions() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((network(layers.Dropout(0.5)), CROSS_ENTROPY), ValueError, "`model` draws random"),
-        ((network(layers.BatchNormalization()), CROSS_ENTROPY), ValueError, "LayerNormalization"),
+        (
+            (network(layers.Dropout(0.5)), CROSS_ENTROPY),
+            ValueError,
+            "`model` draws random",
+        ),
+        (
+            (network(layers.BatchNormalization()), CROSS_ENTROPY),
+            ValueError,
+            "LayerNormalization",
+        ),
         ((tf.identity, CROSS_ENTROPY), TypeError, "`model` must be a keras.Model"),
         (
             (keras.Sequential([layers.Dense(2)]), CROSS_ENTROPY),

@@ -70,9 +70,14 @@ def changes_of(text: str, path: str) -> list[Change]:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("__repr")
     ]
     changes = {
-        change for node in functions for statement in node.body for change in source.of(statement)
+        change
+        for node in functions
+        for statement in node.body
+        for change in source.of(statement)
     }
-    return sorted(changes, key=lambda change: (change.line, change.column, change.after))
+    return sorted(
+        changes, key=lambda change: (change.line, change.column, change.after)
+    )
 
 
 class _Source:
@@ -94,13 +99,19 @@ class _Source:
 
     def _here(self, node: ast.AST) -> Iterator[Change]:
         if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-            yield from self._between(node.left, node.comparators[0], COMPARISONS[type(node.ops[0])])
+            yield from self._between(
+                node.left, node.comparators[0], COMPARISONS[type(node.ops[0])]
+            )
         elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
             if not any(isinstance(part, ast.List | ast.Tuple) or _is_text(part)
                        for part in (node.left, node.right)):  # fmt: skip
-                yield from self._between(node.left, node.right, ARITHMETIC[type(node.op)])
+                yield from self._between(
+                    node.left, node.right, ARITHMETIC[type(node.op)]
+                )
         elif isinstance(node, ast.BoolOp):
-            yield from self._between(node.values[0], node.values[1], LOGIC[type(node.op)])
+            yield from self._between(
+                node.values[0], node.values[1], LOGIC[type(node.op)]
+            )
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             yield from self._at(node.lineno, node.col_offset, "-", "")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -109,11 +120,17 @@ class _Source:
             if node.func.id in CALLS:
                 name = node.func.id
                 yield from self._at(node.lineno, node.col_offset, name, CALLS[name])
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        elif isinstance(node, ast.Constant) and isinstance(
+            node.value, bool | int | float
+        ):
             before = ast.get_source_segment("\n".join(self.lines), node) or ""
-            yield from self._at(node.lineno, node.col_offset, before, _other(node.value))
+            yield from self._at(
+                node.lineno, node.col_offset, before, _other(node.value)
+            )
 
-    def _between(self, left: ast.expr, right: ast.expr, words: tuple[str, str]) -> Iterator[Change]:
+    def _between(
+        self, left: ast.expr, right: ast.expr, words: tuple[str, str]
+    ) -> Iterator[Change]:
         """Change the operator between two operands, which are on one line."""
         if left.end_lineno != right.lineno or left.end_col_offset is None:
             return
@@ -132,7 +149,9 @@ def _other(value: float) -> str:
     """Return another number, or the other truth value."""
     if isinstance(value, bool):
         return str(not value)
-    return str(value + 1) if isinstance(value, int) else str(2 * value if value else 1.0)
+    return (
+        str(value + 1) if isinstance(value, int) else str(2 * value if value else 1.0)
+    )
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -51,10 +51,19 @@ def copied(to: Path) -> None:
 
 
 def pytest_in(
-    folder: Path, arguments: Sequence[str], seconds: float | None = None, measured: bool = False
+    folder: Path,
+    arguments: Sequence[str],
+    seconds: float | None = None,
+    measured: bool = False,
 ) -> int:
     """Run pytest in a copy; return its code, or -1 if it does not end."""
-    before = ["coverage", "run", "--source=sgmcmc", f"--data-file={folder / 'coverage'}", "-m"]
+    before = [
+        "coverage",
+        "run",
+        "--source=sgmcmc",
+        f"--data-file={folder / 'coverage'}",
+        "-m",
+    ]
     command = [sys.executable, "-m", *(before if measured else []), "pytest", "-q"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     environment["SECONDS_OF_TESTS"] = str(folder / "seconds.json")
@@ -87,7 +96,11 @@ class Tests:
 
     def of(self, change: Change) -> list[str]:
         """Return the tests that execute the line of a change, the quickest first."""
-        files = [name for name in self.data.measured_files() if name.endswith("/" + change.path)]
+        files = [
+            name
+            for name in self.data.measured_files()
+            if name.endswith("/" + change.path)
+        ]
         names = {
             context
             for file in files
@@ -125,21 +138,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50, help="number of changes")
     parser.add_argument("--seed", type=int, default=40, help="seed of the draw")
-    parser.add_argument("--rooms", nargs="*", default=ROOMS, help="folders that are changed")
-    parser.add_argument("--tests", nargs="*", default=OTHERS, help="further folders of tests")
+    parser.add_argument(
+        "--rooms", nargs="*", default=ROOMS, help="folders that are changed"
+    )
+    parser.add_argument(
+        "--tests", nargs="*", default=OTHERS, help="further folders of tests"
+    )
     options = parser.parse_args(arguments)
     known = json.loads(SURVIVORS.read_text()) if SURVIVORS.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copied(folder)
-        tests = Tests(folder, [f"tests/{name}" for name in (*options.rooms, *options.tests)])
+        tests = Tests(
+            folder, [f"tests/{name}" for name in (*options.rooms, *options.tests)]
+        )
         rooms = [f"sgmcmc/{room}" for room in options.rooms]
         changes = drawn(folder, rooms, options.count, options.seed)
         survivors = {}
         for k, change in enumerate(changes):
             covering, begin = tests.of(change), time.perf_counter()
             caught = noticed(folder, change, covering)
-            line = (folder / change.path).read_text().splitlines()[change.line - 1].strip()
+            line = (
+                (folder / change.path).read_text().splitlines()[change.line - 1].strip()
+            )
             if not caught:
                 survivors[str(change)] = {
                     "line": line,

@@ -19,12 +19,16 @@ if sys.version_info >= (3, 11):
 else:
     pytest.skip("no tomllib", allow_module_level=True)
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 DIRECT = [Requirement(text) for text in PROJECT["dependencies"]]
 
 
 def licenses() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licenses", ROOT / "packaging" / "licenses.py")
+    spec = importlib.util.spec_from_file_location(
+        "licenses", ROOT / "packaging" / "licenses.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -15,7 +15,17 @@ ROOT = Path(sgmcmc.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 RUNS_CODE = {"eval", "exec", "compile", "__import__", "breakpoint", "input"}
-SHELLS = {"system", "popen", "spawnl", "spawnv", "execv", "execve", "execl", "fork", "posix_spawn"}
+SHELLS = {
+    "system",
+    "popen",
+    "spawnl",
+    "spawnv",
+    "execv",
+    "execve",
+    "execl",
+    "fork",
+    "posix_spawn",
+}
 UNWANTED = {
     "subprocess", "pty", "marshal", "shelve", "dill", "joblib", "yaml", "ctypes", "code", "runpy",
 }  # fmt: skip
@@ -100,7 +110,14 @@ def sources() -> list[fetch.Source]:
     pairs = [file for pair in mnist.SOURCES.values() for file in pair]
     visits = [spec.source for spec in msweb.SPECS.values()]
     ratings = list(movielens.SPEC.sources.values())
-    return [covertype.SPEC.source, kos.SPEC.counts, kos.SPEC.vocab, *pairs, *visits, *ratings]
+    return [
+        covertype.SPEC.source,
+        kos.SPEC.counts,
+        kos.SPEC.vocab,
+        *pairs,
+        *visits,
+        *ratings,
+    ]
 
 
 def test_downloads_are_encrypted() -> None:

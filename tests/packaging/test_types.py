@@ -14,6 +14,10 @@ def test_types_are_right() -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     root = Path(__file__).parents[2]
     run = subprocess.run(
-        [sys.executable, "-m", "mypy"], cwd=root, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mypy"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -28,7 +28,9 @@ def mixed_frame() -> pd.DataFrame:
         }
     )
     noise = 0.7 * rng.normal(size=n)
-    return frame.assign(y=1.0 + 0.5 * frame["x"] + (frame["f"] == "high") + frame["u"] + noise)
+    return frame.assign(
+        y=1.0 + 0.5 * frame["x"] + (frame["f"] == "high") + frame["u"] + noise
+    )
 
 
 @pytest.fixture(scope="session")
@@ -49,4 +51,6 @@ def effects_of_sites(mixed: sgmcmc.Regression) -> pd.DataFrame:
 @pytest.fixture
 def without_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `glm` read its data and build its model alone: its regressions have no draws."""
-    monkeypatch.setattr(sys.modules["sgmcmc.regression.glm"], "sample", lambda **given: None)
+    monkeypatch.setattr(
+        sys.modules["sgmcmc.regression.glm"], "sample", lambda **given: None
+    )

@@ -16,7 +16,9 @@ QUIET: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100}
 N = 200
 RNG = np.random.default_rng(1)
 X, Z = RNG.normal(size=(2, N))
-FRAME = pd.DataFrame({"x": X, "z": Z, "yes": Z > 0, "k": 3, "y": 1.0 + X + RNG.normal(size=N)})
+FRAME = pd.DataFrame(
+    {"x": X, "z": Z, "yes": Z > 0, "k": 3, "y": 1.0 + X + RNG.normal(size=N)}
+)
 FRAME["near"] = X + 1e-3 * RNG.normal(size=N)
 
 
@@ -27,7 +29,9 @@ def given() -> sgmcmc.Regression:
 
 
 def test_a_term_that_separates_is_named() -> None:
-    fit = sgmcmc.glm("yes ~ x + z", FRAME.assign(yes=FRAME["yes"] * 1), "bernoulli", **QUIET)
+    fit = sgmcmc.glm(
+        "yes ~ x + z", FRAME.assign(yes=FRAME["yes"] * 1), "bernoulli", **QUIET
+    )
     said = [warning for warning in fit.warnings if "held by its prior" in warning]
     assert any("'z'" in warning and "separates" in warning for warning in said)
     assert not any("'x'" in warning for warning in said)
@@ -38,7 +42,9 @@ def test_terms_that_are_nearly_collinear_are_named_unless_their_priors_are_given
     given: sgmcmc.Regression,
 ) -> None:
     fit = sgmcmc.glm("y ~ x + near + z", FRAME, **QUIET)
-    said = " ".join(warning for warning in fit.warnings if "held by its prior" in warning)
+    said = " ".join(
+        warning for warning in fit.warnings if "held by its prior" in warning
+    )
     assert "'x'" in said and "'near'" in said and "'z'" not in said
     assert not any("held by its prior" in warning for warning in given.warnings)
 

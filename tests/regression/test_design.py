@@ -14,7 +14,13 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.groups.model import read_groups
 from sgmcmc.regression.building import make_model, posterior, read_family
-from sgmcmc.regression.columns import block, blocks, dependent, moments, need_independent
+from sgmcmc.regression.columns import (
+    block,
+    blocks,
+    dependent,
+    moments,
+    need_independent,
+)
 from sgmcmc.regression.design import Design, make_design
 from sgmcmc.regression.formula import parse
 from tests import seams
@@ -71,11 +77,18 @@ def test_integers_and_pieces_give_the_matrix_of_formulaic(
     np.testing.assert_allclose(found.products, centered.T @ centered, atol=1e-8)
     np.testing.assert_allclose(found.sd, values.std(0), rtol=1e-9, atol=1e-7)
     monkeypatch.setattr(seams.COLUMNS_COMPARED, 1)
-    np.testing.assert_allclose(moments(design, FRAME).sd, found.sd, rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(
+        moments(design, FRAME).sd, found.sd, rtol=1e-9, atol=1e-7
+    )
 
 
 def test_large_terms_are_integers_unless_a_row_has_several_columns() -> None:
-    for terms, count in [("x + f", 1), ("x * f", 2), ("C(g) + f:h", 3), ("C(g, contr.sum)", 0)]:
+    for terms, count in [
+        ("x + f", 1),
+        ("x * f", 2),
+        ("C(g) + f:h", 3),
+        ("C(g, contr.sum)", 0),
+    ]:
         assert len(make_design(terms, FRAME).coded) == count, terms
     assert not make_design("h", FRAME).coded
 
@@ -85,10 +98,19 @@ def test_large_terms_are_integers_unless_a_row_has_several_columns() -> None:
     [
         ("I(x - x.mean())", FRAME["x"] - FRAME["x"].mean()),
         ("I(`my col` / max(`my col`))", FRAME["my col"] / FRAME["my col"].max()),
-        ("I((x - mean(x)) / sd(x))", (FRAME["x"] - FRAME["x"].mean()) / FRAME["x"].std()),
-        ("x.clip(x.quantile(0.1), 6.0)", FRAME["x"].clip(FRAME["x"].quantile(0.1), 6.0)),
+        (
+            "I((x - mean(x)) / sd(x))",
+            (FRAME["x"] - FRAME["x"].mean()) / FRAME["x"].std(),
+        ),
+        (
+            "x.clip(x.quantile(0.1), 6.0)",
+            FRAME["x"].clip(FRAME["x"].quantile(0.1), 6.0),
+        ),
         ("scale(x)", (FRAME["x"] - FRAME["x"].mean()) / FRAME["x"].std()),
-        ("np.where(z > np.median(z), 1.0, x)", np.where(FRAME.z > FRAME.z.median(), 1.0, FRAME.x)),
+        (
+            "np.where(z > np.median(z), 1.0, x)",
+            np.where(FRAME.z > FRAME.z.median(), 1.0, FRAME.x),
+        ),
     ],
 )
 def test_numbers_of_all_rows_are_kept_for_predictions(terms: str, column: Any) -> None:
@@ -130,15 +152,27 @@ def test_what_formulas_may_not_hold(terms: str, message: str) -> None:
         make_design(f"0 + I({terms})", FRAME)
 
 
-def test_parts_that_depend_on_other_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams.OF_COLUMNS, {"rank", "abs"})  # none of those that are allowed does
-    with pytest.raises(ValueError, match=r"'x.rank\(\)' of a row depends on other rows"):
+def test_parts_that_depend_on_other_rows_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        seams.OF_COLUMNS, {"rank", "abs"}
+    )  # none of those that are allowed does
+    with pytest.raises(
+        ValueError, match=r"'x.rank\(\)' of a row depends on other rows"
+    ):
         make_design("x.rank()", FRAME)
     assert make_design("x.abs()", FRAME).terms[1] == "x.abs()"
 
 
 @pytest.mark.parametrize(
-    "terms", ["x + I(2 * x + 1)", "f + C(g) + I(C(g))", "x + f + I(f > 'L20')", "x + bs(x, df=4)"]
+    "terms",
+    [
+        "x + I(2 * x + 1)",
+        "f + C(g) + I(C(g))",
+        "x + f + I(f > 'L20')",
+        "x + bs(x, df=4)",
+    ],
 )
 def test_collinear_terms_are_named(terms: str) -> None:
     frame = FRAME.assign(outer=FRAME["f"].str[:2])
@@ -147,11 +181,15 @@ def test_collinear_terms_are_named(terms: str) -> None:
     design = make_design(terms, frame)
     lost = dependent(design, moments(design, frame), frame)
     assert lost, "at least one"
-    with pytest.raises(ValueError, match="is a linear combination of the terms before it"):
+    with pytest.raises(
+        ValueError, match="is a linear combination of the terms before it"
+    ):
         need_independent(design, lost, len(frame))
 
 
-def test_posteriors_do_not_depend_on_how_terms_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_posteriors_do_not_depend_on_how_terms_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     frame = FRAME.assign(y=RNG.poisson(2.0, N))
     formula, family = parse("y ~ x * f + (1 | g)"), read_family("poisson", None)
     made = []
@@ -163,7 +201,8 @@ def test_posteriors_do_not_depend_on_how_terms_are_held(monkeypatch: pytest.Monk
         rng = np.random.default_rng(2)
         b = tf.constant(0.1 * rng.normal(size=len(model.terms)))
         rows = {
-            k: v if k in found["integers"] else np.asarray(v) for k, v in found["dataset"].items()
+            k: v if k in found["integers"] else np.asarray(v)
+            for k, v in found["dataset"].items()
         }
         cast = {
             k: tf.constant(v) if k in found["integers"] else tf.constant(v, tf.float64)
@@ -195,20 +234,28 @@ def test_a_factor_of_many_levels_by_sampling(monkeypatch: pytest.MonkeyPatch) ->
     assert len(fit._model.design.coded) == 1 and len(table) == 41
     assert (np.abs(table["estimate"] - beta) < (4 / 20 + 0.05) * sds).all()
     np.testing.assert_allclose(table["error"], sds, rtol=0.05 + 4 / np.sqrt(800))
-    np.testing.assert_allclose(fit.predict(frame.iloc[:3]), X[:3] @ table["estimate"], atol=0.03)
+    np.testing.assert_allclose(
+        fit.predict(frame.iloc[:3]), X[:3] @ table["estimate"], atol=0.03
+    )
     monkeypatch.setattr(seams.RESULT_SHOWN, 5)
-    assert "36 more terms" in repr(fit) and "L05" not in repr(fit) and "sigma" in repr(fit)
+    assert (
+        "36 more terms" in repr(fit) and "L05" not in repr(fit) and "sigma" in repr(fit)
+    )
     with pytest.raises(ValueError, match="'f'.* has the level 'new'"):
         fit.predict(frame.iloc[:2].assign(f="new"))
 
 
-def test_several_predictors_with_a_factor_of_many_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_predictors_with_a_factor_of_many_levels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     frame = FRAME.assign(y=RNG.choice(["u", "v", "w"], N))
     family, found = read_family("categorical", None), []
     for large in (10, 1000):
         monkeypatch.setattr(seams.DESIGN_LARGE, large)
         model, _ = make_model(parse("y ~ x + f"), frame, family, None)
-        rows = {k: tf.convert_to_tensor(v) for k, v in model.rows(frame.iloc[:50]).items()}
+        rows = {
+            k: tf.convert_to_tensor(v) for k, v in model.rows(frame.iloc[:50]).items()
+        }
         b = tf.constant(np.random.default_rng(1).normal(size=(2, 41)))
         found.append(model.predictor({"b": b}, rows).numpy())
     assert found[0].shape == (50, 2)
@@ -221,16 +268,22 @@ def test_slopes_of_large_numbers_are_integrated_out_exactly(unit: float) -> None
     rng, n = np.random.default_rng(3), 200
     x, g, y = rng.uniform(0.2, 2.0, n), np.arange(n) % 20, rng.normal(size=n)
     frame = pd.DataFrame({"x": unit * x, "g": g, "y": y})
-    model, _ = make_model(parse("y ~ 1 + (1 + x | g)"), frame, read_family("gaussian", None), None)
+    model, _ = make_model(
+        parse("y ~ 1 + (1 + x | g)"), frame, read_family("gaussian", None), None
+    )
     made = posterior(model, y, frame, None)
     b = (0.3 - model.origin) / model.unit
     at = {"b": b, "sigma": 0.8, "sd_g": [0.5, 0.7 / unit], "cor_g": [-0.4]}
     params = {name: np.asarray(value, np.float32) for name, value in at.items()}
-    found = read_groups(made["groups"], model.log_lik, made["dataset"], params, None, tf.float32)
+    found = read_groups(
+        made["groups"], model.log_lik, made["dataset"], params, None, tf.float32
+    )
     packs = {name: tf.convert_to_tensor(value) for name, value in found.dataset.items()}
     tensors = {name: tf.constant(value) for name, value in params.items()}
     total = float(tf.reduce_sum(found.log_lik(tensors, packs)))
-    Z = np.stack([np.ones(n), x - x.mean()], 1)  # the intercept is that at the mean of x
+    Z = np.stack(
+        [np.ones(n), x - x.mean()], 1
+    )  # the intercept is that at the mean of x
     within = g[:, np.newaxis] == g
     cov = within * (Z @ [[0.25, -0.14], [-0.14, 0.49]] @ Z.T) + 0.64 * np.eye(n)
     exact = scipy.stats.multivariate_normal(np.full(n, 0.3), cov).logpdf(y)

@@ -13,12 +13,24 @@ from tests import seams
 def effects(correlated: tuple[tuple[int, ...], ...]) -> Effects:
     q = sum(map(len, correlated))
     return Effects(
-        "g", "g", (), tuple("abcd"[:q]), (), correlated, np.zeros(q), np.linspace(1, 3, q), 2.0
+        "g",
+        "g",
+        (),
+        tuple("abcd"[:q]),
+        (),
+        correlated,
+        np.zeros(q),
+        np.linspace(1, 3, q),
+        2.0,
     )
 
 
-@pytest.mark.parametrize("correlated", [((0, 1),), ((0, 1, 2),), ((0, 1, 2, 3),), ((0, 1), (2,))])
-def test_the_density_is_that_of_its_covariance(correlated: tuple[tuple[int, ...], ...]) -> None:
+@pytest.mark.parametrize(
+    "correlated", [((0, 1),), ((0, 1, 2),), ((0, 1, 2, 3),), ((0, 1), (2,))]
+)
+def test_the_density_is_that_of_its_covariance(
+    correlated: tuple[tuple[int, ...], ...],
+) -> None:
     found, rng = effects(correlated), np.random.default_rng(len(correlated[0]))
     q = len(found.terms)
     sds, r = rng.uniform(0.5, 2.0, q), rng.normal(size=(5, q))
@@ -36,7 +48,10 @@ def test_both_forms_have_the_same_derivatives(monkeypatch: pytest.MonkeyPatch) -
     r = tf.constant(rng.normal(size=(4, 3)))
 
     def derivatives() -> list[np.ndarray]:
-        params = {"sd_g": tf.ones(3, tf.float64), "cor_g": tf.constant([0.3, 0.0, -0.8])}
+        params = {
+            "sd_g": tf.ones(3, tf.float64),
+            "cor_g": tf.constant([0.3, 0.0, -0.8]),
+        }
         params["cor_g"] = tf.cast(params["cor_g"], tf.float64)
         with tf.GradientTape() as outer:
             outer.watch(params)
@@ -45,7 +60,10 @@ def test_both_forms_have_the_same_derivatives(monkeypatch: pytest.MonkeyPatch) -
                 value = tf.reduce_sum(found.log_density({"r_g": r}, params))
             slopes = list(inner.gradient(value, params).values())
             flat = tf.concat(slopes, 0)
-        return [flat.numpy(), *(part.numpy() for part in outer.jacobian(flat, params).values())]
+        return [
+            flat.numpy(),
+            *(part.numpy() for part in outer.jacobian(flat, params).values()),
+        ]
 
     both = derivatives()
     monkeypatch.setattr(seams.MANY_EFFECTS, 9)

@@ -40,7 +40,9 @@ SEVERAL = np.column_stack([ETA, ETA**2, -ETA])
 
 
 def _ordinal() -> np.ndarray:
-    below = st.logistic.cdf(np.concatenate([[-np.inf], CUTS, [np.inf]])[None] - ETA[:, None])
+    below = st.logistic.cdf(
+        np.concatenate([[-np.inf], CUTS, [np.inf]])[None] - ETA[:, None]
+    )
     return np.log(np.diff(below)[np.arange(5), LEVELS.astype(int)])
 
 
@@ -84,7 +86,12 @@ CASES: list[tuple[str, str, np.ndarray, dict[str, Any], np.ndarray]] = [
 
 
 def _terms(
-    name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, Any], **more: Any
+    name: str,
+    link: str,
+    y: np.ndarray,
+    eta: np.ndarray,
+    aux: dict[str, Any],
+    **more: Any,
 ) -> Any:
     """Return the log density of each row, in NumPy's dtype of ``eta``."""
     family = FAMILIES[name][link]
@@ -115,9 +122,13 @@ def test_probabilities_and_draws_of_levels_are_those_of_the_terms(name: str) -> 
     family, aux = FAMILIES[name]["logit"], {"cut": CUTS}
     eta = SEVERAL if family.several else ETA
     p = family.mean(eta, aux)
-    exact = [np.exp(_terms(name, "logit", np.full(5, float(k)), eta, aux)) for k in range(4)]
+    exact = [
+        np.exp(_terms(name, "logit", np.full(5, float(k)), eta, aux)) for k in range(4)
+    ]
     np.testing.assert_allclose(p, np.transpose(exact), rtol=1e-9)
-    drawn = family.draw(np.random.default_rng(1), np.repeat(eta[None], 20000, 0), aux, None)
+    drawn = family.draw(
+        np.random.default_rng(1), np.repeat(eta[None], 20000, 0), aux, None
+    )
     share = np.stack([(drawn == k).mean(0) for k in range(4)], 1)
     assert (np.abs(share - p) < 4.5 * np.sqrt(p * (1 - p) / 20000)).all()
 
@@ -139,7 +150,9 @@ def test_every_family_is_here() -> None:
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
 def test_sure_rows_are_finite(link: str) -> None:
-    found = _terms("bernoulli", link, np.array([0.0, 1.0]), np.array([-200.0, 200.0]), {})
+    found = _terms(
+        "bernoulli", link, np.array([0.0, 1.0]), np.array([-200.0, 200.0]), {}
+    )
     np.testing.assert_allclose(found, 0.0, atol=1e-12)
 
 
@@ -190,7 +203,13 @@ LARGE: list[tuple[str, str, float, float, dict[str, Any], dict[str, Any], Any]] 
 
 @pytest.mark.parametrize(("name", "link", "y", "z", "aux", "given", "exact"), LARGE)
 def test_large_numbers_keep_their_digits_in_float32(
-    name: str, link: str, y: float, z: float, aux: dict[str, Any], given: dict[str, Any], exact: Any
+    name: str,
+    link: str,
+    y: float,
+    z: float,
+    aux: dict[str, Any],
+    given: dict[str, Any],
+    exact: Any,
 ) -> None:
     """Distances from a reference are exact; so are densities, to the rounding of small numbers."""
     wanted = exact(z + NEAR, aux)
@@ -202,10 +221,14 @@ def test_large_numbers_keep_their_digits_in_float32(
     single = {key: tf.constant(value, tf.float32) for key, value in aux.items()}
     rows = {key: tf.constant(value, tf.float32) for key, value in columns.items()}
     # Products with d are 3000 or less; log odds of other links have a slope of 3000 or less.
-    np.testing.assert_allclose(family.terms(tf.constant(d), single, rows), wanted, atol=2e-3)
+    np.testing.assert_allclose(
+        family.terms(tf.constant(d), single, rows), wanted, atol=2e-3
+    )
 
 
-@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "zero_inflated_poisson"])
+@pytest.mark.parametrize(
+    "name", ["poisson", "negative_binomial", "zero_inflated_poisson"]
+)
 @pytest.mark.parametrize("shape", [1e-3, 1.0, 1e5])
 def test_counts_far_from_their_reference(name: str, shape: float) -> None:
     y = np.array([0.0, 0.0, 1.0, 7.0, 7.0])

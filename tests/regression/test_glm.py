@@ -20,7 +20,9 @@ N = 400
 RNG = np.random.default_rng(1)
 X = RNG.normal(2.0, 1.5, N)
 F = RNG.choice(["a", "b", "c"], N)
-FRAME = pd.DataFrame({"x": X, "f": F, "y": 1.0 + 0.5 * X + 0.7 * (F == "b") + RNG.normal(size=N)})
+FRAME = pd.DataFrame(
+    {"x": X, "f": F, "y": 1.0 + 0.5 * X + 0.7 * (F == "b") + RNG.normal(size=N)}
+)
 DESIGN = np.column_stack([np.ones(N), X, F == "b", F == "c"]).astype(float)
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 
@@ -47,7 +49,14 @@ def test_gaussian_against_least_squares(fit: sgmcmc.Regression) -> None:
     sigma = np.sqrt(rest[0] / (N - 4))
     errors = sigma * np.sqrt(np.diag(np.linalg.inv(DESIGN.T @ DESIGN)))
     assert list(table.index) == ["Intercept", "x", "C(f)[T.b]", "C(f)[T.c]", "sigma"]
-    assert list(table.columns) == ["estimate", "error", "lower", "upper", "ess_bulk", "r_hat"]
+    assert list(table.columns) == [
+        "estimate",
+        "error",
+        "lower",
+        "upper",
+        "ess_bulk",
+        "r_hat",
+    ]
     # ESS 400 and more; the weak priors move estimates by less than a hundredth of an error.
     assert (np.abs(table["estimate"][:4] - beta) < (4 / 20 + 0.02) * errors).all()
     np.testing.assert_allclose(table["error"][:4], errors, rtol=0.05 + 4 / np.sqrt(800))
@@ -65,7 +74,9 @@ def test_predictions_and_comparisons(fit: sgmcmc.Regression) -> None:
     drawn = fit.predict(rows, "response")
     assert drawn.shape[1] == 5
     # 1000 draws, 4 standard errors.
-    assert abs(drawn.std(0).mean() / fit.summary()["estimate"]["sigma"] - 1) < 4 / np.sqrt(2000)
+    assert abs(
+        drawn.std(0).mean() / fit.summary()["estimate"]["sigma"] - 1
+    ) < 4 / np.sqrt(2000)
     assert abs(fit.residuals.mean()) < 0.02 and fit.fitted.shape == (N,)
     changes = fit.comparisons()
     assert list(changes.index) == ["f: b - a", "f: c - a", "x: +1"]
@@ -85,15 +96,21 @@ def test_predictions_over_a_grid_and_by_values(fit: sgmcmc.Regression) -> None:
     np.testing.assert_allclose(grid["estimate"], wanted, atol=0.02)
     # A column that is not given is at its mean.
     by_f = fit.predictions({"f": ["a"]})
-    np.testing.assert_allclose(by_f["estimate"], beta[0] + beta[1] * X.mean(), atol=0.02)
+    np.testing.assert_allclose(
+        by_f["estimate"], beta[0] + beta[1] * X.mean(), atol=0.02
+    )
     means = fit.predictions(by="f").set_index("f")["estimate"]
     np.testing.assert_allclose(means["b"], fit.fitted[F == "b"].mean(), atol=1e-6)
     changes = fit.comparisons({"x": (1.0, 3.0)}, by="f")
     assert list(changes.index) == [f"x: 3.0 - 1.0 [f = {level}]" for level in "abc"]
     np.testing.assert_allclose(changes["estimate"], 2 * beta[1], atol=0.02)
-    np.testing.assert_allclose(fit.comparisons({"x": 2})["estimate"], 2 * beta[1], atol=0.02)
+    np.testing.assert_allclose(
+        fit.comparisons({"x": 2})["estimate"], 2 * beta[1], atol=0.02
+    )
     assert list(fit.comparisons({"f": ("b", "c")}).index) == ["f: c - b"]
-    assert list(fit.slopes("x", by="f").index) == [f"x [f = {level}]" for level in "abc"]
+    assert list(fit.slopes("x", by="f").index) == [
+        f"x [f = {level}]" for level in "abc"
+    ]
     with pytest.raises(
         TypeError, match=r"`variables\['f'\]` must be a pair of values of the factor"
     ):
@@ -111,11 +128,17 @@ def test_loo_is_that_of_the_rows(fit: sgmcmc.Regression) -> None:
     exact = scipy.stats.norm.logpdf(residuals, scale=sigma * np.sqrt(1 + hat)).sum()
     # sigma is not refitted in the comparison, which is worth about one unit.
     assert abs(loo.elpd - exact) < 3.0
-    assert 3.0 < loo.p_loo < 7.0 and (loo.pareto_k < 0.7).all() and loo.subsampling_se == 0.0
+    assert (
+        3.0 < loo.p_loo < 7.0
+        and (loo.pareto_k < 0.7).all()
+        and loo.subsampling_se == 0.0
+    )
     assert abs(loo.se - np.sqrt(N) * 0.7) < 3.0
 
 
-def test_loo_of_some_rows_agrees_with_all(monkeypatch: Any, fit: sgmcmc.Regression) -> None:
+def test_loo_of_some_rows_agrees_with_all(
+    monkeypatch: Any, fit: sgmcmc.Regression
+) -> None:
     every = fit.loo()
     monkeypatch.setattr(seams.LOO_ROWS, 100)
     some = fit.loo()
@@ -126,13 +149,18 @@ def test_loo_of_some_rows_agrees_with_all(monkeypatch: Any, fit: sgmcmc.Regressi
         some.compare(every)
 
 
-def test_differences_of_regressions(fit: sgmcmc.Regression, without_f: sgmcmc.Regression) -> None:
+def test_differences_of_regressions(
+    fit: sgmcmc.Regression, without_f: sgmcmc.Regression
+) -> None:
     """Rows are paired: the standard error is that of their differences."""
     one, two = fit.loo(), without_f.loo()
     found = one.compare(two)
     gaps = one.terms - two.terms
     assert found.elpd == pytest.approx(one.elpd - two.elpd)
-    assert found.se == pytest.approx(np.sqrt(N) * gaps.std(ddof=1)) and found.se < one.se / 2
+    assert (
+        found.se == pytest.approx(np.sqrt(N) * gaps.std(ddof=1))
+        and found.se < one.se / 2
+    )
 
 
 def _response(name: str, eta: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
@@ -149,12 +177,16 @@ def _response(name: str, eta: np.ndarray, rng: np.random.Generator) -> dict[str,
         "beta": lambda: rng.beta(5 * p, 5 * (1 - p)),
         "exponential": lambda: rng.exponential(link),
         "weibull": lambda: link * rng.weibull(1.5, N),
-        "zero_inflated_poisson": lambda: np.where(rng.uniform(size=N) < 0.3, 0, rng.poisson(link)),
+        "zero_inflated_poisson": lambda: np.where(
+            rng.uniform(size=N) < 0.3, 0, rng.poisson(link)
+        ),
         "gaussian": lambda: norm.rvs(eta, random_state=rng),
     }[name]()
 
 
-NUMBERS = [name for name, links in FAMILIES.items() if not next(iter(links.values())).by_level]
+NUMBERS = [
+    name for name, links in FAMILIES.items() if not next(iter(links.values())).by_level
+]
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name != "gaussian"])
@@ -185,7 +217,9 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
         return -float(value) - jacobian
 
     start = np.concatenate([[model.start - model.origin[0], 0.0], np.zeros(len(aux))])
-    found = scipy.optimize.minimize(negative, start, method="BFGS", options={"gtol": 1e-4})
+    found = scipy.optimize.minimize(
+        negative, start, method="BFGS", options={"gtol": 1e-4}
+    )
     step, d = 1e-3, len(start)
     eye = step * np.eye(d)
     hessian = np.array(
@@ -212,7 +246,11 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
 def test_links(link: str) -> None:
     rng = np.random.default_rng(4)
     x = rng.normal(size=2000)
-    p = scipy.stats.norm.cdf(0.5 * x) if link == "probit" else 1 - np.exp(-np.exp(0.5 * x))
+    p = (
+        scipy.stats.norm.cdf(0.5 * x)
+        if link == "probit"
+        else 1 - np.exp(-np.exp(0.5 * x))
+    )
     frame = {"x": x, "y": rng.binomial(1, p)}
     table = sgmcmc.glm("y ~ x", frame, "bernoulli", link=link, **QUIET).summary()
     assert (np.abs(table["estimate"] - [0.0, 0.5]) < 4 * table["error"]).all()
@@ -243,7 +281,11 @@ def test_effects_of_groups(
     u = mixed_frame.groupby("site")["u"].first()
     assert list(mixed.group_sds.index) == ["sd(site: Intercept)"]
     table = mixed.summary()
-    for term, truth in (("x", 0.5), ("sigma", 0.7), ("sd(site: Intercept)", u.std(ddof=0))):
+    for term, truth in (
+        ("x", 0.5),
+        ("sigma", 0.7),
+        ("sd(site: Intercept)", u.std(ddof=0)),
+    ):
         assert abs(table["estimate"][term] - truth) < 4 * table["error"][term]
     effects = effects_of_sites
     assert effects.shape == (40, 4) and effects.index[0] == ("s00", "Intercept")
@@ -268,7 +310,9 @@ def test_new_groups_with_two_effects() -> None:
     found = fit.predict(rows, "response")
     # All that is known of their effects is their distribution, whose correlation is small.
     one, other = fit.group_sds["estimate"].to_numpy()[:2]
-    least, most = (np.sqrt(one**2 + other**2 + 2 * r * one * other) for r in (-0.5, 0.5))
+    least, most = (
+        np.sqrt(one**2 + other**2 + 2 * r * one * other) for r in (-0.5, 0.5)
+    )
     assert 0.9 * least < found.std() < 1.1 * most
 
 
@@ -299,8 +343,16 @@ def test_correlated_effects() -> None:
     [
         ("y ~ x", "x", []),
         ("y ~ (1 | g)", "1", [("1", "g", True)]),
-        ("y ~ x*C(f) + (1 + x | a/b)", "x*C(f)", [("1 + x", "a", True), ("1 + x", "a:b", True)]),
-        ("y ~ (1 | g) + x + (0 + x || h)", "x", [("1", "g", True), ("0 + x", "h", False)]),
+        (
+            "y ~ x*C(f) + (1 + x | a/b)",
+            "x*C(f)",
+            [("1 + x", "a", True), ("1 + x", "a:b", True)],
+        ),
+        (
+            "y ~ (1 | g) + x + (0 + x || h)",
+            "x",
+            [("1", "g", True), ("0 + x", "h", False)],
+        ),
         ("y ~ (x + z)**2 + (1|g)", "(x + z)**2", [("1", "g", True)]),
     ],
 )
@@ -312,7 +364,12 @@ def test_formulas(text: str, fixed: str, bars: list[Any]) -> None:
 
 def test_the_left_side_and_offsets() -> None:
     found = parse("y | trials(n) ~ x + offset(log(t))")
-    assert (found.response, found.trials, found.offset, found.fixed) == ("y", "n", "log(t)", "x")
+    assert (found.response, found.trials, found.offset, found.fixed) == (
+        "y",
+        "n",
+        "log(t)",
+        "x",
+    )
     assert parse("time | cens(c) ~ 1").censored == "c"
     found = parse("y ~ factor(f) + as.factor(g):x + (1 | factor(g))")
     assert (found.fixed, found.bars[0].by) == ("C(f) + C(g):x", "g")
@@ -331,10 +388,16 @@ def test_the_left_side_and_offsets() -> None:
         (("y ~ x", FRAME, "poisson"), "must hold integers, 0 or more"),
         (("y ~ x + I(2 * x)", FRAME), "is a linear combination"),
         (("y ~ x + C(f)", FRAME.assign(f="a")), "'f'.* has one level"),
-        (("y ~ x", FRAME.assign(x=np.where(np.arange(N) == 3, np.nan, X))), "missing values"),
+        (
+            ("y ~ x", FRAME.assign(x=np.where(np.arange(N) == 3, np.nan, X))),
+            "missing values",
+        ),
         (("y ~ x + (1 | )", FRAME), "must have terms, a bar and a factor"),
         (("y | trials(8) ~ x", FRAME), "is for family 'binomial' only"),
-        (("y ~ x", FRAME.assign(y=1), "binomial"), "'binomial' needs the number of trials"),
+        (
+            ("y ~ x", FRAME.assign(y=1), "binomial"),
+            "'binomial' needs the number of trials",
+        ),
         (("y ~ ", FRAME), "'~' and terms"),
         (("y ~ x + 1 | f", FRAME), "of groups in parentheses"),
     ],
@@ -372,7 +435,9 @@ def test_of_columns_that_a_dot_goes_without_nothing_is_said() -> None:
 def test_wrong_priors_and_rows_that_are_dropped() -> None:
     with pytest.raises(ValueError, match="`priors` names 'z'"):
         sgmcmc.glm("y ~ x", FRAME, priors={"z": (0, 1)}, **QUIET)
-    with pytest.raises(ValueError, match="`priors\\['x'\\]`.* a positive standard deviation"):
+    with pytest.raises(
+        ValueError, match="`priors\\['x'\\]`.* a positive standard deviation"
+    ):
         sgmcmc.glm("y ~ x", FRAME, priors={"x": (0, -1)}, **QUIET)
     with pytest.raises(TypeError, match="read others with pandas first"):
         sgmcmc.glm("y ~ x", "rows.csv", **QUIET)

@@ -18,7 +18,9 @@ RNG = np.random.default_rng(1)
 X = RNG.normal(1.0, 1.0, N)
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 GRADE = np.digitize(0.8 * X + RNG.logistic(size=N), [0.0, 2.0])
-UTILITY = np.column_stack([np.zeros(N), 0.5 - 0.5 * X, -0.3 + 0.8 * X]) + RNG.gumbel(size=(N, 3))
+UTILITY = np.column_stack([np.zeros(N), 0.5 - 0.5 * X, -0.3 + 0.8 * X]) + RNG.gumbel(
+    size=(N, 3)
+)
 FRAME = pd.DataFrame(
     {
         "x": X,
@@ -86,7 +88,9 @@ def test_ordinal_against_its_laplace_approximation(ordinal: sgmcmc.Regression) -
     assert "uniform" in ordinal.priors["cut"] and list(ordinal.fixed.index) == ["x"]
 
 
-def test_categorical_against_its_laplace_approximation(categorical: sgmcmc.Regression) -> None:
+def test_categorical_against_its_laplace_approximation(
+    categorical: sgmcmc.Regression,
+) -> None:
     codes = np.searchsorted(["bus", "car", "train"], FRAME["kind"])
 
     def negative(u: tf.Tensor) -> tf.Tensor:
@@ -150,11 +154,15 @@ def test_a_dot_is_all_other_columns() -> None:
     fit = sgmcmc.glm("y ~ .^2", frame, n_iters=100, **QUIET)
     x, w, kind = "x", "w", "a kind[T.{}]"
     terms = ["Intercept", x, kind.format("car"), kind.format("train"), w]
-    pairs = [f"x:{term}" for term in terms[2:4]] + ["x:w"] + [f"{t}:w" for t in terms[2:4]]
+    pairs = (
+        [f"x:{term}" for term in terms[2:4]] + ["x:w"] + [f"{t}:w" for t in terms[2:4]]
+    )
     assert sorted(map(str, fit.fixed.index)) == sorted([*terms, *pairs])
     assert fit.formula == "y ~ .^2" and fit.predict(frame.iloc[:2]).shape == (2,)
     dotted = pd.DataFrame(columns=["Sepal.Length", "x", "Sepal.Length.log"])
-    own = with_dot(parse("y ~ Sepal.Length * log(Sepal.Length.log) + x.mean()"), dotted, None)
+    own = with_dot(
+        parse("y ~ Sepal.Length * log(Sepal.Length.log) + x.mean()"), dotted, None
+    )
     assert own.fixed == "`Sepal.Length` * log(`Sepal.Length.log`) + x.mean()"
     with pytest.raises(ValueError, match="there are no other columns"):
         sgmcmc.glm("y ~ .", FRAME[["y"]], **QUIET)
@@ -171,7 +179,9 @@ def test_loo_knows_weights() -> None:
     fit = sgmcmc.glm("log(y) ~ x", FRAME, weights="w", **QUIET)
     loo = fit.loo()
     y, w, sigma = np.log(FRAME["y"]), FRAME["w"], fit.summary()["estimate"]["sigma"]
-    density = -0.5 * ((y - fit.fitted) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    density = (
+        -0.5 * ((y - fit.fitted) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    )
     assert abs(loo.elpd - (w * density).sum()) < 12  # p_loo is about 2 × 3
     assert abs(loo.elpd - density.sum()) > 50
 

@@ -71,14 +71,17 @@ def test_factors_of_any_type(fit: str, formula: str) -> None:
     model = _model(formula, g=FITS[fit], h=TEXT)
     others = {"y": np.zeros(4), "x": X[:4], "z": Z[:4], "h": TEXT[:4]}
     wanted = _rows(
-        model, {**others, "g": FITS[fit][[int(np.argmax(NUMBERS == k)) for k in WANTED]]}
+        model,
+        {**others, "g": FITS[fit][[int(np.argmax(NUMBERS == k)) for k in WANTED]]},
     )
     for values in NEW.values():
         found = _rows(model, {**others, "g": values})
         for name, array in wanted.items():
             np.testing.assert_array_equal(found[name], array, err_msg=name)
     for bad in ([7, 1, 1, 1], ["1", "a", "1", "1"]):
-        with pytest.raises(ValueError, match="`data\\['g'\\]` has the level '[7a]', which"):
+        with pytest.raises(
+            ValueError, match="`data\\['g'\\]` has the level '[7a]', which"
+        ):
             _rows(model, {**others, "g": bad})
 
 
@@ -103,13 +106,17 @@ def test_text_factors_from_categories_and_dictionaries() -> None:
         g=pd.arrays.ArrowExtensionArray(pa.array(TEXT).dictionary_encode())
     )
     for data in (
-        pd.DataFrame({"y": Y, "x": X, "g": pd.Categorical(TEXT, ["d", "z", "c", "b", "a"])}),
+        pd.DataFrame(
+            {"y": Y, "x": X, "g": pd.Categorical(TEXT, ["d", "z", "c", "b", "a"])}
+        ),
         {"y": Y, "x": X, "g": pa.array(TEXT).dictionary_encode()},
         table,
         arrow,
     ):
         np.testing.assert_array_equal(_rows(model, data)["X"], wanted)
-        own = make_model(parse("y ~ x + g"), as_frame(data), read_family("gaussian", None), None)[0]
+        own = make_model(
+            parse("y ~ x + g"), as_frame(data), read_family("gaussian", None), None
+        )[0]
         assert own.design.factors["g"].levels.values[0] in TEXT
 
 
@@ -174,7 +181,12 @@ def test_combined_groups_are_apart() -> None:
     assert len(set(found.labels)) == 2
     plain = labeled("a:b", labels(as_frame({"a": [1.0, 2.0], "b": ["u", "v"]}), "a:b"))
     assert plain.labels.tolist() == ["1:u", "2:v"]
-    assert plain.levels.codes([("1", "u"), (2, "v"), "2:v", (2, "u")]).tolist() == [0, 1, 1, -1]
+    assert plain.levels.codes([("1", "u"), (2, "v"), "2:v", (2, "u")]).tolist() == [
+        0,
+        1,
+        1,
+        -1,
+    ]
     assert find("a:b", plain.levels, (2, "v")).tolist() == [1]
     assert find("a:b", plain.levels, [("1", "u"), (2, "v")]).tolist() == [0, 1]
 
@@ -184,7 +196,9 @@ def _law(effects: Any, params: Any) -> tf.Tensor:
 
 
 def _log_lik(params: Any, dataset: Any) -> tf.Tensor:
-    return -0.5 * (dataset["y"] - params["z"] - tf.gather(params["m"], dataset["h"])) ** 2
+    return (
+        -0.5 * (dataset["y"] - params["z"] - tf.gather(params["m"], dataset["h"])) ** 2
+    )
 
 
 def test_groups_among_members() -> None:
@@ -195,6 +209,8 @@ def test_groups_among_members() -> None:
     assert model.structure.labels["g"].tolist() == [1, 2, 3, 4]
     assert model.structure.shown("g").tolist() == list(range(7))
     assert model.structure.levels["h"] == Levels(("a", "b", "c", "d"))
-    with pytest.raises(ValueError, match="4 of `dataset\\['g'\\]` is not among `members`"):
+    with pytest.raises(
+        ValueError, match="4 of `dataset\\['g'\\]` is not among `members`"
+    ):
         few = Groups("g", {"z": 0.0}, _law, members=range(4))
         read_groups(few, _log_lik, dataset, params, None)

@@ -12,7 +12,9 @@ from sgmcmc.regression.design import make_design
 from sgmcmc.regression.expressions import Expression
 
 RNG = np.random.default_rng(1)
-FRAME = pd.DataFrame({"x": RNG.normal(size=100), "z": RNG.normal(size=100), "s": ["a", "bc"] * 50})
+FRAME = pd.DataFrame(
+    {"x": RNG.normal(size=100), "z": RNG.normal(size=100), "s": ["a", "bc"] * 50}
+)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +77,7 @@ def test_tests_of_text() -> None:
 def test_factors_computed_from_a_column_of_measurements() -> None:
     frame = pd.DataFrame({"x": np.linspace(-1.0, 1.0, 50), "y": np.arange(50.0) % 7})
     assert make_design("C(x > 0)", frame).terms == ("Intercept", "C(x > 0)[T.True]")
-    with pytest.raises(ValueError, match=r"data\['x'\].*level of its own in each of 50 rows"):
+    with pytest.raises(
+        ValueError, match=r"data\['x'\].*level of its own in each of 50 rows"
+    ):
         make_design("C(x)", frame)

@@ -42,8 +42,12 @@ def test_responses_far_from_zero(slope: float) -> None:
     assert abs(table["estimate"]["x"] - beta[1]) < 0.3 * errors[1]
     np.testing.assert_allclose(table["error"][:2], errors, rtol=0.2)
     assert table["estimate"]["sigma"] == pytest.approx(sigma, rel=0.02)
-    np.testing.assert_allclose(fit.predict({"x": [0.5]}), 1.7e9 + beta @ [1, 0.5], rtol=1e-11)
-    assert fit.loo().elpd == pytest.approx(st.norm.logpdf(0, 0, sigma) * N - N / 2 - 3, abs=2)
+    np.testing.assert_allclose(
+        fit.predict({"x": [0.5]}), 1.7e9 + beta @ [1, 0.5], rtol=1e-11
+    )
+    assert fit.loo().elpd == pytest.approx(
+        st.norm.logpdf(0, 0, sigma) * N - N / 2 - 3, abs=2
+    )
     assert fit.warnings == []
 
 
@@ -51,7 +55,11 @@ def test_counts_of_a_million_keep_their_density() -> None:
     y = RNG.poisson(1e6 * np.exp(0.3 * X))
     loo = sgmcmc.glm("y ~ x", {"x": X, "y": y}, "poisson", **QUIET).loo()
     best = st.poisson.logpmf(y, 1e6 * np.exp(0.3 * X)).sum()
-    assert abs(loo.elpd - best) < 5.0 and loo.pareto_k.max() < 0.5 and 1.0 < loo.p_loo < 3.5
+    assert (
+        abs(loo.elpd - best) < 5.0
+        and loo.pareto_k.max() < 0.5
+        and 1.0 < loo.p_loo < 3.5
+    )
 
 
 @pytest.mark.slow
@@ -61,20 +69,30 @@ def test_counts_that_are_all_zero() -> None:
     # Gamma(1, 50 + 1) has its 97.5 % quantile at 0.0723; a flat prior gives 0.0738.
     exact = st.gamma.ppf(0.975, 1, scale=1 / 51)
     assert np.quantile(rates, 0.975) == pytest.approx(exact, rel=0.2)
-    assert any("'Intercept' is held by its prior" in warning for warning in fit.warnings)
+    assert any(
+        "'Intercept' is held by its prior" in warning for warning in fit.warnings
+    )
 
 
 @pytest.mark.parametrize("exposure", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize(("name", "ones"), [("poisson", 0), ("bernoulli", 0), ("binomial", 0),
     ("bernoulli", 40), ("exponential", 40)])  # fmt: skip
-def test_intercepts_of_responses_that_are_all_alike(name: str, ones: int, exposure: float) -> None:
+def test_intercepts_of_responses_that_are_all_alike(
+    name: str, ones: int, exposure: float
+) -> None:
     """Posteriors of one rate or probability, on a grid: those of flat priors, nearly."""
-    n, left = 40, {"binomial": "y | trials(1)", "exponential": "y | cens(c)"}.get(name, "y")
+    n, left = (
+        40,
+        {"binomial": "y | trials(1)", "exponential": "y | cens(c)"}.get(name, "y"),
+    )
     y = np.full(n, exposure) if name == "exponential" else np.repeat(float(ones > 0), n)
     frame = pd.DataFrame({"y": y, "c": 1, "t": np.log(exposure)})
     counted = name == "poisson"
     model, _ = make_model(
-        parse(f"{left} ~ 1" + " + offset(t)" * counted), frame, read_family(name, None), None
+        parse(f"{left} ~ 1" + " + offset(t)" * counted),
+        frame,
+        read_family(name, None),
+        None,
     )
     made = posterior(model, y, frame, None, np.float64)
     grid = np.linspace(-25.0, 25.0, 20001)
@@ -104,8 +122,12 @@ def test_shapes_are_those_of_the_data() -> None:
     log_k = np.linspace(np.log(2e3), np.log(5e4), 400)[:, np.newaxis]
     mean = np.log(y.mean()) + np.linspace(-6, 6, 401) * 1e-2 / np.sqrt(50)
     k = np.exp(log_k)
-    density = 50 * (k * (log_k - mean) - scipy.special.gammaln(k)) + (k - 1) * np.log(y).sum()
-    density += -k * np.exp(-mean) * y.sum() - log_k - 0.1 / k  # 1/shape is exponential(0.1)
+    density = (
+        50 * (k * (log_k - mean) - scipy.special.gammaln(k)) + (k - 1) * np.log(y).sum()
+    )
+    density += (
+        -k * np.exp(-mean) * y.sum() - log_k - 0.1 / k
+    )  # 1/shape is exponential(0.1)
     p = np.exp(density - density.max())
     p /= p.sum()
     wanted = (p * k).sum()
@@ -123,7 +145,9 @@ def test_a_shape_without_upper_bound_is_held_by_its_prior() -> None:
     fit = sgmcmc.glm("y ~ x", frame, "negative_binomial", **QUIET)
     assert any("'shape' is held by its prior" in warning for warning in fit.warnings)
     design = np.column_stack([np.ones(200), X[:200]])
-    covariance = np.linalg.inv(design.T @ (np.exp(1 + 0.3 * X[:200, np.newaxis]) * design))
+    covariance = np.linalg.inv(
+        design.T @ (np.exp(1 + 0.3 * X[:200, np.newaxis]) * design)
+    )
     ratio = fit.summary()["error"][:2] / np.sqrt(np.diag(covariance))
     assert (np.abs(ratio - 1.0) < 0.2).all()
 
@@ -148,4 +172,6 @@ def test_responses_without_noise_are_refused_among_rows_that_count() -> None:
 
 def test_weights_that_are_all_zero_are_refused() -> None:
     with pytest.raises(ValueError, match="`weights` are zero for every row"):
-        sgmcmc.glm("y ~ x", {"x": X, "y": X + RNG.normal(size=N)}, weights=np.zeros(N), **QUIET)
+        sgmcmc.glm(
+            "y ~ x", {"x": X, "y": X + RNG.normal(size=N)}, weights=np.zeros(N), **QUIET
+        )

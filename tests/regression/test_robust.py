@@ -14,11 +14,15 @@ import sgmcmc
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 
 
-def _sandwich(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sandwich(
+    X: np.ndarray, y: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return SDs of least squares: of the model, and of the sandwich with clusters."""
     bread = np.linalg.inv(X.T @ X)
     residuals = y - X @ (bread @ X.T @ y)
-    scores = np.stack([(X * residuals[:, None])[groups == g].sum(0) for g in np.unique(groups)])
+    scores = np.stack(
+        [(X * residuals[:, None])[groups == g].sum(0) for g in np.unique(groups)]
+    )
     robust = np.sqrt(np.diag(bread @ scores.T @ scores @ bread))
     return np.sqrt(np.diag(bread) * residuals.var()), robust
 
@@ -59,7 +63,9 @@ def test_a_model_that_holds() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=3000)
     y = rng.binomial(1, 1 / (1 + np.exp(-x)))
-    table = sgmcmc.glm("y ~ x", {"x": x, "y": y}, "bernoulli", **QUIET).summary(robust=True)
+    table = sgmcmc.glm("y ~ x", {"x": x, "y": y}, "bernoulli", **QUIET).summary(
+        robust=True
+    )
     # The mean of N squared scores: relative error of an SD about (kurtosis/N)^½ / 2.
     np.testing.assert_allclose(
         table["robust"] / table["error"], 1.0, atol=4 * 0.5 * (3 / 3000) ** 0.5
@@ -84,14 +90,18 @@ def test_groups_are_clusters() -> None:
     beta = bread @ np.einsum("gia,ij,gj->a", X, inverse, y.reshape(300, 10))
     scores = np.einsum("gia,ij,gj->ga", X, inverse, y.reshape(300, 10) - X @ beta)
     robust = np.sqrt(np.diag(bread @ scores.T @ scores @ bread))
-    np.testing.assert_allclose(table["robust"][:2], robust, rtol=0.03 + 4 / np.sqrt(800))
+    np.testing.assert_allclose(
+        table["robust"][:2], robust, rtol=0.03 + 4 / np.sqrt(800)
+    )
     assert robust[1] > 1.3 * np.sqrt(bread[1, 1])
 
 
 def test_draws_without_their_sampler_are_refused(tmp_path: Any) -> None:
     x = np.random.default_rng(1).normal(size=100)
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
     samples = sgmcmc.sgld(

@@ -70,7 +70,9 @@ def test_what_cannot_be_saved_or_loaded(mixed: Regression, tmp_path: Path) -> No
     mixed.save(tmp_path / "fit")
     arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))
     about = json.loads(str(arrays["about"])) | {"format": 9}
-    write_arrays(tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))})
+    write_arrays(
+        tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))}
+    )
     with pytest.raises(ValueError, match="`folder`.*format 9"):
         Regression.load(tmp_path / "fit")
 
@@ -78,17 +80,25 @@ def test_what_cannot_be_saved_or_loaded(mixed: Regression, tmp_path: Path) -> No
 KINDS: dict[str, Any] = {
     "intervals": pd.cut(RNG.normal(size=N), [-9, -0.5, 0.5, 9]),
     "quantiles": pd.qcut(RNG.normal(size=N), 3),
-    "dates": pd.Categorical(pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N))),
+    "dates": pd.Categorical(
+        pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N))
+    ),
     "zones": pd.Categorical(
-        pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize("Europe/Rome")
+        pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize(
+            "Europe/Rome"
+        )
     ),
     "flags": RNG.integers(0, 2, N).astype(bool),
     "flag levels": pd.Categorical(RNG.integers(0, 2, N).astype(bool)),
     "integers": pd.Categorical(RNG.integers(5, 8, N)),
     "floats": pd.Categorical(RNG.choice([0.5, 1.5], N), [1.5, 0.5], ordered=True),
     "text": RNG.choice(["ä b", "", "c\0"], N),
-    "several": pd.Categorical(RNG.choice(np.array([1, "a", 2.5], object), N), [1, "a", 2.5]),
-    "times": pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize("Asia/Tokyo"),
+    "several": pd.Categorical(
+        RNG.choice(np.array([1, "a", 2.5], object), N), [1, "a", 2.5]
+    ),
+    "times": pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize(
+        "Asia/Tokyo"
+    ),
     "small": RNG.integers(0, 9, N).astype(np.uint8),
 }
 UNUSED = {
@@ -105,7 +115,9 @@ def test_columns_of_every_kind_come_back(kind: str) -> None:
     arrays, columns = packed(frame)
     assert not any(array.dtype.hasobject for array in arrays.values())
     about = json.loads(json.dumps(columns))
-    pd.testing.assert_frame_equal(unpacked(arrays, about), frame, check_column_type=False)
+    pd.testing.assert_frame_equal(
+        unpacked(arrays, about), frame, check_column_type=False
+    )
 
 
 def test_only_columns_that_are_used_are_written(tmp_path: Path) -> None:
@@ -131,7 +143,9 @@ def test_a_worker_returns_a_regression(mixed: Regression) -> None:
 
 
 @pytest.mark.slow
-def test_effects_of_what_a_worker_returns(mixed: Regression, effects_of_sites: Any) -> None:
+def test_effects_of_what_a_worker_returns(
+    mixed: Regression, effects_of_sites: Any
+) -> None:
     again = pickle.loads(pickle.dumps(mixed))
     pd.testing.assert_frame_equal(again.effects(), effects_of_sites)
 
@@ -166,10 +180,14 @@ def unpacked_rows(folder: Path) -> pd.DataFrame:
     return unpacked(arrays, json.loads(str(arrays["about"]))["columns"])
 
 
-def test_folders_of_newer_formats_are_refused(mixed: Regression, tmp_path: Path) -> None:
+def test_folders_of_newer_formats_are_refused(
+    mixed: Regression, tmp_path: Path
+) -> None:
     mixed.save(tmp_path / "fit")
     arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))
     about = json.loads(str(arrays["about"])) | {"format": 4}
-    write_arrays(tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))})
+    write_arrays(
+        tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))}
+    )
     with pytest.raises(ValueError, match="format 4 by another version.* up to 3"):
         Regression.load(tmp_path / "fit")

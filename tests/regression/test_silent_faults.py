@@ -31,7 +31,9 @@ FRAME = pd.DataFrame(
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 
 
-def _model(formula: str, family: str = "gaussian", frame: Any = FRAME, priors: Any = None) -> Any:
+def _model(
+    formula: str, family: str = "gaussian", frame: Any = FRAME, priors: Any = None
+) -> Any:
     return make_model(parse(formula), frame, read_family(family, None), priors)[0]
 
 
@@ -47,13 +49,17 @@ def test_new_levels_of_a_factor_of_integers_are_refused(fit: sgmcmc.Regression) 
         _model("y ~ C(f % 3)").design.matrix(FRAME.iloc[:2].assign(f=2.5))
 
 
-def test_comparisons_of_factors_of_integers_and_of_flags(fit: sgmcmc.Regression) -> None:
+def test_comparisons_of_factors_of_integers_and_of_flags(
+    fit: sgmcmc.Regression,
+) -> None:
     table, estimates = fit.comparisons(), fit.summary()["estimate"]
     assert list(table.index) == ["b: True - False", "f: 2 - 1", "f: 3 - 1", "x: +1"]
     # The model is linear; predictions are over fewer draws than the summary.
     wanted = [estimates[term] for term in list(fit.fixed.index) if str(term)[0] in "bC"]
     np.testing.assert_allclose(
-        sorted(table["estimate"][:3]), sorted(wanted), atol=0.3 * fit.fixed["error"].max()
+        sorted(table["estimate"][:3]),
+        sorted(wanted),
+        atol=0.3 * fit.fixed["error"].max(),
     )
     with pytest.raises(ValueError, match="'f' is a factor"):
         fit.slopes("f")
@@ -76,14 +82,18 @@ def test_terms_taken_out_of_a_formula_leave_the_others() -> None:
     assert parse("y ~ x + (1 | g) - 1").fixed == "x - 1"
     both = parse("y ~ offset(t) + x + offset(e)")
     assert both.fixed == "x" and both.offset is not None
-    np.testing.assert_allclose(evaluated(both.offset, FRAME, {}), FRAME["t"] + FRAME["e"])
+    np.testing.assert_allclose(
+        evaluated(both.offset, FRAME, {}), FRAME["t"] + FRAME["e"]
+    )
     with pytest.raises(ValueError, match="must be added"):
         parse("y ~ x * (1 | g)")
 
 
 def test_the_intercepts_prior_knows_the_offset() -> None:
     model = _model("y ~ x + offset(log(t))", "poisson")
-    assert model.start == pytest.approx(np.log((FRAME["y"].sum() + 0.5) / FRAME["t"].sum()))
+    assert model.start == pytest.approx(
+        np.log((FRAME["y"].sum() + 0.5) / FRAME["t"].sum())
+    )
 
 
 @pytest.mark.usefixtures("without_sampling")
@@ -95,12 +105,17 @@ def test_rows_are_dropped_for_columns_of_the_formula_alone() -> None:
         w=np.where(np.arange(N) == 5, np.nan, 1.0),
     )
     assert sgmcmc.glm("y ~ x", gaps, weights="w", missing="drop", **QUIET).dropped == 3
-    assert sgmcmc.glm("y ~ x", gaps, weights=np.ones(N), missing="drop", **QUIET).dropped == 2
+    assert (
+        sgmcmc.glm("y ~ x", gaps, weights=np.ones(N), missing="drop", **QUIET).dropped
+        == 2
+    )
 
 
 def test_priors_that_are_distributions_are_said() -> None:
     law = tfd.HalfNormal(1.0)
-    said = _model("y ~ x + (1 | site)", priors={"sigma": law, "sd": law}).described_priors()
+    said = _model(
+        "y ~ x + (1 | site)", priors={"sigma": law, "sd": law}
+    ).described_priors()
     assert "HalfNormal" in said["sigma"] and "HalfNormal" in said["sd"]
     with pytest.raises(TypeError, match=r"`priors\['zi'\]` must be .*log_prob"):
         _model("y ~ x", "zero_inflated_poisson", priors={"zi": 3.0})
@@ -109,7 +124,10 @@ def test_priors_that_are_distributions_are_said() -> None:
 
 
 def test_a_column_far_from_zero_is_not_collinear() -> None:
-    assert _model("y ~ t", frame=FRAME.assign(t=1.7e9 + FRAME["t"])).terms == ("Intercept", "t")
+    assert _model("y ~ t", frame=FRAME.assign(t=1.7e9 + FRAME["t"])).terms == (
+        "Intercept",
+        "t",
+    )
     with pytest.raises(ValueError, match="linear combination"):
         _model("y ~ t", frame=FRAME.assign(t=1.7e9))
     with pytest.raises(ValueError, match="linear combination"):

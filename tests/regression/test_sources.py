@@ -21,7 +21,9 @@ RNG = np.random.default_rng(4)
 FRAME = pd.DataFrame(
     {
         "x": RNG.normal(size=300),
-        "f": pd.Categorical(RNG.choice(["a", "b", "c"], 300), categories=["c", "a", "b"]),
+        "f": pd.Categorical(
+            RNG.choice(["a", "b", "c"], 300), categories=["c", "a", "b"]
+        ),
         "s": RNG.choice(["north", "south"], 300),
         "unused": RNG.normal(size=300),
     }
@@ -58,7 +60,9 @@ def of_frame() -> sgmcmc.Regression:
     return sgmcmc.glm("y ~ .", FRAME, **SHORT)
 
 
-def test_a_folder_gives_the_same_draws(folder: Path, of_frame: sgmcmc.Regression) -> None:
+def test_a_folder_gives_the_same_draws(
+    folder: Path, of_frame: sgmcmc.Regression
+) -> None:
     found, wanted = sgmcmc.glm("y ~ .", folder, **SHORT).summary(), of_frame.summary()
     pd.testing.assert_frame_equal(found, wanted)
     # A dot is all other columns; the order of the categories is that of the frame.
@@ -71,7 +75,9 @@ def test_large_files_are_mapped(
     monkeypatch.setattr(seams.FRAMES_MAPPED, 100)
     monkeypatch.setattr(seams.STORED_PIECE_BYTES, 100)
     frame = as_frame(folder)
-    assert frame.attrs == {"text": ["s"]} and isinstance(frame["s"].dtype, pd.CategoricalDtype)
+    assert frame.attrs == {"text": ["s"]} and isinstance(
+        frame["s"].dtype, pd.CategoricalDtype
+    )
     assert list(frame["f"].cat.categories) == ["c", "a", "b"]
     for name in FRAME.columns:
         assert (frame[name].astype(str) == FRAME[name].astype(str)).all()
@@ -94,7 +100,9 @@ def test_missing_values_of_large_files(tmp_path: Path, monkeypatch: Any) -> None
     path = tmp_path / "gaps.parquet"
     pa.parquet.write_table(pa.table(columns), path)
     for name in ("k", "s", "x"):
-        with pytest.raises(ValueError, match=rf"`data\['{name}'\]` has .*missing values"):
+        with pytest.raises(
+            ValueError, match=rf"`data\['{name}'\]` has .*missing values"
+        ):
             sgmcmc.glm(f"y ~ {name}", path, n_iters=100)
     fit = sgmcmc.glm(
         "y ~ k + s + x",
@@ -107,7 +115,9 @@ def test_missing_values_of_large_files(tmp_path: Path, monkeypatch: Any) -> None
 
 
 def test_columns_of_the_formula_alone_are_read(folder: Path) -> None:
-    found = as_frame(folder, lambda head: [name for name in head.columns if name in ("y", "x")])
+    found = as_frame(
+        folder, lambda head: [name for name in head.columns if name in ("y", "x")]
+    )
     assert list(found.columns) == ["x", "y"] and len(found) == 300
     assert set(as_frame(folder).columns) == set(FRAME.columns)
 

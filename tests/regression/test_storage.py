@@ -40,7 +40,8 @@ def test_numbers_are_numbers(values: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [pd.array(WHOLE, "Int64"), pd.array(WHOLE, "UInt16"), np.array(WHOLE, object)]
+    "values",
+    [pd.array(WHOLE, "Int64"), pd.array(WHOLE, "UInt16"), np.array(WHOLE, object)],
 )
 def test_integers_are_integers(values: Any) -> None:
     found = read(values)
@@ -85,7 +86,10 @@ def test_missing_values_stay_missing_and_can_be_dropped() -> None:
         assert read(values).isna().tolist() == [False, True, False]
         assert read(values, drop=True).tolist() == [1, 3]
     assert read(np.array([1, None, 3], object), drop=True).dtype.kind == "i"
-    for values in (pd.array(["a", None, "b"], "string"), pd.array([True, None, False], "boolean")):
+    for values in (
+        pd.array(["a", None, "b"], "string"),
+        pd.array([True, None, False], "boolean"),
+    ):
         assert read(values).isna().tolist() == [False, True, False]
         assert len(read(values, drop=True)) == 2
     assert read(pd.array([True, None, False], "boolean"), drop=True).dtype == bool
@@ -100,7 +104,9 @@ def test_dates_intervals_and_categories() -> None:
     assert read(levels).cat.categories.dtype in (object, "str")
 
 
-@pytest.mark.parametrize("values", [[1, "a", 2], [[1], [2], [3]], [{}, {}, {}], [b"a", b"b", b"c"]])
+@pytest.mark.parametrize(
+    "values", [[1, "a", 2], [[1], [2], [3]], [{}, {}, {}], [b"a", b"b", b"c"]]
+)
 def test_other_objects_are_refused_by_name(values: Any) -> None:
     column = np.empty(3, object)
     column[:] = values
@@ -113,8 +119,12 @@ def test_other_objects_are_refused_by_name(values: Any) -> None:
 def test_numbers_as_text_and_levels_of_single_rows() -> None:
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 60, 300)
-    frame = pd.DataFrame({"t": ids.astype(str), "own": [f"r{k}" for k in range(300)], "n": ids})
-    with pytest.raises(ValueError, match=r"`data\['t'\]` holds numbers as text.* 60 levels"):
+    frame = pd.DataFrame(
+        {"t": ids.astype(str), "own": [f"r{k}" for k in range(300)], "n": ids}
+    )
+    with pytest.raises(
+        ValueError, match=r"`data\['t'\]` holds numbers as text.* 60 levels"
+    ):
         make_design("t", frame)
     assert len(make_design("C(t)", frame).terms) == 60
     for terms in ("own", "C(own)", "n:own"):

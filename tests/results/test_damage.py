@@ -24,11 +24,22 @@ def archive(folder: Path) -> Path:
     """Return a file with something of everything."""
     rng = np.random.default_rng(1)
     samples = Samples(
-        {"theta": rng.normal(size=(2, 30, 3)).astype(np.float32), "u": rng.normal(size=(2, 30))},
+        {
+            "theta": rng.normal(size=(2, 30, 3)).astype(np.float32),
+            "u": rng.normal(size=(2, 30)),
+        },
         log_post=LogPost(np.arange(4), rng.normal(size=(2, 4))),
-        settings={"method": "sgld", "seed": 1, "n_chains": 2, "stepsize": {"theta": 1e-3}},
+        settings={
+            "method": "sgld",
+            "seed": 1,
+            "n_chains": 2,
+            "stepsize": {"theta": 1e-3},
+        },
         gradients={"theta": rng.normal(size=(2, 30, 3))},
-        reductions={"mean": rng.normal(size=(2, 3)), "both": {"count": np.array([3, 3])}},
+        reductions={
+            "mean": rng.normal(size=(2, 3)),
+            "both": {"count": np.array([3, 3])},
+        },
     )
     samples.save(folder / "chain.npz")
     return folder / "chain.npz"
@@ -95,8 +106,17 @@ def anything(rng: random.Random, depth: int = 0) -> Any:
     if kind == 5:
         return [anything(rng, depth + 1) for _ in range(rng.randrange(4))]
     if kind == 6:
-        return {rng.choice("abcdefg"): anything(rng, depth + 1) for _ in range(rng.randrange(4))}
-    return [None, rng.random() < 0.5, rng.randrange(-5, 10**30), "theta/../x", float("nan")][kind]
+        return {
+            rng.choice("abcdefg"): anything(rng, depth + 1)
+            for _ in range(rng.randrange(4))
+        }
+    return [
+        None,
+        rng.random() < 0.5,
+        rng.randrange(-5, 10**30),
+        "theta/../x",
+        float("nan"),
+    ][kind]
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -158,7 +178,9 @@ def test_more_is_not_promised_than_there_is(tmp_path: Path) -> None:
 
 def test_a_store_is_no_file_and_a_file_no_store(tmp_path: Path) -> None:
     short_call(store=tmp_path / "chain", n_iters=20)
-    with pytest.raises(ValueError, match=r"`path`: .* is a folder; Samples.open reads a store"):
+    with pytest.raises(
+        ValueError, match=r"`path`: .* is a folder; Samples.open reads a store"
+    ):
         Samples.load(tmp_path / "chain")
     path = archive(tmp_path)
     with pytest.raises(ValueError, match=r"`path`: .* is a file.*Samples.load"):

@@ -55,11 +55,15 @@ def exact_terms(samples: Samples, x: np.ndarray, exact: np.ndarray) -> float:
 
 def test_draws_of_a_file_and_odd_log_likelihoods_are_refused() -> None:
     samples = Samples({"theta": np.zeros(10)})
-    with pytest.raises(ValueError, match="`dataset` must be given|`log_lik` must be given"):
+    with pytest.raises(
+        ValueError, match="`dataset` must be given|`log_lik` must be given"
+    ):
         samples.loo()
 
     def no_sum(params: Any, dataset: Any) -> Any:
-        return dataset["x"].mean() if hasattr(dataset["x"], "mean") else dataset["x"] * 1e9
+        return (
+            dataset["x"].mean() if hasattr(dataset["x"], "mean") else dataset["x"] * 1e9
+        )
 
     with pytest.raises(ValueError, match="`rows` must be"):
         samples.loo({"x": np.zeros(5)}, log_lik=normal(1.0), rows=1)

@@ -20,9 +20,19 @@ def terms(params: Any, dataset: Any) -> tf.Tensor:
 
 
 def chain(**given: Any) -> sgmcmc.Samples:
-    arguments = {"n_chains": 4, "n_iters": 20_000, "minibatch_size": n, "seed": 1, "burn_in": 200}
+    arguments = {
+        "n_chains": 4,
+        "n_iters": 20_000,
+        "minibatch_size": n,
+        "seed": 1,
+        "burn_in": 200,
+    }
     return sgmcmc.sgld(
-        terms, {"x": X}, {"theta": 1.0}, **{"stepsize": 1e-3, **arguments, **given}, verbose=False
+        terms,
+        {"x": X},
+        {"theta": 1.0},
+        **{"stepsize": 1e-3, **arguments, **given},
+        verbose=False,
     )
 
 
@@ -39,7 +49,10 @@ def test_the_error_of_sgld_is_the_closed_one() -> None:
     assert abs(row.sd_error - exact) < 4 * row.sd_error_se + (h * N) ** 2 / 4
     assert abs(row.mean_error) < 4 * row.mean_error_se
     assert len(found.warnings) == 1 and "SD of theta is off by +" in found.warnings[0]
-    assert found.at_half.settings["stepsize"] == h / 2 and found.at_half.settings["thin"] == 2
+    assert (
+        found.at_half.settings["stepsize"] == h / 2
+        and found.at_half.settings["thin"] == 2
+    )
     assert "SD of theta" in repr(found)
 
 
@@ -56,7 +69,10 @@ def test_short_chains_tell_nothing() -> None:
 def test_large_parameters_and_test_functions_are_watched() -> None:
     def many(params: Any, dataset: Any) -> tf.Tensor:
         theta = tf.reduce_mean(params["theta"])
-        return -0.5 * (dataset["x"] - theta) ** 2 - 0.5 * tf.reduce_sum(params["theta"] ** 2) / N
+        return (
+            -0.5 * (dataset["x"] - theta) ** 2
+            - 0.5 * tf.reduce_sum(params["theta"] ** 2) / N
+        )
 
     found = sgmcmc.sgld(
         many, {"x": X}, {"theta": np.zeros((6, 5))}, {"theta": 1e-3}, minibatch_size=n,
@@ -64,7 +80,9 @@ def test_large_parameters_and_test_functions_are_watched() -> None:
         verbose=False,
     )  # fmt: skip
     names = list(found.check(verbose=False, seed=3).table.index)
-    assert names[:2] == ["mean of theta", "mean square of theta"] and names[-1] == "first"
+    assert (
+        names[:2] == ["mean of theta", "mean square of theta"] and names[-1] == "first"
+    )
     assert len(names) == 8 and all(name.startswith("theta[") for name in names[2:-1])
 
 

@@ -65,7 +65,9 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("f", "values"), [(lines, FITTED), (pairs, BOTH)])
-def test_predictions_are_those_of_numpy(f: Any, values: np.ndarray, pieces: None) -> None:
+def test_predictions_are_those_of_numpy(
+    f: Any, values: np.ndarray, pieces: None
+) -> None:
     flat = values.reshape(-1, *values.shape[2:])
     near(SAMPLES.predict(f, DATA, reduce=None), values)
     near(SAMPLES.predict(f, DATA), flat.mean(axis=0))
@@ -76,13 +78,18 @@ def test_predictions_are_those_of_numpy(f: Any, values: np.ndarray, pieces: None
 @pytest.mark.some(2)
 @pytest.mark.parametrize("function", [densities, in_sum])
 def test_terms_are_those_of_numpy(function: Any, pieces: None) -> None:
-    np.testing.assert_allclose(SAMPLES.log_lik(DATA, log_lik=function), TERMS, rtol=1e-12)
+    np.testing.assert_allclose(
+        SAMPLES.log_lik(DATA, log_lik=function), TERMS, rtol=1e-12
+    )
 
 
 @pytest.mark.some(1)
 def test_values_go_to_a_file(tmp_path: Path, pieces: None) -> None:
     path = tmp_path / "terms"
-    for function, values in ((densities, TERMS), (lambda p, d: 2 * densities(p, d), 2 * TERMS)):
+    for function, values in (
+        (densities, TERMS),
+        (lambda p, d: 2 * densities(p, d), 2 * TERMS),
+    ):
         found = SAMPLES.log_lik(DATA, log_lik=function, store=path)
         assert isinstance(found, np.memmap)
         np.testing.assert_allclose(found, values, rtol=1e-12)
@@ -91,7 +98,9 @@ def test_values_go_to_a_file(tmp_path: Path, pieces: None) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["terms"]
 
 
-def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "terms").write_text("before")
 
     def full(*_: object) -> None:
@@ -110,7 +119,8 @@ def test_data_on_disk(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", array)
         mapped[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
     np.testing.assert_array_equal(
-        SAMPLES.log_lik(mapped, log_lik=densities), SAMPLES.log_lik(DATA, log_lik=densities)
+        SAMPLES.log_lik(mapped, log_lik=densities),
+        SAMPLES.log_lik(DATA, log_lik=densities),
     )
 
 
@@ -143,7 +153,9 @@ def test_points_of_the_simplex() -> None:
 
 def test_random_predictions_differ_by_draw_and_row() -> None:
     def noise(params: Any, dataset: Any) -> tf.Tensor:
-        return lines(params, dataset) + tf.random.normal([dataset["y"].shape[0]], dtype=tf.float64)
+        return lines(params, dataset) + tf.random.normal(
+            [dataset["y"].shape[0]], dtype=tf.float64
+        )
 
     found = SAMPLES.predict(noise, DATA, reduce=None) - FITTED
     assert len(np.unique(found)) == found.size
@@ -195,14 +207,18 @@ def test_errors(call: Callable[[], Any], error: type[Exception], said: str) -> N
         call()
 
 
-def exact_normal(x: np.ndarray, sd: float, rng: np.random.Generator) -> tuple[Samples, np.ndarray]:
+def exact_normal(
+    x: np.ndarray, sd: float, rng: np.random.Generator
+) -> tuple[Samples, np.ndarray]:
     """Return draws from the posterior of a mean under N(0, 1), and the exact terms of LOO."""
     precision = 1 + len(x) / sd**2
     draws = rng.normal(x.sum() / sd**2 / precision, precision**-0.5, size=(4, 1000))
     without = precision - 1 / sd**2
     mean, variance = (x.sum() - x) / sd**2 / without, 1 / without + sd**2
     exact = -0.5 * np.log(2 * np.pi * variance) - 0.5 * (x - mean) ** 2 / variance
-    return Samples({"theta": draws}, settings={"n_chains": 4, "dtype": "float64"}), exact
+    return Samples(
+        {"theta": draws}, settings={"n_chains": 4, "dtype": "float64"}
+    ), exact
 
 
 def normal(sd: float) -> Any:
@@ -223,23 +239,33 @@ def test_leave_one_out_is_that_of_a_conjugate_model() -> None:
         terms = samples.log_lik({"x": x}, log_lik=normal(sd))
         found[str(sd)] = samples.to_arviz(log_likelihood=terms)
         weights = np.exp(-terms.reshape(-1, len(x)))
-        errors.append((weights / weights.mean(axis=0)).sum(axis=1).std() / np.sqrt(len(weights)))
+        errors.append(
+            (weights / weights.mean(axis=0)).sum(axis=1).std() / np.sqrt(len(weights))
+        )
         loo = az.loo(found[str(sd)])
         elpd = loo.elpd if libraries.arviz_is_new() else loo.elpd_loo
         assert abs(elpd - exact[sd].sum()) < 4 * errors[-1]
-    table = az.compare(found, **({"round_to": "none"} if libraries.arviz_is_new() else {}))
+    table = az.compare(
+        found, **({"round_to": "none"} if libraries.arviz_is_new() else {})
+    )
     assert list(table.index) == ["1.0", "2.0"]
     difference = exact[1.0].sum() - exact[2.0].sum()
     worse = abs(table["elpd_diff"]["2.0"])  # ArviZ 1 has it negative
     assert abs(worse - difference) < 4 * np.hypot(*errors)
 
 
-def test_arviz_gets_the_terms_of_the_chain_thinned_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arviz_gets_the_terms_of_the_chain_thinned_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chain = short_call(n_chains=2)
-    data = chain.to_arviz(log_likelihood=True, coords={"row": range(20)}, dims={"log_lik": ["row"]})
+    data = chain.to_arviz(
+        log_likelihood=True, coords={"row": range(20)}, dims={"log_lik": ["row"]}
+    )
     np.testing.assert_array_equal(data.log_likelihood["log_lik"], chain.log_lik())
     assert data.log_likelihood["log_lik"].dims == ("chain", "draw", "row")
-    few = chain.to_arviz(log_likelihood={"x": observations()[:5]}, log_likelihood_draws=20)
+    few = chain.to_arviz(
+        log_likelihood={"x": observations()[:5]}, log_likelihood_draws=20
+    )
     assert few.log_likelihood["log_lik"].shape == (2, 10, 5)
     np.testing.assert_array_equal(few.posterior["theta"], chain["theta"][:, 1::2])
     monkeypatch.setattr(seams.INFERENCE_DATA_MOST_BYTES, 4 * 20 * 2 * 7)

@@ -15,7 +15,12 @@ from sgmcmc.results.samples import Samples
 FACTS = {
     "method": "underdamped",
     "Mode": {"found": True, "distance": 0.0213456},
-    "Chain": {"rows": "all", "noise": [0.5, 2.0, 1.0], "none": [], "by name": {"a": 1.5, "b": 2}},
+    "Chain": {
+        "rows": "all",
+        "noise": [0.5, 2.0, 1.0],
+        "none": [],
+        "by name": {"a": 1.5, "b": 2},
+    },
     "warnings": [],
 }
 
@@ -35,7 +40,9 @@ def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None
 
 
 @pytest.mark.parametrize("count", [20, 100])
-def test_chance_explains_r_hat_of_few_draws_and_not_chains_that_are_apart(count: int) -> None:
+def test_chance_explains_r_hat_of_few_draws_and_not_chains_that_are_apart(
+    count: int,
+) -> None:
     """The limit is exceeded by chance with a probability of 0.01: of 30, more than three times
     once in five thousand."""
     agree, apart, above = 0, 0, 0
@@ -67,7 +74,13 @@ def test_a_mapping_of_plain_facts() -> None:
 def test_a_page() -> None:
     lines = [" ".join(line.split()) for line in str(Report(FACTS)).splitlines()]
     assert lines[0] == "Sampling report: underdamped"
-    for line in ("found yes", "distance 0.02135", "rows all", "noise 0.5 to 2", "none none"):
+    for line in (
+        "found yes",
+        "distance 0.02135",
+        "rows all",
+        "noise 0.5 to 2",
+        "none none",
+    ):
         assert line in lines
     assert "by name a 1.5, b 2" in lines
     assert lines[-2:] == ["Warnings", "none"]
@@ -149,7 +162,9 @@ def test_slow_coordinates_are_looked_at_first(scale: float) -> None:
 def test_chains_that_have_not_moved_have_no_effective_draws() -> None:
     found = diagnose({"beta": np.full((4, 500, 2), 0.3)})
     assert not found.enough(100)
-    assert found.warnings(100) == ["The smallest effective sample size is 0 (beta[0]), not 100."]
+    assert found.warnings(100) == [
+        "The smallest effective sample size is 0 (beta[0]), not 100."
+    ]
 
 
 def test_constant_entries_do_not_hinder() -> None:
@@ -173,9 +188,13 @@ def test_constant_entries_do_not_hinder() -> None:
         ([], "none"),
     ],
 )
-def test_a_range_is_as_short_as_it_can_be(values: float | list[float], shown: str) -> None:
+def test_a_range_is_as_short_as_it_can_be(
+    values: float | list[float], shown: str
+) -> None:
     lines = str(Report({"Draws": {"R-hat": values}, "warnings": []})).splitlines()
-    assert [line.split("R-hat")[1].strip() for line in lines if "R-hat" in line] == [shown]
+    assert [line.split("R-hat")[1].strip() for line in lines if "R-hat" in line] == [
+        shown
+    ]
 
 
 def test_coordinates_by_other_names() -> None:

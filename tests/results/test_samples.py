@@ -23,9 +23,19 @@ def made_by_hand() -> Samples:
     """Return samples with something in every place, and names with odd characters."""
     draws = np.arange(24.0, dtype=np.float32).reshape(2, 4, 3)
     return Samples(
-        {"a/b": draws, "ä": draws[:, :, 0], "": draws[..., None], "../up": draws[:, :, :0]},
+        {
+            "a/b": draws,
+            "ä": draws[:, :, 0],
+            "": draws[..., None],
+            "../up": draws[:, :, :0],
+        },
         log_post=LogPost(np.array([2, 4]), np.array([[-1.5, -1.0], [-2.0, -1.25]])),
-        settings={"method": "sgldcv", "n_chains": 2, "seed": 2**100, "bijectors": {"ä": "exp"}},
+        settings={
+            "method": "sgldcv",
+            "n_chains": 2,
+            "seed": 2**100,
+            "bijectors": {"ä": "exp"},
+        },
         gradients={"a/b": -draws},
         test_functions={"f(x) = x²": draws > 3, "about": np.arange(8).reshape(2, 4)},
         mode={"a/b": np.ones((2, 3), np.float32)},
@@ -221,7 +231,9 @@ class Harmful:
 
 def refused(path: Path, reason: str = "") -> None:
     """Check that a file is refused, by name."""
-    with pytest.raises(ValueError, match=rf"`path`: .*{path.name}.*Samples\.save") as caught:
+    with pytest.raises(
+        ValueError, match=rf"`path`: .*{path.name}.*Samples\.save"
+    ) as caught:
         Samples.load(path)
     assert reason in str(caught.value)
     assert "allow_pickle" not in str(caught.value)

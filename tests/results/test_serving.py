@@ -29,7 +29,9 @@ rng = np.random.default_rng(1)
 
 
 def predict(params: Any, dataset: Any) -> tf.Tensor:
-    eta = tf.linalg.matvec(dataset["x"], params["b"]) + tf.gather(params["u"], dataset["g"])
+    eta = tf.linalg.matvec(dataset["x"], params["b"]) + tf.gather(
+        params["u"], dataset["g"]
+    )
     return tf.stack([tf.sigmoid(eta), eta], axis=1)
 
 
@@ -37,24 +39,35 @@ def test_predictions_are_those_of_samples(tmp_path: Path) -> None:
     draws = {"b": rng.normal(size=(2, 150, 3)), "u": rng.normal(size=(2, 150, 4))}
     draws = {name: a.astype(np.float32) for name, a in draws.items()}
     samples = Samples(draws, settings={"n_chains": 2, "dtype": "float32"})
-    x, g = rng.normal(size=(37, 3)).astype(np.float32), rng.integers(0, 4, 37).astype(np.int32)
+    x, g = (
+        rng.normal(size=(37, 3)).astype(np.float32),
+        rng.integers(0, 4, 37).astype(np.int32),
+    )
     data = {"x": x, "g": tf.constant(g)}
     few = {name: values[:2] for name, values in data.items()}
-    path = samples.export(tmp_path / "served", predict, few, draws=100, quantiles=(0.1, 0.5, 1.0))
+    path = samples.export(
+        tmp_path / "served", predict, few, draws=100, quantiles=(0.1, 0.5, 1.0)
+    )
     np.savez(tmp_path / "rows.npz", x=x, g=g)
     arguments = [str(path), str(tmp_path / "rows.npz"), str(tmp_path / "found.npz")]
-    subprocess.run([sys.executable, "-c", ASK, *arguments], check=True, cwd=tmp_path, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", ASK, *arguments], check=True, cwd=tmp_path, timeout=120
+    )
     found = np.load(tmp_path / "found.npz")
     kept = samples[::3]
     assert found["draws"].shape == (2, 50, 37, 2)
     expected = kept.predict(predict, data, reduce=None)
     np.testing.assert_allclose(found["draws"], expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found["mean"], kept.predict(predict, data), atol=1e-6)
-    quantiles = kept.predict(predict, data, reduce="quantiles", quantiles=(0.1, 0.5, 1.0))
+    quantiles = kept.predict(
+        predict, data, reduce="quantiles", quantiles=(0.1, 0.5, 1.0)
+    )
     np.testing.assert_allclose(found["quantiles"], quantiles, atol=1e-6)
     assert tf.saved_model.load(str(path)).sgmcmc_version.numpy().decode() == __version__
     for wrong in (lambda: Samples.load(path), lambda: Samples.open(path)):
-        with pytest.raises(ValueError, match="`path`: .* is a SavedModel, with predictions"):
+        with pytest.raises(
+            ValueError, match="`path`: .* is a SavedModel, with predictions"
+        ):
             wrong()
 
 
@@ -69,7 +82,9 @@ def test_draws_are_those_of_tensorflow_lite(tmp_path: Path) -> None:
         return tf.sigmoid(tf.reduce_sum(dataset["x"] * params["b"], 1))
 
     path = samples.export(tmp_path / "served", probability, {"x": x[:2]})
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(path), signature_keys=["draws"])
+    converter = tf.lite.TFLiteConverter.from_saved_model(
+        str(path), signature_keys=["draws"]
+    )
     lite = tf.lite.Interpreter(model_content=converter.convert())
     found = lite.get_signature_runner("draws")(x=x)["draws"]
     expected = samples.predict(probability, {"x": x}, reduce=None)
@@ -95,7 +110,9 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="entry for each of the"):
         samples.export(tmp_path / "a", lambda params, dataset: params["theta"][0], data)
     with pytest.raises(ValueError, match="called 'a b'"):
-        samples.export(tmp_path / "a", lambda p, d: d["a b"] * p["theta"][0], {"a b": np.zeros(3)})
+        samples.export(
+            tmp_path / "a", lambda p, d: d["a b"] * p["theta"][0], {"a b": np.zeros(3)}
+        )
     with pytest.raises(ValueError, match="`quantiles` must be"):
         samples.export(tmp_path / "a", first, data, quantiles=[2])
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
@@ -104,10 +121,15 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
 def test_zarr_is_what_xarray_opens(tmp_path: Path) -> None:
     pytest.importorskip("zarr")
     xarray = pytest.importorskip("xarray")
-    draws = {"b": rng.normal(size=(2, 150, 3)).astype(np.float32), "s": rng.normal(size=(2, 150))}
+    draws = {
+        "b": rng.normal(size=(2, 150, 3)).astype(np.float32),
+        "s": rng.normal(size=(2, 150)),
+    }
     samples = Samples(draws, settings={"n_chains": 2, "method": "sgld"})
     labels = {"feature": ["age", "dose", "sex"]}
-    path = samples[::2].to_zarr(tmp_path / "a.zarr", dims={"b": ["feature"]}, coords=labels)
+    path = samples[::2].to_zarr(
+        tmp_path / "a.zarr", dims={"b": ["feature"]}, coords=labels
+    )
     with xarray.open_zarr(path) as found:
         assert dict(found.sizes) == {"chain": 2, "draw": 75, "feature": 3}
         np.testing.assert_array_equal(found["b"], draws["b"][:, ::2])
@@ -134,9 +156,13 @@ def test_served_draws_have_their_weights(tmp_path: Path) -> None:
     path = samples.export(tmp_path / "served", f, data, quantiles=quantiles)
     model = tf.saved_model.load(str(path)).signatures
     x = tf.constant(data["x"])
-    np.testing.assert_allclose(model["mean"](x=x)["mean"], samples.predict(f, data), rtol=1e-9)
+    np.testing.assert_allclose(
+        model["mean"](x=x)["mean"], samples.predict(f, data), rtol=1e-9
+    )
     expected = samples.predict(f, data, reduce="quantiles", quantiles=quantiles)
-    np.testing.assert_allclose(model["quantiles"](x=x)["quantiles"], expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        model["quantiles"](x=x)["quantiles"], expected, rtol=1e-9
+    )
     every = model["draws"](x=x)
     assert every["draws"].shape == (2, 40, 5, 2)  # those that count
     np.testing.assert_allclose(
@@ -149,11 +175,20 @@ def test_inputs_are_the_entries_that_are_read(tmp_path: Path) -> None:
     """Nobody who is served has a response, nor what only the likelihood reads."""
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        return -0.5 * dataset["w"] * (dataset["y"] - params["theta"] * dataset["x"]) ** 2
+        return (
+            -0.5 * dataset["w"] * (dataset["y"] - params["theta"] * dataset["x"]) ** 2
+        )
 
     data = {name: rng.normal(size=50) ** 2 for name in ("x", "y", "w", "not a name")}
     samples = sgld(
-        log_lik, data, {"theta": 0.0}, 1e-4, minibatch_size=10, n_iters=20, seed=1, verbose=False
+        log_lik,
+        data,
+        {"theta": 0.0},
+        1e-4,
+        minibatch_size=10,
+        n_iters=20,
+        seed=1,
+        verbose=False,
     )
 
     def f(params: Any, dataset: Any) -> tf.Tensor:
@@ -164,7 +199,9 @@ def test_inputs_are_the_entries_that_are_read(tmp_path: Path) -> None:
     served = tf.saved_model.load(str(path)).signatures["mean"]
     assert list(served.structured_input_signature[1]) == ["x"]
     found = served(x=tf.constant([1.0, 2.0]))["mean"]
-    np.testing.assert_allclose(found, samples["theta"].mean() * np.array([1.0, 2.0]), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, samples["theta"].mean() * np.array([1.0, 2.0]), rtol=1e-5
+    )
 
 
 def test_leave_one_out_has_the_weights_of_draws() -> None:
@@ -177,6 +214,8 @@ def test_leave_one_out_has_the_weights_of_draws() -> None:
         return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
     weighted = Samples({"theta": theta}, settings={"n_chains": 2}, weights=counts)
-    alone = Samples({"theta": np.repeat(theta[:, 1::2], 2, 1)}, settings={"n_chains": 2})
+    alone = Samples(
+        {"theta": np.repeat(theta[:, 1::2], 2, 1)}, settings={"n_chains": 2}
+    )
     found, wanted = (each.loo({"x": x}, log_lik=log_lik) for each in (weighted, alone))
     assert abs(found.elpd - wanted.elpd) < 1e-6

@@ -35,7 +35,9 @@ def test_slices_are_those_of_the_arrays(n_chains: int | None, place: slice) -> N
     part = chain[place]
     index = place if n_chains is None else (slice(None), place)
     np.testing.assert_array_equal(part["theta"], chain["theta"][index])
-    np.testing.assert_array_equal(part.gradients["theta"], chain.gradients["theta"][index])
+    np.testing.assert_array_equal(
+        part.gradients["theta"], chain.gradients["theta"][index]
+    )
     squares = chain.test_functions["square"][index]
     np.testing.assert_array_equal(part.test_functions["square"], squares)
     np.testing.assert_array_equal(part.log_post.values, chain.log_post.values)
@@ -64,7 +66,9 @@ def test_unnormalized_and_modes() -> None:
     part = chain[1:3]
     np.testing.assert_array_equal(part.mode["a/b"], chain.mode["a/b"])
     np.testing.assert_array_equal(part["a/b"], chain["a/b"][:, 1:3])
-    points = Samples({"w": np.ones((5, 2))}, unnormalized={"w": np.arange(10.0).reshape(5, 2)})
+    points = Samples(
+        {"w": np.ones((5, 2))}, unnormalized={"w": np.arange(10.0).reshape(5, 2)}
+    )
     assert points[3:].unnormalized["w"].tolist() == [[6.0, 7.0], [8.0, 9.0]]
 
 
@@ -91,9 +95,17 @@ def test_nothing_to_slice() -> None:
 
 def test_a_data_frame_has_a_row_for_each_draw() -> None:
     draws = np.arange(24.0).reshape(2, 3, 2, 2)
-    samples = Samples({"beta": draws, "bias": draws[..., 0, 0]}, settings={"n_chains": 2})
+    samples = Samples(
+        {"beta": draws, "bias": draws[..., 0, 0]}, settings={"n_chains": 2}
+    )
     table = samples[1:].to_dataframe()
-    assert list(table.columns) == ["beta[0, 0]", "beta[0, 1]", "beta[1, 0]", "beta[1, 1]", "bias"]
+    assert list(table.columns) == [
+        "beta[0, 0]",
+        "beta[0, 1]",
+        "beta[1, 0]",
+        "beta[1, 1]",
+        "bias",
+    ]
     assert list(table.index) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert table.index.names == ["chain", "draw"]
     assert table.loc[(1, 2), "beta[1, 0]"] == draws[1, 2, 1, 0]

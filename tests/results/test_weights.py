@@ -21,8 +21,16 @@ def log_lik(params: Any, dataset: Any) -> tf.Tensor:
 
 
 def run(stepsize: Any, **keywords: Any) -> sgmcmc.Samples:
-    given = {"minibatch_size": 50, "n_iters": 40, "burn_in": 5, "seed": 1, "verbose": False}
-    return sgmcmc.sgld(log_lik, {"x": X}, {"theta": 3.0}, stepsize, **{**given, **keywords})
+    given = {
+        "minibatch_size": 50,
+        "n_iters": 40,
+        "burn_in": 5,
+        "seed": 1,
+        "verbose": False,
+    }
+    return sgmcmc.sgld(
+        log_lik, {"x": X}, {"theta": 3.0}, stepsize, **{**given, **keywords}
+    )
 
 
 def test_weights_are_the_stepsizes_of_the_draws() -> None:
@@ -108,7 +116,9 @@ def test_quantiles_with_unequal_weights() -> None:
     """A weight of k is as k draws of one value: quantiles at the middle of each, from 0 to 1."""
     values, weights = np.array([2.0, 0.0, 1.0]), np.array([1.0, 1.0, 4.0])
     at = np.array([0.0, 2.5, 5.0]) / 5.0
-    np.testing.assert_allclose(weighted_quantiles(values, at.tolist(), weights), [0, 1, 2])
+    np.testing.assert_allclose(
+        weighted_quantiles(values, at.tolist(), weights), [0, 1, 2]
+    )
     assert weighted_quantiles(values, [0.25], weights) == pytest.approx(0.5)
     uneven = weighted_quantiles(np.arange(3.0), [0.25, 0.5], np.array([1.0, 2.0, 3.0]))
     # Middles at 0, 3 - 1.5 and 6 - 2, of 4.

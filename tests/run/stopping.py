@@ -39,7 +39,9 @@ def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
     """Everything is the same: bit for bit, or but for rounding."""
     equal = np.testing.assert_array_equal
     if rtol:
-        equal = functools.partial(np.testing.assert_allclose, rtol=rtol, atol=rtol / 100)
+        equal = functools.partial(
+            np.testing.assert_allclose, rtol=rtol, atol=rtol / 100
+        )
     for a, b in (
         (one, other),
         (one.gradients, other.gradients),
@@ -59,7 +61,11 @@ def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
 def said_of(chain: Path) -> dict[str, Any]:
     """Return what is said of a store, without the checksum that keeps it from being changed."""
     about = json.loads((chain / "about.json").read_text())
-    return {name: value for name, value in about.items() if name not in ("checksum", "records")}
+    return {
+        name: value
+        for name, value in about.items()
+        if name not in ("checksum", "records")
+    }
 
 
 class StopError(Exception):
@@ -170,7 +176,9 @@ def kill_again_and_again(
         n_iters=n_iters,
         store=str(store),
         given=given,
-        seed=zlib.crc32(repr((case.name, sorted(given.items()), executor, kills, seed)).encode()),
+        seed=zlib.crc32(
+            repr((case.name, sorted(given.items()), executor, kills, seed)).encode()
+        ),
         kills=kills,
         longest=longest,
         executor=executor,

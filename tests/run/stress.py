@@ -27,7 +27,13 @@ import tensorflow as tf
 
 import sgmcmc
 
-STEPSIZES = {"sgld": 1e-4, "sgldcv": 1e-4, "sghmc": 1e-5, "sgnht": 1e-5, "sghmccv": 1e-5}
+STEPSIZES = {
+    "sgld": 1e-4,
+    "sgldcv": 1e-4,
+    "sghmc": 1e-5,
+    "sgnht": 1e-5,
+    "sghmccv": 1e-5,
+}
 SLOW, SILENT = 60, 600
 """Seconds after which all stacks are written, again and again, and after which the process ends."""
 
@@ -105,7 +111,13 @@ def one_call(
         try:
             with interrupted_after(instant) as sent:
                 samples = getattr(sgmcmc, name)(
-                    log_lik, data, start, log_prior=log_prior, n_chains=4, seed=seed, **given
+                    log_lik,
+                    data,
+                    start,
+                    log_prior=log_prior,
+                    n_chains=4,
+                    seed=seed,
+                    **given,
                 )
         except KeyboardInterrupt:
             return True
@@ -137,9 +149,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("calls", type=int)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--beside", type=int, default=0, help="processes that keep the cores busy")
+    parser.add_argument(
+        "--beside", type=int, default=0, help="processes that keep the cores busy"
+    )
     parser.add_argument("--nice", type=int, default=0, help="of these processes")
-    parser.add_argument("--share", type=float, default=0.2, help="of calls that Ctrl-C is aimed at")
+    parser.add_argument(
+        "--share", type=float, default=0.2, help="of calls that Ctrl-C is aimed at"
+    )
     given = parser.parse_args()
     faulthandler.enable()
     sys.unraisablehook = take_note
@@ -149,8 +165,12 @@ def main() -> None:
     seconds: list[float] = []
     whole: list[float] = []
     interrupted = 0
-    endless = f"import os; os.nice({given.nice})\nwhile os.getppid() == {os.getpid()}: pass"
-    busy = [subprocess.Popen([sys.executable, "-c", endless]) for _ in range(given.beside)]
+    endless = (
+        f"import os; os.nice({given.nice})\nwhile os.getppid() == {os.getpid()}: pass"
+    )
+    busy = [
+        subprocess.Popen([sys.executable, "-c", endless]) for _ in range(given.beside)
+    ]
     try:
         for call in range(given.calls):
             faulthandler.dump_traceback_later(SLOW, repeat=True)

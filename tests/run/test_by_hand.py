@@ -27,7 +27,9 @@ def gradient(a, b, x):
     """Return the minibatch estimate of the gradient with respect to a and b."""
     residuals = x - a * b
     scale = N / len(x)
-    return -a + scale * np.sum(residuals * b), -b + scale * a * np.sum(residuals, axis=0)
+    return -a + scale * np.sum(residuals * b), -b + scale * a * np.sum(
+        residuals, axis=0
+    )
 
 
 def set_up(method="sgld", **further):
@@ -105,7 +107,9 @@ def test_ascent_is_plain():
     start = np.array([0.5, 1.0, -1.0])
     slope_a, slope_b = gradient(0.5, start[1:], X[:5])
     expected = start + 1e-2 * np.array([slope_a, *slope_b])
-    np.testing.assert_allclose(ascended(sampler, start, MINIBATCH, 1), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        ascended(sampler, start, MINIBATCH, 1), expected, rtol=1e-12
+    )
 
 
 def test_the_estimate_elsewhere():
@@ -148,5 +152,7 @@ def test_the_noise_is_learned_by_hand_too():
         for _ in range(3):
             step_on(sampler, sess, {"x": x[:5]})
         state = sess._runners[0].carry.state
-        counts.append([float(leaf) for leaf in tf.nest.flatten(state) if leaf.shape.rank == 0])
+        counts.append(
+            [float(leaf) for leaf in tf.nest.flatten(state) if leaf.shape.rank == 0]
+        )
     assert counts[0] != counts[1]

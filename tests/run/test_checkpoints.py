@@ -23,7 +23,10 @@ Tensors = dict[str, tf.Tensor]
 def gibbs(params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
     """Let the value of each observation wander about its present one."""
     z = minibatch["z"]
-    return {**minibatch, "z": 0.5 * z + tf.random.stateless_normal(z.shape, seed, dtype=z.dtype)}
+    return {
+        **minibatch,
+        "z": 0.5 * z + tf.random.stateless_normal(z.shape, seed, dtype=z.dtype),
+    }
 
 
 def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -51,9 +54,15 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("method", EACH_ESTIMATOR[::-1])
-@pytest.mark.parametrize(("n_chains", "blocks"), [(2, 1), (2, 0), (2, 2), (2, 5), (None, 2)])
+@pytest.mark.parametrize(
+    ("n_chains", "blocks"), [(2, 1), (2, 0), (2, 2), (2, 5), (None, 2)]
+)
 def test_resumed_to_the_bit(
-    method: str, blocks: int, n_chains: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str,
+    blocks: int,
+    n_chains: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = {**KEPT, "method": method, "n_chains": n_chains}
     go_on = stop_after(blocks, monkeypatch)

@@ -47,10 +47,19 @@ FACES = {"sgldcv": sgmcmc.sgldcv, "sghmccv": sgmcmc.sghmccv, "sgnhtcv": sgmcmc.s
 
 
 def call(method: str, **given: Any) -> sgmcmc.Samples:
-    arguments = {"stepsize": "auto", "opt_stepsize": "auto", "minibatch_size": 300, "n_iters": 200}
+    arguments = {
+        "stepsize": "auto",
+        "opt_stepsize": "auto",
+        "minibatch_size": 300,
+        "n_iters": 200,
+    }
     face: Any = FACES[method]
     return face(
-        log_lik, DATA, {"beta": np.zeros(2)}, log_prior=log_prior, **{**arguments, **QUICK, **given}
+        log_lik,
+        DATA,
+        {"beta": np.zeros(2)},
+        log_prior=log_prior,
+        **{**arguments, **QUICK, **given},
     )
 
 
@@ -73,7 +82,9 @@ def test_the_center_is_the_mode_and_the_chain_starts_there(method: str) -> None:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("name, dense", [("auto", True), ("dense", True), ("diagonal", False)])
+@pytest.mark.parametrize(
+    "name, dense", [("auto", True), ("dense", True), ("diagonal", False)]
+)
 def test_preconditioners_by_name(name: str, dense: bool) -> None:
     """The information at the mode is known; the mode is, to a tenth of an sd."""
     setting = np.asarray(preconditioned("sgldcv", name).settings["preconditioner"])
@@ -132,13 +143,21 @@ def test_only_the_length_may_be_open() -> None:
 def test_few_observations_and_a_gradient_from_minibatches() -> None:
     few = {"X": X[:50], "y": Y[:50]}
     found = sgmcmc.sample(
-        log_lik, few, {"beta": np.zeros(2)}, log_prior, gradient="minibatch", n_iters=100, **QUICK
+        log_lik,
+        few,
+        {"beta": np.zeros(2)},
+        log_prior,
+        gradient="minibatch",
+        n_iters=100,
+        **QUICK,
     )
     assert found.settings["n"] == 50
 
 
 def sample(**given: Any) -> Any:
-    return sgmcmc.sample(log_lik, DATA, {"beta": np.zeros(2)}, log_prior, **{**QUICK, **given})
+    return sgmcmc.sample(
+        log_lik, DATA, {"beta": np.zeros(2)}, log_prior, **{**QUICK, **given}
+    )
 
 
 def test_what_cannot_be_chosen_is_refused() -> None:
@@ -162,7 +181,9 @@ def test_what_cannot_be_chosen_is_refused() -> None:
 STORED: dict[str, Any] = {"n_iters": 200, "n_chains": 2, "minibatch_size": 100}
 
 
-@pytest.mark.parametrize("face", ["sample", pytest.param("sgldcv", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "face", ["sample", pytest.param("sgldcv", marks=pytest.mark.slow)]
+)
 def test_a_store_keeps_what_was_chosen(
     face: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,9 @@ from tests.conftest import PLAIN, log_lik
 Run = Callable[..., sgmcmc.Samples]
 
 
-def two_parameters(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+def two_parameters(
+    params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Return a log-likelihood in which only the second parameter has data to disagree with."""
     part = tf.cast(tf.shape(dataset["x"])[0], tf.float32) / 20.0  # of the rows
     return log_lik(params, dataset) - 0.5 * part * tf.reduce_sum(params["calm"] ** 2)
@@ -71,7 +73,9 @@ def test_divergence_during_burn_in(run: Run) -> None:
     assert len(caught.value.samples["theta"]) == 0
 
 
-@pytest.mark.parametrize("store_params", [pytest.param(False, marks=pytest.mark.slow), ["calm"]])
+@pytest.mark.parametrize(
+    "store_params", [pytest.param(False, marks=pytest.mark.slow), ["calm"]]
+)
 def test_divergence_of_what_is_not_stored(store_params: Any, run: Run) -> None:
     functions = {"calm": lambda params: params["calm"]}
     with pytest.raises(sgmcmc.DivergenceError) as caught:
@@ -97,7 +101,9 @@ def test_divergence_of_the_mode_finding(n_chains: int | None, run: Run) -> None:
 def test_one_chain_of_two_diverges(run: Run) -> None:
     """A double well that has no floor far out: the start decides which chain falls."""
 
-    def quartic(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def quartic(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return tf.reduce_sum(0.0 * dataset["x"] - params["theta"] ** 4 / 20)
 
     with pytest.raises(sgmcmc.DivergenceError) as caught:
@@ -114,7 +120,9 @@ def test_one_chain_of_two_diverges(run: Run) -> None:
 
 def test_divergence_error_survives_a_pickle() -> None:
     samples = sgmcmc.Samples({"theta": np.arange(3.0)})
-    error = sgmcmc.DivergenceError("gone", iterations=(3, 5), parameter="theta", samples=samples)
+    error = sgmcmc.DivergenceError(
+        "gone", iterations=(3, 5), parameter="theta", samples=samples
+    )
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.iterations, again.parameter) == ("gone", (3, 5), "theta")
     assert again.samples["theta"].tolist() == [0.0, 1.0, 2.0]

@@ -48,12 +48,16 @@ def test_shapes(method: str) -> None:
     ("method", "n_chains"), [("sgld", 1), *((method, 3) for method in METHODS[1:])]
 )
 def test_shapes_of_chains(method: str, n_chains: int, run: Run) -> None:
-    samples = run(method, log_lik=any_shape, params=ANY_SHAPE, n_chains=n_chains, n_iters=7)
+    samples = run(
+        method, log_lik=any_shape, params=ANY_SHAPE, n_chains=n_chains, n_iters=7
+    )
     check_shapes(samples, (n_chains, 7))
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize(("n_iters", "thin", "burn_in"), [(10, 3, 0), (11, 4, 5), (10, 10, 1)])
+@pytest.mark.parametrize(
+    ("n_iters", "thin", "burn_in"), [(10, 3, 0), (11, 4, 5), (10, 10, 1)]
+)
 def test_kept_draws(n_iters: int, thin: int, burn_in: int, run: Run) -> None:
     kept = run(
         log_lik=any_shape,
@@ -75,7 +79,9 @@ def test_kept_draws(n_iters: int, thin: int, burn_in: int, run: Run) -> None:
 @pytest.mark.parametrize("method", PLAIN)
 def test_each_chain_begins_at_its_own_start(method: str, run: Run) -> None:
     starts = [{"theta": [-3.0, 0.0]}, {"theta": [0.0, 5.0]}, {"theta": [7.0, 7.0]}]
-    samples = run(method, params=starts, n_chains=3, stepsize=1e-10, log_lik=any_shape, n_iters=3)
+    samples = run(
+        method, params=starts, n_chains=3, stepsize=1e-10, log_lik=any_shape, n_iters=3
+    )
     for chain, start in zip(samples["theta"], starts, strict=True):
         np.testing.assert_allclose(chain, np.tile(start["theta"], (3, 1)), atol=1e-3)
 
@@ -89,7 +95,8 @@ def test_starts_may_name_the_parameters_in_any_order(run: Run) -> None:
 
 @pytest.mark.some(4)
 @pytest.mark.parametrize(
-    ("given", "rows"), [(0.1, 2), (0.26, 5), (0.5, 10), (0.999, 20), (1, 1), (7.0, 7), (20, 20)]
+    ("given", "rows"),
+    [(0.1, 2), (0.26, 5), (0.5, 10), (0.999, 20), (1, 1), (7.0, 7), (20, 20)],
 )
 def test_minibatch_size(given: float, rows: int) -> None:
     sampler = short_setup(minibatch_size=given)
@@ -102,7 +109,9 @@ def test_minibatch_size(given: float, rows: int) -> None:
 def test_log_lik_sees_minibatches(rows: int, run: Run) -> None:
     seen = []
 
-    def spying(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def spying(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         seen.append(dataset["x"].shape)
         return log_lik(params, dataset)
 
@@ -128,14 +137,20 @@ def test_the_estimate_is_scaled_by_n(run: Run) -> None:
 def test_double_precision(run: Run, x: np.ndarray) -> None:
     seen = []
 
-    def spying(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def spying(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         seen.extend([params["theta"].dtype, dataset["x"].dtype])
         return log_lik(params, dataset)
 
     samples = run("sghmccv", log_lik=spying, dtype=tf.float64, store_gradients=True)
     assert set(seen) == {tf.float64}
     assert samples["theta"].dtype == samples.gradients["theta"].dtype == np.float64
-    assert samples.mode["theta"].dtype == samples.mode_gradient["theta"].dtype == np.float64
+    assert (
+        samples.mode["theta"].dtype
+        == samples.mode_gradient["theta"].dtype
+        == np.float64
+    )
     assert samples.settings["dtype"] == "float64"
 
 
@@ -150,7 +165,9 @@ def test_store_params_list(run: Run) -> None:
     assert list(some) == list(some.gradients) == ["scalar", "matrix"]
     for name in some:
         np.testing.assert_allclose(some[name], everything[name], rtol=1e-5)
-        np.testing.assert_allclose(some.gradients[name], everything.gradients[name], rtol=1e-5)
+        np.testing.assert_allclose(
+            some.gradients[name], everything.gradients[name], rtol=1e-5
+        )
 
 
 def test_store_params_false(run: Run) -> None:
@@ -233,7 +250,9 @@ def test_the_full_gradient_is_taken_in_pieces(
     piece_bytes: int, run: Run, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seams.DATASET_PIECE_BYTES, piece_bytes)
-    samples = run("sgldcv", log_prior=quadratic_prior, params={"theta": 0.5}, n_iters_opt=0)
+    samples = run(
+        "sgldcv", log_prior=quadratic_prior, params={"theta": 0.5}, n_iters_opt=0
+    )
     expected = x.sum() - 20 * 0.5 - 10 * 0.5
     np.testing.assert_allclose(samples.mode_gradient["theta"], expected, rtol=1e-5)
 
@@ -276,5 +295,7 @@ def test_any_name_will_do(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     )
     assert tuple(samples) == tuple(samples.gradients) == tuple(samples.mode) == NAMES
     for name in NAMES:
-        np.testing.assert_allclose(samples.test_functions[name], samples[name] + 1.0, rtol=1e-6)
+        np.testing.assert_allclose(
+            samples.test_functions[name], samples[name] + 1.0, rtol=1e-6
+        )
     assert capfd.readouterr() == ("", "")

@@ -45,7 +45,12 @@ def test_extended_in_steps_as_in_one_call(
 ) -> None:
     """31, 7 and 13 iterations after 4 of burn-in, of which every third is kept."""
     keeps = {"store_gradients": True} if case.of_points else KEEPS
-    given: dict[str, Any] = {"method": case.name, "n_chains": n_chains, "thin": 3, "burn_in": 4}
+    given: dict[str, Any] = {
+        "method": case.name,
+        "n_chains": n_chains,
+        "thin": 3,
+        "burn_in": 4,
+    }
     whole = caller(case)(**given, **keeps, n_iters=51)
     store = {"store": tmp_path / "chain"} if on_disk else {}
     first = caller(case)(**given, **keeps, n_iters=31, **store)
@@ -55,7 +60,9 @@ def test_extended_in_steps_as_in_one_call(
     same(third, whole)
     assert third.settings == whole.settings
     for name, array in before.items():
-        np.testing.assert_array_equal(first[name], array)  # the old draws stay as they are
+        np.testing.assert_array_equal(
+            first[name], array
+        )  # the old draws stay as they are
         np.testing.assert_array_equal(third[name].shape, whole[name].shape)
     if on_disk:
         same(Samples.open(tmp_path / "chain"), whole)
@@ -91,7 +98,9 @@ def test_gradients_with_memories(gradient: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("stepsize", [lambda i: 1e-3 / i, sgmcmc.polynomial_decay(1e-3, 5.0, 0.5)])
+@pytest.mark.parametrize(
+    "stepsize", [lambda i: 1e-3 / i, sgmcmc.polynomial_decay(1e-3, 5.0, 0.5)]
+)
 def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
     whole = short_call(stepsize=stepsize, n_iters=40)
     same(short_call(stepsize=stepsize, n_iters=17).extend(23, verbose=False), whole)
@@ -102,7 +111,12 @@ def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("place", "after"),
-    [("create_array", True), ("_copy", True), ("write_about", False), ("write_about", True)],
+    [
+        ("create_array", True),
+        ("_copy", True),
+        ("write_about", False),
+        ("write_about", True),
+    ],
 )
 def test_stopped_while_the_store_grows(
     place: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +136,10 @@ def test_stopped_while_the_store_grows(
         short_call(**given, n_iters=40)
     monkeypatch.setattr(folder, place, function)
     same(Samples.open(tmp_path / "chain"), short)
-    same(short_call(**given, n_iters=40), short_call(**{**given, "store": None}, n_iters=40))
+    same(
+        short_call(**given, n_iters=40),
+        short_call(**{**given, "store": None}, n_iters=40),
+    )
     assert len(list((tmp_path / "chain").glob("array-*.npy"))) == 4
 
 
@@ -136,7 +153,10 @@ def test_stopped_before_and_after_it_grew(
         with contextlib.suppress(StopError):
             short_call(**given, n_iters=n_iters)
         go_on()
-    same(short_call(**given, n_iters=61), short_call(**{**given, "store": None}, n_iters=61))
+    same(
+        short_call(**given, n_iters=61),
+        short_call(**{**given, "store": None}, n_iters=61),
+    )
 
 
 @pytest.mark.slow
@@ -154,7 +174,9 @@ def test_a_chain_whose_length_was_chosen() -> None:
 def test_what_cannot_go_on(tmp_path: Path) -> None:
     chain = short_call()
     chain.save(tmp_path / "chain.npz")
-    with pytest.raises(ValueError, match="make the same call again with a larger `n_iters`"):
+    with pytest.raises(
+        ValueError, match="make the same call again with a larger `n_iters`"
+    ):
         Samples.load(tmp_path / "chain.npz").extend(5)
     with pytest.raises(ValueError, match="slice"):
         chain[5:].extend(5)
@@ -175,7 +197,10 @@ def test_a_shorter_call_is_refused(tmp_path: Path) -> None:
 
 
 def test_reductions_alone_go_on() -> None:
-    keeps = {"store_params": False, "reductions": {"sum": (0.0, lambda s, p: s + p["theta"])}}
+    keeps = {
+        "store_params": False,
+        "reductions": {"sum": (0.0, lambda s, p: s + p["theta"])},
+    }
     longer = short_call(**keeps).extend(10, verbose=False)
     same(longer, short_call(**keeps, n_iters=30))
     assert tf.is_tensor(longer.reductions["sum"]) is False

@@ -41,7 +41,11 @@ def entered(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> dict[st
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(home) and code.co_name != "<module>":
+        if (
+            event == "call"
+            and code.co_filename.startswith(home)
+            and code.co_name != "<module>"
+        ):
             found.setdefault(code.co_filename[len(home) + 1 :], code.co_name)
 
     def stop(*_: Any, **__: Any) -> None:

@@ -91,7 +91,9 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.LARGE_BYTES, 9)
 
 
-def each_write_fails(disk: Disk, prepare: Callable[[], None], attempt: Callable[[], bool]) -> int:
+def each_write_fails(
+    disk: Disk, prepare: Callable[[], None], attempt: Callable[[], bool]
+) -> int:
     """Attempt something on a disk with more and more room; return how often it failed.
 
     Args:
@@ -113,7 +115,9 @@ def check_prefix(store: Path, whole: Samples, least: int) -> None:
     try:
         found = Samples.open(store, verify=True)
     except ValueError as error:
-        assert least == 0 and re.search("no draws yet|not a folder that `store` made", str(error))
+        assert least == 0 and re.search(
+            "no draws yet|not a folder that `store` made", str(error)
+        )
         return
     draws = len(found["theta"])
     assert draws >= least
@@ -123,7 +127,9 @@ def check_prefix(store: Path, whole: Samples, least: int) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("method", ["sgld", "sghmccv"])
 @pytest.mark.parametrize("before", [0, 600])
-def test_store_on_a_full_disk(method: str, before: int, disk: Disk, short_blocks: None) -> None:
+def test_store_on_a_full_disk(
+    method: str, before: int, disk: Disk, short_blocks: None
+) -> None:
     """A store that is made, and one that grows."""
     store = disk.path / "chain"
     given = {"method": method, **KEEPS}
@@ -181,10 +187,14 @@ def test_save_on_a_full_disk(disk: Disk) -> None:
             new.save(path)
         except OSError as error:
             assert re.search(
-                "`path`: cannot write .*chain.npz.*; what was there .* No space", str(error)
+                "`path`: cannot write .*chain.npz.*; what was there .* No space",
+                str(error),
             )
             same(Samples.load(path), old)
-            assert {file.name for file in disk.path.iterdir()} <= {"chain.npz", "filler"}
+            assert {file.name for file in disk.path.iterdir()} <= {
+                "chain.npz",
+                "filler",
+            }
             return False
         same(Samples.load(path), new)
         return True
@@ -206,9 +216,14 @@ def test_values_on_a_full_disk(disk: Disk) -> None:
         try:
             samples.log_lik(data, log_lik=terms, store=path)
         except OSError as error:
-            assert re.search("`store`: cannot write .*values.npy'; what .* No space", str(error))
+            assert re.search(
+                "`store`: cannot write .*values.npy'; what .* No space", str(error)
+            )
             np.testing.assert_array_equal(np.load(path), np.arange(3.0))
-            assert {file.name for file in disk.path.iterdir()} <= {"values.npy", "filler"}
+            assert {file.name for file in disk.path.iterdir()} <= {
+                "values.npy",
+                "filler",
+            }
             return False
         np.testing.assert_array_equal(np.load(path), wanted)
         return True
@@ -217,11 +232,16 @@ def test_values_on_a_full_disk(disk: Disk) -> None:
 
 
 @pytest.mark.faults
-def test_dataset_cache_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dataset_cache_on_a_full_disk(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The data are at hand all the same, and no half cache is left or taken for one."""
     monkeypatch.delenv(fetch.VARIABLE, raising=False)
     monkeypatch.setattr(fetch, "user_folder", lambda: disk.path)
-    source, parsed = disk.path / "small.txt", np.arange(20_000, dtype=np.float32).reshape(-1, 2)
+    source, parsed = (
+        disk.path / "small.txt",
+        np.arange(20_000, dtype=np.float32).reshape(-1, 2),
+    )
     source.write_text("what is parsed")
     cache = disk.path / "small.txt.sgmcmc.npy"
 
@@ -246,7 +266,9 @@ def test_download_to_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fetch, "user_folder", lambda: disk.path)
     content = bytes(40_000)
     source = fetch.Source("small.txt", ("https://nowhere.invalid/small.txt",))
-    monkeypatch.setattr(fetch, "_transfer", lambda url, part, *_: part.write_bytes(content))
+    monkeypatch.setattr(
+        fetch, "_transfer", lambda url, part, *_: part.write_bytes(content)
+    )
 
     def attempt() -> bool:
         try:
@@ -269,7 +291,9 @@ def test_session_on_a_full_disk(disk: Disk) -> None:
     before = path.read_bytes()
     sgmcmc.sgmcmc_step(setup, session, 3)
     disk.fill(0)
-    with pytest.raises(OSError, match=r"`path`: cannot write .*; what was there .* No space"):
+    with pytest.raises(
+        OSError, match=r"`path`: cannot write .*; what was there .* No space"
+    ):
         session.save(path)
     assert path.read_bytes() == before
     disk.clear()
@@ -285,7 +309,9 @@ def test_store_on_a_read_only_disk(disk: Disk) -> None:
     disk.read_only(True)
     same(Samples.open(store), short)
     for path, n_iters in ((store, 50), (store, 100), (disk.path / "other", 50)):
-        with pytest.raises(OSError, match="`store`: cannot write .*Read-only file system"):
+        with pytest.raises(
+            OSError, match="`store`: cannot write .*Read-only file system"
+        ):
             short_call(n_iters=n_iters, store=path)
     with pytest.raises(OSError, match="`path`: cannot write .*Read-only file system"):
         short.save(disk.path / "chain.npz")

@@ -106,7 +106,8 @@ def test_the_same_draws_as_by_themselves(method: str, few: list[int]) -> None:
         pytest.param({"minibatches": "replacement"}, id="replacement"),
         pytest.param({"minibatch_size": 20}, id="whole"),
         pytest.param(
-            {"minibatches": sgmcmc.minibatches.Weighted(np.arange(1.0, 21))}, id="weighted"
+            {"minibatches": sgmcmc.minibatches.Weighted(np.arange(1.0, 21))},
+            id="weighted",
         ),
         pytest.param({"stepsize": lambda t: 1e-3 / (1 + t)}, id="schedule"),
     ],
@@ -121,9 +122,13 @@ def test_other_minibatches_and_stepsizes(given: dict[str, Any], few: list[int]) 
 @pytest.mark.slow
 def test_points_of_the_simplex(few: list[int]) -> None:
     """And long rows, which native code gathers."""
-    counts = np.random.default_rng(1).multinomial(3, np.full(40, 1 / 40), 30).astype(float)
+    counts = (
+        np.random.default_rng(1).multinomial(3, np.full(40, 1 / 40), 30).astype(float)
+    )
 
-    def of_counts(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def of_counts(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return tf.reduce_sum(dataset["x"] * tf.math.log(params["omega"]))
 
     def run(**given: Any) -> Samples:
@@ -170,7 +175,9 @@ def exact(method: str, **given: Any) -> Samples:
         log_lik,
         {"x": x},
         {"theta": 0.0, "beta": np.ones((2, 1))},
-        lambda params: -0.5 * (params["theta"] ** 2 + tf.reduce_sum(params["beta"] ** 2)),
+        lambda params: (
+            -0.5 * (params["theta"] ** 2 + tf.reduce_sum(params["beta"] ** 2))
+        ),
         **{
             "n_iters": 100,
             "n_chains": 3,
@@ -194,7 +201,9 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("hmc", {"stepsize": 0.05, "preconditioner": "none", "burn_in": 3}),
         pytest.param("hmc", {}, marks=pytest.mark.slow),
-        pytest.param("hmc", {"stepsize": {"theta": 0.1, "beta": 0.05}}, marks=pytest.mark.slow),
+        pytest.param(
+            "hmc", {"stepsize": {"theta": 0.1, "beta": 0.05}}, marks=pytest.mark.slow
+        ),
         pytest.param("hmc", {"preconditioner": "diagonal"}, marks=pytest.mark.slow),
         pytest.param("mala", {}, marks=pytest.mark.slow),
     ],
@@ -216,7 +225,9 @@ def test_chains_of_exact_dynamics_read_a_large_dataset_together(
     for name in together:
         np.testing.assert_allclose(together[name], alone[name], rtol=1e-7, atol=1e-9)
     for key in ("acceptance rate", "gradients per trajectory"):
-        np.testing.assert_allclose(together.report["Chain"][key], alone.report["Chain"][key])
+        np.testing.assert_allclose(
+            together.report["Chain"][key], alone.report["Chain"][key]
+        )
 
 
 @pytest.mark.slow
@@ -279,7 +290,9 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
 
 
 @pytest.mark.slow
-def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[int]) -> None:
+def test_workers_run_the_same_groups(
+    monkeypatch: pytest.MonkeyPatch, few: list[int]
+) -> None:
     """To the bit, a stretch of a block at a time; the last group is of one chain."""
     short_blocks_of(2**9, monkeypatch)
     monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
@@ -345,12 +358,18 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         {"gradient": sgmcmc.gradients.SVRG()},
         {"gradient": sgmcmc.gradients.SAGA()},
         {"gradient": sgmcmc.gradients.FullGradient(), "n": None, "N": 20_000},
-        {"dynamics": sgmcmc.dynamics.HMC(), "gradient": sgmcmc.gradients.FullGradient(), "n": None},
+        {
+            "dynamics": sgmcmc.dynamics.HMC(),
+            "gradient": sgmcmc.gradients.FullGradient(),
+            "n": None,
+        },
         {"updates": "in_turn"},
         {"jit_compile": False},
     ],
     ids=str,
 )
-def test_chains_by_themselves(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_by_themselves(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     assert size(**given) == 1

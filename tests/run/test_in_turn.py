@@ -109,7 +109,13 @@ def test_sessions_go_on_bit_for_bit(tmp_path: Path) -> None:
 def reported(function: str, **keywords: Any) -> sgmcmc.Samples:
     """Return draws of a normal posterior with two parameters."""
     problem = gaussian(3, 200)
-    given = {"minibatch_size": 20, "n_iters": 4000, "n_chains": 2, "seed": 1, "verbose": False}
+    given = {
+        "minibatch_size": 20,
+        "n_iters": 4000,
+        "n_chains": 2,
+        "seed": 1,
+        "verbose": False,
+    }
     return getattr(sgmcmc, function)(
         problem.log_lik, problem.dataset, problem.split(problem.mean), log_prior=problem.log_prior,
         **{**given, "updates": "in_turn", **keywords},
@@ -132,7 +138,11 @@ def test_a_report_predicts_sgld_and_nothing_of_others() -> None:
 
 @pytest.mark.slow
 def test_a_stepsize_is_chosen_for_sgld() -> None:
-    samples = reported("sgldcv", stepsize="auto", opt_stepsize="auto", preconditioner="diagonal")
+    samples = reported(
+        "sgldcv", stepsize="auto", opt_stepsize="auto", preconditioner="diagonal"
+    )
     assert samples.settings["updates"] == "in_turn"
-    predicted = np.array(samples.report["Predicted"]["SD error (noise along the chain)"])
+    predicted = np.array(
+        samples.report["Predicted"]["SD error (noise along the chain)"]
+    )
     assert np.abs(predicted).max() < 0.06

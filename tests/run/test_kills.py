@@ -57,22 +57,30 @@ def test_killed_at_twenty_random_instants(
 
 
 @pytest.mark.slow
-def test_killed_while_the_store_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_the_store_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Calls with more and more iterations, none of which is sure to have ended before the next."""
     killed = 0
     for n_iters in (500, 10_000, 11_000, 30_000):
         given = {"n_iters_opt": 50}
         folder = tmp_path / "chain"
         case = BY_NAME["sgldcv"]
-        killed += kill_again_and_again(case, "tests.conftest", folder, 2, n_iters, given)
+        killed += kill_again_and_again(
+            case, "tests.conftest", folder, 2, n_iters, given
+        )
     print(f"killed at work {killed} times of 8")
-    check_after_kills(BY_NAME["sgldcv"], tmp_path, 0, 30_000, monkeypatch, n_iters_opt=50)
+    check_after_kills(
+        BY_NAME["sgldcv"], tmp_path, 0, 30_000, monkeypatch, n_iters_opt=50
+    )
 
 
 ALL = (*DISTINCT, *EXACT, *GEODESIC)
 ITERATIONS = {"hmc": 20_000, "nuts": 5_000}
 """Of samplers whose iterations take longer; of the others 60 000."""
-KILLS, SEED = (int(os.environ.get(name, usual)) for name, usual in (("KILLS", 1000), ("SEED", 0)))
+KILLS, SEED = (
+    int(os.environ.get(name, usual)) for name, usual in (("KILLS", 1000), ("SEED", 0))
+)
 """How many kills there are over all samplers, and the seed of their instants:
 ``KILLS=250 SEED=1 make test-faults PYTEST_ARGS="tests/run/test_kills.py"``."""
 
@@ -86,14 +94,19 @@ def test_a_thousand_kills(
     """Over all samplers together; one chain, and three side by side with burn-in and thinning."""
     kills = -(-KILLS // (2 * len(ALL)))
     n_iters = ITERATIONS.get(case.name, 60_000) // case.constants.get("L", 1)
-    given: dict[str, Any] = {} if n_chains is None else {"n_chains": 3, "thin": 3, "burn_in": 500}
+    given: dict[str, Any] = (
+        {} if n_chains is None else {"n_chains": 3, "thin": 3, "burn_in": 500}
+    )
     check_after_kills(case, tmp_path, kills, n_iters, monkeypatch, longest=1.2, **given)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize(
     ("executor", "kills", "longest"),
-    [("threads", -(-KILLS * 60 // 1000), 1.2), ("processes", -(-KILLS * 15 // 1000), 20.0)],
+    [
+        ("threads", -(-KILLS * 60 // 1000), 1.2),
+        ("processes", -(-KILLS * 15 // 1000), 20.0),
+    ],
 )
 @every(tuple(BY_NAME[name] for name in ("sgld", "sgldcv")))
 def test_killed_with_an_executor(
@@ -106,5 +119,12 @@ def test_killed_with_an_executor(
 ) -> None:
     """What ends is a run without: wherever chains were advanced, their bits are the same."""
     check_after_kills(
-        case, tmp_path, kills, 60_000, monkeypatch, longest, executor=executor, n_chains=3
+        case,
+        tmp_path,
+        kills,
+        60_000,
+        monkeypatch,
+        longest,
+        executor=executor,
+        n_chains=3,
     )

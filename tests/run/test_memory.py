@@ -31,7 +31,9 @@ MOST = 1.5
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss is in kilobytes there")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="ru_maxrss is in kilobytes there"
+)
 @every((BY_NAME["scir"], BY_NAME["sgld"]))
 def test_three_thousand_short_chains(case: Case) -> None:
     """Four iterations each: buffers are shared, and nothing is kept of a chain but its state."""
@@ -41,7 +43,9 @@ def test_three_thousand_short_chains(case: Case) -> None:
         "keywords": {"alpha": 0.5},
     }
     in_space = {"of_params": 'params["theta"]', "stepsize": 1e-4, "keywords": {}}
-    script = SCRIPT.format(method=case.public, **(on_simplex if case.of_points else in_space))
+    script = SCRIPT.format(
+        method=case.public, **(on_simplex if case.of_points else in_space)
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=1800
     )
@@ -83,10 +87,13 @@ their own, and a hundred more: XLA alone would keep 270, did it compile again ea
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by malloc_trim and statm")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="by malloc_trim and statm"
+)
 @pytest.mark.parametrize("function", ["once", "made()"])
 @pytest.mark.parametrize(
-    ("method", "stepsizes"), [("sgld", "1e-3"), ("sgldcv", "1e-3, 1e-3, n_iters_opt=20")]
+    ("method", "stepsizes"),
+    [("sgld", "1e-3"), ("sgldcv", "1e-3, 1e-3, n_iters_opt=20")],
 )
 def test_two_hundred_calls(method: str, stepsizes: str, function: str) -> None:
     """Memory stays what it is soon after the tenth, also where functions are new each time."""
@@ -134,7 +141,9 @@ long as the process lives, and TensorFlow has no way to have it forget them."""
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by malloc_trim and statm")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="by malloc_trim and statm"
+)
 @pytest.mark.parametrize("xla", [False, True])
 def test_calls_of_models_that_differ(xla: bool) -> None:
     """No graph is kept beyond those of the last calls, and of memory only what XLA keeps."""

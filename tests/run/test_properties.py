@@ -26,8 +26,12 @@ METHODS = tuple(case.name for case in (*DISTINCT, *EXACT, *GEODESIC))
 OF_EXACT = tuple(case.name for case in EXACT)
 OF_GEODESIC = tuple(case.name for case in GEODESIC)
 SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
-POINT_SHAPES = st.tuples(st.integers(2, 3)) | st.tuples(st.integers(1, 2), st.integers(2, 3))
-CALLS, SEED = (int(os.environ.get(name, usual)) for name, usual in (("CALLS", 1000), ("SEED", 0)))
+POINT_SHAPES = st.tuples(st.integers(2, 3)) | st.tuples(
+    st.integers(1, 2), st.integers(2, 3)
+)
+CALLS, SEED = (
+    int(os.environ.get(name, usual)) for name, usual in (("CALLS", 1000), ("SEED", 0))
+)
 """Others in place of these: ``CALLS=200 SEED=1 make test-faults PYTEST_ARGS=...``."""
 TIMES: dict[str, Any] = {
     "deadline": None,
@@ -45,7 +49,10 @@ def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.T
         terms.append(tf.reduce_sum(x**2) * tf.reduce_sum(tf.math.log(point[..., 0])))
     if (direction := values.pop("direction", None)) is not None:
         terms.append(tf.reduce_sum(x * direction[0]))
-    terms += [-0.5 * tf.reduce_sum((x - tf.reduce_mean(value)) ** 2) for value in values.values()]
+    terms += [
+        -0.5 * tf.reduce_sum((x - tf.reduce_mean(value)) ** 2)
+        for value in values.values()
+    ]
     return tf.add_n(terms)
 
 
@@ -57,7 +64,9 @@ def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 @st.composite
-def calls(draw: st.DrawFn, methods: tuple[str, ...] = METHODS) -> tuple[str, dict[str, Any]]:
+def calls(
+    draw: st.DrawFn, methods: tuple[str, ...] = METHODS
+) -> tuple[str, dict[str, Any]]:
     """Return a sampler and arguments that are all right."""
     # First what no two calls have in common, so that two that Hypothesis makes alike still differ.
     seed = draw(st.integers(0, 2**31))
@@ -146,7 +155,9 @@ def check(call: tuple[str, dict[str, Any]], compile_again: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seams.MAKE_KERNEL, lambda *_: next(kernels))
         patch.setattr(seams.KERNEL_COMPILE, lambda *_: True)
-        again = driver._Run(origin.sampler, given["n_iters"], None).finish(verbose=False)
+        again = driver._Run(origin.sampler, given["n_iters"], None).finish(
+            verbose=False
+        )
     assert next(kernels, None) is None
     same(again, samples)
 
@@ -173,5 +184,10 @@ def test_a_thousand_calls(capsys: pytest.CaptureFixture[str]) -> None:
 
         run()
         with capsys.disabled():
-            print(f"{method}: {done[method]} calls, {sum(done.values())} in all", flush=True)
-    assert sum(done.values()) >= 0.9 * CALLS  # Hypothesis leaves out calls that it has made before
+            print(
+                f"{method}: {done[method]} calls, {sum(done.values())} in all",
+                flush=True,
+            )
+    assert (
+        sum(done.values()) >= 0.9 * CALLS
+    )  # Hypothesis leaves out calls that it has made before

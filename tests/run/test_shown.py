@@ -51,12 +51,18 @@ def test_no_mode_finding_no_bar(run: Run, capfd: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(
     "call",
-    ["sgld(**given, stepsize=1e-3)", "sgld_setup(**given, stepsize=1e-3)", "sample(**given)"],
+    [
+        "sgld(**given, stepsize=1e-3)",
+        "sgld_setup(**given, stepsize=1e-3)",
+        "sample(**given)",
+    ],
 )
 def test_tracebacks_of_wrong_arguments_are_short(call: str, x: np.ndarray) -> None:
     """This line, the function that was called, and where the error is raised again."""
 
-    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    def log_lik(
+        params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
+    ) -> tf.Tensor:
         return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
     given = {"log_lik": log_lik, "dataset": {"x": x}, "params": {"theta": 0.0}}
@@ -106,7 +112,9 @@ def test_blocks_that_are_short_enough_are_not_interrupted(
     )
 
 
-@pytest.mark.parametrize("longest_block", [pytest.param(4096, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    "longest_block", [pytest.param(4096, marks=pytest.mark.slow), 3]
+)
 def test_log_post_of_a_chain_that_is_made_longer(
     longest_block: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +176,9 @@ def test_settings_of_everything(run: Run) -> None:
     settings = samples.settings
     assert json.loads(json.dumps(settings)) == settings
     assert {"n_chains": 2, "thin": 2, "seed": 13}.items() <= settings.items()
-    assert settings["test_functions"] == ["double"] and settings["store_params"] == ["theta"]
+    assert settings["test_functions"] == ["double"] and settings["store_params"] == [
+        "theta"
+    ]
     assert "0.3" in settings["stepsize"]["theta"]
 
 
@@ -185,7 +195,9 @@ def test_the_same_seed_gives_the_same_bits(method: str, run: Run) -> None:
     again = run(method, log_lik=any_shape, params=ANY_SHAPE, store_gradients=True)
     for name, draws in once(method).items():
         np.testing.assert_array_equal(again[name], draws)
-        np.testing.assert_array_equal(again.gradients[name], once(method).gradients[name])
+        np.testing.assert_array_equal(
+            again.gradients[name], once(method).gradients[name]
+        )
 
 
 def test_another_seed_gives_other_draws(run: Run) -> None:

@@ -81,7 +81,9 @@ def test_a_hundred_million_iterations() -> None:
     to_each = (2 - pull) / pull
     mean_off = (moments["mean"] - law.mean()) / np.sqrt(variance * to_each / N_ITERS)
     of_squares = (1 + (1 - pull) ** 2) / (1 - (1 - pull) ** 2)
-    variance_off = (moments["variance"] / variance - 1) / np.sqrt(2 * of_squares / N_ITERS)
+    variance_off = (moments["variance"] / variance - 1) / np.sqrt(
+        2 * of_squares / N_ITERS
+    )
     print(
         f"{time.perf_counter() - began:.0f} s; memory {before:.0f} MB before, {max(held):.0f} MB "
         f"at most; mean {mean_off:.2f}, variance {variance_off:.2f} standard errors off; "

@@ -45,8 +45,12 @@ def test_constant_of_each_parameter(case: Case, run: Run) -> None:
     same = run(method, params=PAIR, log_lik=any_shape, **{argument: 0.1})
     as_dict = {"moving": 0.1, "still": 0.1}
     dict_same = run(method, params=PAIR, log_lik=any_shape, **{argument: as_dict})
-    other = run(method, params=PAIR, log_lik=any_shape, **{argument: as_dict | {"moving": 0.5}})
-    np.testing.assert_allclose(dict_same["moving"], same["moving"], rtol=1e-5, atol=1e-8)
+    other = run(
+        method, params=PAIR, log_lik=any_shape, **{argument: as_dict | {"moving": 0.5}}
+    )
+    np.testing.assert_allclose(
+        dict_same["moving"], same["moving"], rtol=1e-5, atol=1e-8
+    )
     # The parameters do not meet in this posterior, so only the one with another constant moves
     # in another way.
     np.testing.assert_allclose(other["still"], same["still"], rtol=1e-5, atol=1e-8)

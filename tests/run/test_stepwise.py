@@ -58,7 +58,9 @@ def test_schedules_and_chains_step_by_step(short_blocks: None) -> None:
 
 def test_constrained_parameters_are_seen_constrained() -> None:
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        return tf.reduce_sum(tf.math.log(params["rate"]) - params["rate"] * dataset["x"])
+        return tf.reduce_sum(
+            tf.math.log(params["rate"]) - params["rate"] * dataset["x"]
+        )
 
     given = {
         "log_lik": log_lik,
@@ -76,7 +78,9 @@ def test_constrained_parameters_are_seen_constrained() -> None:
 
 def test_attributes() -> None:
     dataset = {"x": observations()}
-    sampler = short_setup("sghmccv", dataset=dataset, log_prior=log_prior, alpha=0.1, L=3)
+    sampler = short_setup(
+        "sghmccv", dataset=dataset, log_prior=log_prior, alpha=0.1, L=3
+    )
     assert (sampler.N, sampler.n, sampler.stepsize) == (20, 5, 1e-3)
     assert (sampler.alpha, sampler.L, sampler.opt_stepsize) == (0.1, 3, 1e-3)
     assert sampler.data is dataset
@@ -100,7 +104,9 @@ def test_present_state_goes_into_the_users_own_functions() -> None:
         sgmcmc_step(sampler, sess)
         theta = float(sampler.params["theta"])
         expected = -0.5 * ((testset["x"] - theta) ** 2).sum()
-        np.testing.assert_allclose(sampler.log_lik(sampler.params, testset), expected, rtol=1e-5)
+        np.testing.assert_allclose(
+            sampler.log_lik(sampler.params, testset), expected, rtol=1e-5
+        )
         np.testing.assert_allclose(compiled(), expected, rtol=1e-5)
         np.testing.assert_allclose(
             sampler.est_log_post(testset), 20 / 8 * expected - 0.5 * theta**2, rtol=1e-5
@@ -115,7 +121,9 @@ def test_present_state_is_the_users_own_copy(jit_compile: bool) -> None:
     for _ in range(5):
         sgmcmc_step(sampler, sess)
         sgmcmc_step(other, untouched)
-        read.append((sampler.params["theta"].read_value(), get_params(sampler, sess)["theta"]))
+        read.append(
+            (sampler.params["theta"].read_value(), get_params(sampler, sess)["theta"])
+        )
         sampler.params["theta"].assign_add(1.0)
         assert get_params(sampler, sess) == get_params(other, untouched)
     assert len({float(theta) for theta, _ in read}) == 5
@@ -125,7 +133,9 @@ def test_present_state_is_the_users_own_copy(jit_compile: bool) -> None:
 
 def test_chains_are_seen_side_by_side_and_constrained() -> None:
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        return tf.reduce_sum(tf.math.log(params["rate"]) - params["rate"] * dataset["x"])
+        return tf.reduce_sum(
+            tf.math.log(params["rate"]) - params["rate"] * dataset["x"]
+        )
 
     sampler = short_setup(
         "sgld",
@@ -139,10 +149,14 @@ def test_chains_are_seen_side_by_side_and_constrained() -> None:
     compiled = tf.function(lambda: tf.identity(sampler.params["rate"]))
     for n_steps in (1, 1, 5):
         sgmcmc_step(sampler, sess, n_steps)
-        np.testing.assert_allclose(compiled(), get_params(sampler, sess)["rate"], rtol=1e-6)
+        np.testing.assert_allclose(
+            compiled(), get_params(sampler, sess)["rate"], rtol=1e-6
+        )
 
 
-def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_short_way_the_public_call_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     expected = walk(short_setup("sgld"), [1, 10])
     monkeypatch.setattr(seams.COMPILER_KNOWN, [])
     assert walk(short_setup("sgld"), [1, 10]) == expected
@@ -187,7 +201,10 @@ def test_two_sessions_of_one_sampler() -> None:
         ({"dataset": {"x": observations() + 1}}, "`dataset['x']` holds other values"),
         ({"params": {"theta": 0.5}}, "`params['theta']` was [0.0] and is [0.5]"),
         ({"log_prior": log_prior}, "log_prior"),
-        ({"log_lik": lambda p, d: 2 * log_lik(p, d)}, "at the starting values log_lik was"),
+        (
+            {"log_lik": lambda p, d: 2 * log_lik(p, d)},
+            "at the starting values log_lik was",
+        ),
     ],
 )
 def test_session_of_another_sampler_is_refused(

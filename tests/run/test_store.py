@@ -58,7 +58,11 @@ def test_on_disk_as_in_memory(
     assert stored.settings == kept.settings
     before = contents(tmp_path / "chain")
     same(short_call(**given, store=tmp_path / "chain"), kept)
-    changed = {name for name, data in contents(tmp_path / "chain").items() if before[name] != data}
+    changed = {
+        name
+        for name, data in contents(tmp_path / "chain").items()
+        if before[name] != data
+    }
     assert not any(name.endswith(".npy") for name in changed)
 
 
@@ -117,8 +121,12 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         short_call(store=tmp_path / "chain")
 
 
-@pytest.mark.parametrize("elsewhere", ["../other.npy", "{}/other.npy", "lock", "array-0.npy/", 3])
-def test_files_elsewhere_are_neither_read_nor_written(elsewhere: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "elsewhere", ["../other.npy", "{}/other.npy", "lock", "array-0.npy/", 3]
+)
+def test_files_elsewhere_are_neither_read_nor_written(
+    elsewhere: Any, tmp_path: Path
+) -> None:
     short_call(store=tmp_path / "chain")
     about = said_of(tmp_path / "chain")
     other = tmp_path / "other.npy"
@@ -127,9 +135,13 @@ def test_files_elsewhere_are_neither_read_nor_written(elsewhere: Any, tmp_path: 
     named = elsewhere.format(tmp_path) if isinstance(elsewhere, str) else elsewhere
     about["arrays"]["draws"] = named
     (tmp_path / "chain/about.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="`path`: .*about.json' is damaged: it names files"):
+    with pytest.raises(
+        ValueError, match="`path`: .*about.json' is damaged: it names files"
+    ):
         Samples.open(tmp_path / "chain")
-    with pytest.raises(ValueError, match="`store`: .*about.json' is damaged: it names files"):
+    with pytest.raises(
+        ValueError, match="`store`: .*about.json' is damaged: it names files"
+    ):
         short_call(store=tmp_path / "chain", n_iters=100)
     assert other.read_bytes() == before
 
@@ -174,7 +186,9 @@ def test_foreign_folders_and_files_are_left_alone(tmp_path: Path) -> None:
         Samples.open(tmp_path / "absent")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere"
+)
 def test_read_only_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="`store`"):
@@ -182,7 +196,9 @@ def test_read_only_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks: None) -> None:
+def test_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks: None
+) -> None:
     """What was written before stays, and the run goes on once there is room."""
     write = FileRows.__setitem__
 
@@ -211,7 +227,9 @@ def test_nothing_but_reductions(tmp_path: Path) -> None:
     keeps = {"store_params": False, "reductions": KEEPS["reductions"]}
     stored = short_call(**keeps, store=tmp_path / "chain")
     assert len(stored) == 0
-    np.testing.assert_array_equal(stored.reductions["mean"], short_call(**keeps).reductions["mean"])
+    np.testing.assert_array_equal(
+        stored.reductions["mean"], short_call(**keeps).reductions["mean"]
+    )
 
 
 def test_a_large_store_opens_at_once(tmp_path: Path) -> None:
@@ -229,7 +247,9 @@ def test_a_large_store_opens_at_once(tmp_path: Path) -> None:
     for name, file in about["arrays"].items():
         if name == "draws":
             shape = (1, draws, 10)
-            np.lib.format.open_memmap(tmp_path / "chain" / file, "w+", np.float32, shape=shape)
+            np.lib.format.open_memmap(
+                tmp_path / "chain" / file, "w+", np.float32, shape=shape
+            )
     state = dict(np.load(tmp_path / "chain/chain-0.npz"))
     np.savez(tmp_path / "chain/chain-0.npz", **{**state, "draws": np.array(draws)})
     start = time.perf_counter()

@@ -27,7 +27,9 @@ def test_five_thousand_calls() -> None:
     )
     print(done.stdout)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = re.findall(r"(\d+) calls, (\d+) interrupted.* (\d+) threads.* (\d+) MB", done.stdout)
+    found = re.findall(
+        r"(\d+) calls, (\d+) interrupted.* (\d+) threads.* (\d+) MB", done.stdout
+    )
     held = {int(calls): float(memory) for calls, _, _, memory in found}
     calls, interrupted, threads, _ = found[-1]
     assert int(calls) == CALLS and int(interrupted) > CALLS / 20

@@ -26,7 +26,16 @@ ROOT = Path(__file__).parents[2]
 def interrupt(script: str, after: float) -> tuple[int, str, str]:
     """Run a script, press Ctrl-C some seconds after its first words, and return what it said."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-W", OF_OTHERS, "-c", HEED_CTRL_C + script, str(ROOT)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-W",
+            OF_OTHERS,
+            "-c",
+            HEED_CTRL_C + script,
+            str(ROOT),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -70,14 +79,25 @@ print(samples.log_post.iterations[-1] == draws.shape[1], len(np.unique(draws[1])
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent in another way there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="SIGINT is sent in another way there"
+)
 def test_ctrl_c_returns_what_has_been_drawn() -> None:
     """And nothing is said but that, from the import of TensorFlow on; any warning is an error."""
     code, out, err = interrupt(CTRL_C, 0.3)
     assert code == 0, err[-1000:]
-    assert out.replace("running", "").split() == ["2", "2", "True", "True", "True", "True"]
+    assert out.replace("running", "").split() == [
+        "2",
+        "2",
+        "True",
+        "True",
+        "True",
+        "True",
+    ]
     said, *line_of_code = err.splitlines()
-    assert re.search(r"UserWarning: Interrupted: the \d+ draws so far are returned", said)
+    assert re.search(
+        r"UserWarning: Interrupted: the \d+ draws so far are returned", said
+    )
     assert len(line_of_code) <= 1 and "Traceback" not in err
 
 
@@ -94,7 +114,9 @@ class Pressed:
     def __call__(self, *given: Any) -> tf.Tensor:
         self.calls += 1
         if self.calls == self.at:
-            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+            raise SystemError(
+                "returned a result with an exception set"
+            ) from KeyboardInterrupt()
         return log_lik(*given)
 
 
@@ -103,14 +125,19 @@ class Pressed:
     [
         {"method": "sgldcv", "params": {"theta": 0.5}},
         pytest.param({"method": "sgld", "jit_compile": None}, marks=pytest.mark.slow),
-        pytest.param({"method": "sgldcv", "opt_stepsize": "auto"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"method": "sgldcv", "opt_stepsize": "auto"}, marks=pytest.mark.slow
+        ),
         pytest.param({"method": "sgld", "stepsize": "auto"}, marks=pytest.mark.slow),
         pytest.param(
-            {"method": "sghmccv", "jit_compile": None, "n_chains": 40}, marks=pytest.mark.slow
+            {"method": "sghmccv", "jit_compile": None, "n_chains": 40},
+            marks=pytest.mark.slow,
         ),
     ],
 )
-@pytest.mark.parametrize("stepwise", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stepwise", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_ctrl_c_inside_tensorflow_is_ctrl_c(
     given: dict[str, Any], stepwise: bool, run: Run
 ) -> None:
@@ -133,7 +160,12 @@ def test_two_threads(run: Run) -> None:
     """Chains of different models in two threads at a time are as they are alone."""
     calls: list[dict[str, Any]] = [
         {"method": "sgld", "n_iters": 3_000},
-        {"method": "sghmccv", "params": {"theta": 0.3}, "n_iters": 3_000, "n_chains": 2},
+        {
+            "method": "sghmccv",
+            "params": {"theta": 0.3},
+            "n_iters": 3_000,
+            "n_chains": 2,
+        },
     ]
     alone = [run(**call, jit_compile=None)["theta"] for call in calls]
     together: dict[int, np.ndarray] = {}

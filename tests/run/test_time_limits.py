@@ -27,7 +27,13 @@ def log_lik(params: Any, dataset: Any) -> tf.Tensor:
 def nuts(**options: Any) -> sgmcmc.Samples:
     given = {"stepsize": 0.15, "preconditioner": "none", "burn_in": 10, "n_iters": 300}
     return sgmcmc.nuts(
-        log_lik, {"x": X}, {"m": 3.0}, n_chains=2, seed=1, verbose=False, **{**given, **options}
+        log_lik,
+        {"x": X},
+        {"m": 3.0},
+        n_chains=2,
+        seed=1,
+        verbose=False,
+        **{**given, **options},
     )
 
 
@@ -87,34 +93,53 @@ def test_gradients_of_small_data_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     samples = nuts(n_iters=None, ess=4000)
     assert samples["m"].shape[1] == 1000
     assert "effective sample size" in str(samples.report.warnings)
-    np.testing.assert_array_equal(samples["m"][:, :250], nuts(n_iters=None, ess=1)["m"][:, :250])
+    np.testing.assert_array_equal(
+        samples["m"][:, :250], nuts(n_iters=None, ess=1)["m"][:, :250]
+    )
 
 
 def over(*arguments: Any, **named: Any) -> Any:
     raise TimeUpError
 
 
-@pytest.mark.parametrize("room", [pytest.param(automatic, marks=pytest.mark.slow), exact])
-def test_chains_begin_without_a_mode(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "room", [pytest.param(automatic, marks=pytest.mark.slow), exact]
+)
+def test_chains_begin_without_a_mode(
+    room: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the search for it takes too long."""
     monkeypatch.setattr(room, "choose" if room is automatic else "find_start", over)
     door = sgmcmc.sample if room is automatic else sgmcmc.hmc
-    samples = door(log_lik, {"x": X}, {"m": 0.0}, ess=50, max_seconds=1e6, seed=1, verbose=False)
+    samples = door(
+        log_lik, {"x": X}, {"m": 0.0}, ess=50, max_seconds=1e6, seed=1, verbose=False
+    )
     assert "`max_seconds`: the time to look for the mode" in samples.report.warnings[0]
     error = 1 / np.sqrt(40 * 50)
     assert abs(samples["m"].mean() - X.mean()) < 5 * error
     assert samples["m"].std() == pytest.approx(1 / np.sqrt(40), rel=0.5)
 
 
-def test_constants_of_another_sampler_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_of_another_sampler_need_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(seams.POSTERIOR_CHOOSE, over)
-    with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the constants"):
+    with pytest.raises(
+        TimeoutError, match="`max_seconds`: time was up before the constants"
+    ):
         sgmcmc.sample(
-            log_lik, {"x": X}, {"m": 0.0}, dynamics="sghmc", max_seconds=1e6, verbose=False
+            log_lik,
+            {"x": X},
+            {"m": 0.0},
+            dynamics="sghmc",
+            max_seconds=1e6,
+            verbose=False,
         )
 
 
-def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_share_the_seconds_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By a clock of which each shard takes ten seconds; none has less than one."""
     clock, given = SimpleNamespace(now=100.0), []
     monkeypatch.setattr(seams.SHARDS_TIME, SimpleNamespace(monotonic=lambda: clock.now))
@@ -128,7 +153,12 @@ def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch)
         draws = np.random.default_rng(seed).normal(size=(4, 50))
         return sgmcmc.Samples({"m": draws}, settings={"n_chains": 4})
 
-    options: dict[str, Any] = {"sampler": sampler, "shards": 4, "seed": 1, "verbose": False}
+    options: dict[str, Any] = {
+        "sampler": sampler,
+        "shards": 4,
+        "seed": 1,
+        "verbose": False,
+    }
     sgmcmc.divide(log_lik, {"x": X}, {"m": 0.0}, max_seconds=40.0, **options)
     assert given == [10.0] * 4
     given.clear()
@@ -140,7 +170,9 @@ def test_shards_share_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch)
 
 def test_bounds_of_all_rows_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.SUBSAMPLED_BOUNDS, over)
-    with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the mode and the b"):
+    with pytest.raises(
+        TimeoutError, match="`max_seconds`: time was up before the mode and the b"
+    ):
         sgmcmc.zigzag(
             log_lik, {"x": X}, {"m": 3.0}, curvature_bound=lambda params, rows: {"m": np.ones(40)},
             max_seconds=1e6, verbose=False,

@@ -28,7 +28,9 @@ def exact(samples: sgmcmc.Samples, x: np.ndarray) -> None:
     draws = samples["theta"]
     error = np.sqrt(1 / len(x) / 400)
     assert abs(draws.mean() - x.mean()) < 4.5 * error
-    assert draws.std() * np.sqrt(len(x)) == pytest.approx(1, abs=0.05 + 4.5 / np.sqrt(800))
+    assert draws.std() * np.sqrt(len(x)) == pytest.approx(
+        1, abs=0.05 + 4.5 / np.sqrt(800)
+    )
     assert samples.settings["N"] == len(x)
 
 
@@ -86,7 +88,9 @@ def test_what_was_measured_is_kept_until_things_change() -> None:
     assert source(samples) is None
     more = samples.update({"x": X[2500:4000]}, verbose=False)
     assert source(more).rows == 2500
-    noise = [origin_of(each).sampler.request.plan.around.noise for each in (samples, more)]
+    noise = [
+        origin_of(each).sampler.request.plan.around.noise for each in (samples, more)
+    ]
     np.testing.assert_allclose(*noise, rtol=1e-6)
     assert source(more.update({"x": X[4000:]}, verbose=False)) is None
 
@@ -103,7 +107,9 @@ def test_what_was_measured_is_kept_twice_and_not_for_rows_of_another_kind() -> N
 def test_what_was_measured_without_a_preconditioner_grows_with_the_rows() -> None:
     samples = sampled({"x": X[:2500]}, n_iters=200, preconditioner="none")
     more = samples.update({"x": X[2500:4000]}, verbose=False)
-    noise = [origin_of(each).sampler.request.plan.around.noise for each in (samples, more)]
+    noise = [
+        origin_of(each).sampler.request.plan.around.noise for each in (samples, more)
+    ]
     assert noise[1] == pytest.approx(4000 / 2500 * noise[0], rel=1e-6)
 
 
@@ -131,7 +137,14 @@ def test_start_of_another_call() -> None:
     exact(sampled({"x": X}, start=half()), X)
     # Draws of constants that were given have no mode: chains begin at the last of them.
     given = sgmcmc.sgld(
-        log_lik, {"x": X}, {"theta": 1.0}, 1e-6, n_iters=50, n_chains=4, seed=1, verbose=False
+        log_lik,
+        {"x": X},
+        {"theta": 1.0},
+        1e-6,
+        n_iters=50,
+        n_chains=4,
+        seed=1,
+        verbose=False,
     )
     asked: dict[str, Any] = {
         "dynamics": "sgld", "gradient": "full", "minibatches": "uniform", "minibatch_size": None,
@@ -155,12 +168,16 @@ def test_on_disk_sparse_and_mixed(tmp_path: Path) -> None:
     k = tf.constant(RNG.integers(0, 3, 1800))
     old = {"x": mapped, "s": matrix[:1200], "k": k[:1200]}
     new = {"x": table[1200:], "s": matrix[1200:], "k": k[1200:]}
-    samples = sgmcmc.sample(both, old, {"b": np.zeros(3)}, n_iters=100, seed=1, verbose=False)
+    samples = sgmcmc.sample(
+        both, old, {"b": np.zeros(3)}, n_iters=100, seed=1, verbose=False
+    )
     data = origin_of(samples.update(new, verbose=False)).data
     rows = np.array([5, 1199, 1200, 1799, 0])
     found = data.rows(rows)
     np.testing.assert_array_equal(found["x"], table[rows])
-    np.testing.assert_allclose(tf.sparse.to_dense(found["s"]), matrix[rows].toarray(), rtol=1e-6)
+    np.testing.assert_allclose(
+        tf.sparse.to_dense(found["s"]), matrix[rows].toarray(), rtol=1e-6
+    )
     np.testing.assert_array_equal(found["k"], k.numpy()[rows])
     np.testing.assert_array_equal(data.slice(1190, 1210)["x"], table[1190:1210])
 
@@ -193,7 +210,9 @@ def test_groups() -> None:
     sds = np.sqrt((found["tau"] ** 2 + 1 / 10) / 40)
     error = np.sqrt((sds**2).mean() / 200)
     assert abs(found["mu"].mean() - y.mean()) < 4.5 * error
-    assert abs(found["mu"].std() / np.sqrt((sds**2).mean()) - 1) < 0.05 + 4.5 / np.sqrt(400)
+    assert abs(found["mu"].std() / np.sqrt((sds**2).mean()) - 1) < 0.05 + 4.5 / np.sqrt(
+        400
+    )
     assert found.effects("site")["z"].shape[2] == 40
 
 
@@ -206,8 +225,12 @@ def test_effects_that_are_coordinates_begin_anew() -> None:
         return -0.5 * (dataset["y"] - params["mu"] - params["u"] - params["v"]) ** 2
 
     groups = [
-        sgmcmc.Groups("a", {"u": 0.0}, lambda effects, params: -0.5 * effects["u"] ** 2),
-        sgmcmc.Groups("b", {"v": 0.0}, lambda effects, params: -0.5 * effects["v"] ** 2),
+        sgmcmc.Groups(
+            "a", {"u": 0.0}, lambda effects, params: -0.5 * effects["u"] ** 2
+        ),
+        sgmcmc.Groups(
+            "b", {"v": 0.0}, lambda effects, params: -0.5 * effects["v"] ** 2
+        ),
     ]
     part = sgmcmc.sample(
         terms, {"y": y[:215], "a": a[:215], "b": b[:215]}, {"mu": 0.0}, groups=groups,
@@ -220,15 +243,21 @@ def test_effects_that_are_coordinates_begin_anew() -> None:
 
 def test_wrong_rows_and_starts() -> None:
     samples = few_draws_of_half()
-    with pytest.raises(ValueError, match=r"^`rows` must have the columns of `dataset`, \['x'\]"):
+    with pytest.raises(
+        ValueError, match=r"^`rows` must have the columns of `dataset`, \['x'\]"
+    ):
         samples.update({"y": X[3000:]})
-    with pytest.raises(ValueError, match=r"^`rows\['x'\]` must have rows like those of"):
+    with pytest.raises(
+        ValueError, match=r"^`rows\['x'\]` must have rows like those of"
+    ):
         samples.update({"x": X[3000:3002, None]})
     with pytest.raises(ValueError, match=r"^`rows\['x'\]` .*NaN"):
         samples.update({"x": [np.nan]})
     with pytest.raises(ValueError, match="^`seed`"):
         samples.update({"x": X[3000:]}, seed=-1)
-    given = sgmcmc.sgld(log_lik, {"x": X}, {"theta": 1.0}, 1e-6, n_iters=50, seed=1, verbose=False)
+    given = sgmcmc.sgld(
+        log_lik, {"x": X}, {"theta": 1.0}, 1e-6, n_iters=50, seed=1, verbose=False
+    )
     with pytest.raises(ValueError, match="constants that you chose"):
         given.update({"x": X})
     with pytest.raises(ValueError, match="not in the process"):

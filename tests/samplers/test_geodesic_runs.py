@@ -61,7 +61,9 @@ def on_manifolds(samples: Any) -> bool:
     if "F" in samples:
         F = samples["F"].astype(np.float64)
         gaps.append(np.swapaxes(F, -1, -2) @ F - np.eye(2))
-    return all(np.abs(gap).max() < 1e-6 for gap in gaps) and bool((samples["omega"] > 0).all())
+    return all(np.abs(gap).max() < 1e-6 for gap in gaps) and bool(
+        (samples["omega"] > 0).all()
+    )
 
 
 @every(GEODESIC, slow=lambda case: case.name == "sggmc")
@@ -72,7 +74,9 @@ def test_step_by_step_stopped_and_resumed(
     draws = short_call(case, n_chains=2, store_gradients=True)
     assert on_manifolds(draws)
     assert draws.gradients is not None
-    assert np.abs((draws.gradients["v"] * draws["v"]).sum(-1)).max() < 1e-3  # of about 30
+    assert (
+        np.abs((draws.gradients["v"] * draws["v"]).sum(-1)).max() < 1e-3
+    )  # of about 30
     sampler = case.setup(**arguments(n_chains=2))
     sess = sgmcmc.init_sess(sampler, verbose=False)
     for n_steps in (1, 2, 37):
@@ -95,9 +99,13 @@ def test_step_by_step_stopped_and_resumed(
     [
         pytest.param("sggmc", "svrg", {}, marks=pytest.mark.slow),
         pytest.param("sggmc", "minibatch", FRAMES, marks=pytest.mark.slow),
-        pytest.param("gsgnht", "svrg", {**FRAMES, "n_chains": 64}, marks=pytest.mark.slow),
+        pytest.param(
+            "gsgnht", "svrg", {**FRAMES, "n_chains": 64}, marks=pytest.mark.slow
+        ),
         pytest.param("gsgnht", "saga", {}, marks=pytest.mark.slow),
-        pytest.param("gsgnht", "full", {"minibatch_size": None}, marks=pytest.mark.slow),
+        pytest.param(
+            "gsgnht", "full", {"minibatch_size": None}, marks=pytest.mark.slow
+        ),
         pytest.param(
             "sggmc",
             "minibatch",
@@ -105,11 +113,19 @@ def test_step_by_step_stopped_and_resumed(
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "sggmc", "minibatch", {"preconditioner": {"b": [0.1]}}, marks=pytest.mark.slow
+            "sggmc",
+            "minibatch",
+            {"preconditioner": {"b": [0.1]}},
+            marks=pytest.mark.slow,
         ),
-        pytest.param("gsgnht", "minibatch", {"updates": "in_turn"}, marks=pytest.mark.slow),
         pytest.param(
-            "sggmc", "minibatch", {"n_chains": 64, "jit_compile": None}, marks=pytest.mark.slow
+            "gsgnht", "minibatch", {"updates": "in_turn"}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "sggmc",
+            "minibatch",
+            {"n_chains": 64, "jit_compile": None},
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             sgmcmc.dynamics.SGGMC(noise_variance="fisher"),
@@ -174,7 +190,11 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (sgmcmc.scir, {"alpha": 1.0}, r"`manifolds`: scir\(\) moves in ℝᵈ.*sggmc"),
     (sgmcmc.sgnht_setup, {}, r"`manifolds`: sgnht_setup\(\) moves in ℝᵈ"),
     (sgmcmc.hmc, {"minibatch_size": None}, r"`manifolds`: hmc\(\) moves in ℝᵈ.*sggmc"),
-    (sgmcmc.nuts, {"minibatch_size": None}, r"`manifolds`: nuts\(\) moves in ℝᵈ.*sggmc"),
+    (
+        sgmcmc.nuts,
+        {"minibatch_size": None},
+        r"`manifolds`: nuts\(\) moves in ℝᵈ.*sggmc",
+    ),
     (sgmcmc.sample, {}, "`dynamics`: Underdamped moves in ℝᵈ.*'sggmc'"),
     (
         sgmcmc.sample,
@@ -183,15 +203,43 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (sgmcmc.setup, {"dynamics": "sgld"}, "`dynamics`: SGLD moves in ℝᵈ.*'sggmc'"),
     (sgmcmc.sample, {"dynamics": "sggmc"}, ".* must be given.*'v' is on a manifold"),
-    (sgmcmc.sggmc, {"stepsize": "auto"}, "`stepsize` must be given.*'v' is on a manifold"),
-    (sgmcmc.sggmc, {"preconditioner": "dense"}, "`preconditioner` must be given.*manifold"),
-    (sgmcmc.sggmc, {"preconditioner": {"v": [1.0] * 3}}, "`preconditioner`: 'v' moves in"),
+    (
+        sgmcmc.sggmc,
+        {"stepsize": "auto"},
+        "`stepsize` must be given.*'v' is on a manifold",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"preconditioner": "dense"},
+        "`preconditioner` must be given.*manifold",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"preconditioner": {"v": [1.0] * 3}},
+        "`preconditioner`: 'v' moves in",
+    ),
     (sgmcmc.sggmc, {"manifolds": {"u": Sphere()}}, "`manifolds` names 'u'"),
-    (sgmcmc.sggmc, {"manifolds": {"b": Sphere()}}, r"`params\['b'\]` must have a last axis"),
-    (sgmcmc.sggmc, {"manifolds": {"v": Sphere}}, r"`manifolds\['v'\]`.*Did you mean Sphere\(\)"),
+    (
+        sgmcmc.sggmc,
+        {"manifolds": {"b": Sphere()}},
+        r"`params\['b'\]` must have a last axis",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"manifolds": {"v": Sphere}},
+        r"`manifolds\['v'\]`.*Did you mean Sphere\(\)",
+    ),
     (sgmcmc.sggmc, {"manifolds": Sphere()}, "`manifolds` must be a dict"),
-    (sgmcmc.sggmc, {"params": {**START, "v": [1.0, 1.0, 0.0]}}, r"`params\['v'\]` must start"),
-    (sgmcmc.sggmc, {"bijectors": {"v": tfp.bijectors.Exp()}}, "`bijectors` names 'v', which"),
+    (
+        sgmcmc.sggmc,
+        {"params": {**START, "v": [1.0, 1.0, 0.0]}},
+        r"`params\['v'\]` must start",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"bijectors": {"v": tfp.bijectors.Exp()}},
+        "`bijectors` names 'v', which",
+    ),
     (
         sgmcmc.sggmc,
         {"stepsize": {"b": 1e-3, "v": [1e-3, 1e-3, 2e-3], "omega": 1e-3}},
@@ -200,9 +248,21 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (sgmcmc.sggmc, {"alpha": 0.0}, "`alpha` must be positive"),
     (sgmcmc.sggmc, {"noise_variance": -1.0}, "`noise_variance` must not be negative"),
     (sgmcmc.sggmc, {"noise_variance": "hessian"}, "`noise_variance` must be a number"),
-    (sgmcmc.sggmc, {"noise_variance": lambda params: params["v"]}, "`noise_variance` must return"),
-    (sgmcmc.sggmc, {"noise_variance": lambda params: {"u": 1.0}}, "`noise_variance` names 'u'"),
-    (sgmcmc.sggmc, {"noise_variance": "fisher", "minibatch_size": 1}, "`noise_variance` cannot"),
+    (
+        sgmcmc.sggmc,
+        {"noise_variance": lambda params: params["v"]},
+        "`noise_variance` must return",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"noise_variance": lambda params: {"u": 1.0}},
+        "`noise_variance` names 'u'",
+    ),
+    (
+        sgmcmc.sggmc,
+        {"noise_variance": "fisher", "minibatch_size": 1},
+        "`noise_variance` cannot",
+    ),
     (
         sgmcmc.setup,
         {

@@ -27,7 +27,17 @@ from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Request
 from sgmcmc.tuning.ascent import DualAveraging
 from tests import seams
-from tests.ladder import EXACT, Array, Case, check, compare, every, flat, gaussian, logistic
+from tests.ladder import (
+    EXACT,
+    Array,
+    Case,
+    check,
+    compare,
+    every,
+    flat,
+    gaussian,
+    logistic,
+)
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
 tfb = tfp.bijectors
@@ -48,7 +58,9 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         **given,
     }
     start = problem.split(problem.start)
-    return sgmcmc.sample(problem.log_lik, problem.dataset, start, problem.log_prior, **arguments)
+    return sgmcmc.sample(
+        problem.log_lik, problem.dataset, start, problem.log_prior, **arguments
+    )
 
 
 # Exact laws.
@@ -56,7 +68,12 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
-    "d", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(10, marks=pytest.mark.slow)]
+    "d",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        3,
+        pytest.param(10, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize(
     ("dynamics", "stepsize"),
@@ -87,7 +104,12 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
         "burn_in": 50,
     }
     if dynamics == "nuts":
-        model = problem.log_lik, problem.dataset, problem.split(problem.start), problem.log_prior
+        model = (
+            problem.log_lik,
+            problem.dataset,
+            problem.split(problem.start),
+            problem.log_prior,
+        )
         samples = sgmcmc.nuts(*model, seed=1, verbose=False, **given)
         assert samples.report["method"] == "nuts"
     else:
@@ -116,7 +138,9 @@ def test_a_normal_posterior_is_moved_through_exactly() -> None:
         np.testing.assert_allclose(again, velocity, atol=1e-12)
         if target is of_normal:
             far, fast = motion.step(here, velocity, tf.constant(1.9, tf.float64))
-            np.testing.assert_allclose(log_weight(far, fast), log_weight(here, velocity))
+            np.testing.assert_allclose(
+                log_weight(far, fast), log_weight(here, velocity)
+            )
             angle = np.cos(1.9) * (start + z) + np.sin(1.9) * velocity
             np.testing.assert_allclose(start + far.z, angle, rtol=1e-12)
 
@@ -137,7 +161,12 @@ def test_lengths_of_trajectories_spread_evenly() -> None:
 def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:
     """Bit for bit; and its moves that were accepted are Langevin steps by its own formula."""
     problem = gaussian(3, 50)
-    given: dict[str, Any] = {"stepsize": 0.15, "n_iters": 200, "n_chains": 2, "jit_compile": False}
+    given: dict[str, Any] = {
+        "stepsize": 0.15,
+        "n_iters": 200,
+        "n_chains": 2,
+        "jit_compile": False,
+    }
     one = by_parts(problem, dynamics="mala", **given)
     other = by_parts(problem, dynamics=HMC(n_leapfrog=1, jitter=0.0), **given)
     np.testing.assert_array_equal(flat(one, 2), flat(other, 2))
@@ -162,7 +191,12 @@ def test_mala_accepts_by_the_ratio_of_its_densities() -> None:
 
     expected = np.minimum(1.0, np.exp(log_ratio(y, x) - log_ratio(x, y)))
     samples = by_parts(
-        problem, dynamics="mala", stepsize=epsilon, n_chains=CHAINS, n_iters=1000, burn_in=50
+        problem,
+        dynamics="mala",
+        stepsize=epsilon,
+        n_chains=CHAINS,
+        n_iters=1000,
+        burn_in=50,
     )
     draws = flat(samples, 2)
     moved = (np.diff(draws, axis=1) != 0).any(-1).mean(1)
@@ -245,7 +279,12 @@ def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:
         (False, tf.float32, 1, False),
         (True, tf.float32, 1, True),  # its sum would be in float32
         (True, tf.float64, 1, False),
-        (False, tf.float32, 10_000, True),  # more results than there should be at a time
+        (
+            False,
+            tf.float32,
+            10_000,
+            True,
+        ),  # more results than there should be at a time
     ],
 )
 def test_one_piece_where_that_is_precise_and_takes_little_memory(
@@ -262,7 +301,9 @@ def test_one_piece_where_that_is_precise_and_takes_little_memory(
 
     x = tf.ones([20_000], dtype)
     target = Target(log_lik, None, Space({"theta": ()}), dtype)
-    tf.function(WholePosterior(target, {"x": x})).get_concrete_function(tf.zeros([1], dtype))
+    tf.function(WholePosterior(target, {"x": x})).get_concrete_function(
+        tf.zeros([1], dtype)
+    )
     assert (set(seen) != {20_000}) == pieces
 
 
@@ -275,14 +316,18 @@ def test_terms_are_added_up_in_double_precision() -> None:
     def log_lik(params: Any, data: Any) -> tf.Tensor:
         return -0.5 * tf.reduce_sum((data["x"] - params["theta"]) ** 2 + 2.0)
 
-    posterior = WholePosterior(Target(log_lik, None, space, tf.float32), {"x": tf.constant(x)})
+    posterior = WholePosterior(
+        Target(log_lik, None, space, tf.float32), {"x": tf.constant(x)}
+    )
     mode = x.mean(dtype=float)
     thetas = (mode + np.linspace(-1.0, 1.0, 9) / np.sqrt(N)).astype(np.float32)
     graph = tf.function(posterior)
     values = [float(graph(tf.constant([theta]))[0]) for theta in thetas]
     exact = [-0.5 * N * (float(theta) - mode) ** 2 for theta in thetas]
     assert abs(values[0]) > 4e5
-    np.testing.assert_allclose(np.array(values) - values[4], np.array(exact) - exact[4], atol=0.01)
+    np.testing.assert_allclose(
+        np.array(values) - values[4], np.array(exact) - exact[4], atol=0.01
+    )
 
 
 def test_what_is_not_a_number_is_refused_by_the_chain() -> None:
@@ -298,13 +343,17 @@ def test_what_is_not_a_number_is_refused_by_the_chain() -> None:
     assert abs(samples["theta"].mean() - 1.5) < 0.05
 
 
-def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces() -> None:
+def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces() -> (
+    None
+):
     x = np.zeros(20_000)
 
     def mean(params: Any, data: Any) -> tf.Tensor:
         return -tf.reduce_mean((data["x"] - params["theta"]) ** 2)
 
-    with pytest.raises(ValueError, match=r"`log_lik` must be a sum over the observations"):
+    with pytest.raises(
+        ValueError, match=r"`log_lik` must be a sum over the observations"
+    ):
         sgmcmc.hmc(mean, {"x": x}, {"theta": 1.0}, verbose=False, seed=1, stepsize=0.1,
                    preconditioner="none")  # fmt: skip
 
@@ -316,7 +365,12 @@ def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces(
 @every(EXACT)
 def test_step_by_step_is_one_call(case: Case) -> None:
     problem = logistic(3, 30)
-    arguments: dict[str, Any] = {"n_chains": 2, "seed": 1, "jit_compile": False, **case.tuning}
+    arguments: dict[str, Any] = {
+        "n_chains": 2,
+        "seed": 1,
+        "jit_compile": False,
+        **case.tuning,
+    }
     model = problem.log_lik, problem.dataset, problem.split(problem.start), 0.2
     whole = case.function(*model, n_iters=30, verbose=False, **arguments)
     sampler = case.setup(*model, **arguments)
@@ -369,7 +423,9 @@ def test_log_posterior_estimates_of_exact_dynamics() -> None:
 def posterior_of(function: Any, **given: Any) -> sgmcmc.Samples:
     """Sample a logistic regression on raw scales."""
     rng = np.random.default_rng(4)
-    X = np.column_stack([np.ones(400), rng.normal(50, 12, 400), rng.lognormal(10, 0.8, 400)])
+    X = np.column_stack(
+        [np.ones(400), rng.normal(50, 12, 400), rng.lognormal(10, 0.8, 400)]
+    )
     y = (rng.random(400) < 1 / (1 + np.exp(-X @ [-4.0, 0.05, 2e-5]))).astype(float)
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
@@ -418,7 +474,9 @@ def test_the_report_says_what_was_chosen_and_reached(name: str) -> None:
     assert all(low < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
     assert report["Chain"]["divergences"] == 0
     assert 1 <= report["Chain"]["gradients per trajectory"] < 20
-    assert min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
+    assert (
+        min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
+    )
     assert "acceptance rate" in str(report)
     assert on_raw_scales(name)["beta"].dtype == np.float64
 
@@ -448,7 +506,9 @@ def test_a_store_with_chosen_constants_goes_on(
 ) -> None:
     """What was chosen is read again, not chosen again, so that the bits are the same."""
     short_blocks_of(2**17, monkeypatch)
-    expected = posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "whole", seed=None)
+    expected = posterior_of(
+        sgmcmc.hmc, n_iters=100, store=tmp_path / "whole", seed=None
+    )
     seed = expected.settings["seed"]
     with monkeypatch.context() as patch:
         save = Store.save_warm_up
@@ -467,7 +527,9 @@ def test_a_store_with_chosen_constants_goes_on(
     opened = sgmcmc.Samples.open(tmp_path / "chain")
     np.testing.assert_array_equal(opened["beta"], expected["beta"])
     with pytest.raises(ValueError, match=r"`store`.*another chain.*dynamics"):
-        posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4)
+        posterior_of(
+            sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4
+        )
 
 
 GIVEN: tuple[dict[str, Any], ...] = (
@@ -511,7 +573,9 @@ def groups(number: int = 30, apart: float = 0.5) -> tuple[Any, ...]:
     def log_prior(params: Any) -> tf.Tensor:
         a, t = params["a"] / params["t"], params["t"]
         return (
-            -0.5 * tf.reduce_sum(a**2) - number * tf.math.log(t) - 0.5 * (t**2 + params["m"] ** 2)
+            -0.5 * tf.reduce_sum(a**2)
+            - number * tf.math.log(t)
+            - 0.5 * (t**2 + params["m"] ** 2)
         )
 
     params = {"m": 0.0, "t": 1.0, "a": np.zeros(number)}
@@ -522,14 +586,27 @@ def test_the_neck_of_a_funnel_is_no_mode() -> None:
     log_lik, data, params, log_prior = groups(number=3, apart=0.0)
     keywords = {"bijectors": {"t": tfb.Exp()}, "dtype": tf.float64, "n_chains": 4}
     request = Request(
-        "nuts", "nuts", log_lik, data, params, log_prior, NUTS(), None, None, None, 1, keywords
+        "nuts",
+        "nuts",
+        log_lik,
+        data,
+        params,
+        log_prior,
+        NUTS(),
+        None,
+        None,
+        None,
+        1,
+        keywords,
     )
     start = find_start(read(request).read, None, 4, False)
     assert start.mode is None and "No mode" in start.warnings[0]
     assert start.params["t"] == 1.0
 
 
-@pytest.mark.parametrize(("scale", "said"), [(1.5, "sd[1] comes near zero"), (0.1, "is m.")])
+@pytest.mark.parametrize(
+    ("scale", "said"), [(1.5, "sd[1] comes near zero"), (0.1, "is m.")]
+)
 def test_a_warning_of_divergences_names_a_parameter(scale: float, said: str) -> None:
     """A scale of which one draw in a hundred is near zero, or the slowest coordinate."""
 
@@ -557,7 +634,13 @@ def test_a_hierarchical_model_from_its_funnel(
     monkeypatch.setattr(seams.START_NARROW, narrow)
     log_lik, data, params, log_prior = groups()
     samples = sgmcmc.nuts(
-        log_lik, data, params, log_prior, bijectors={"t": tfb.Exp()}, seed=1, verbose=False
+        log_lik,
+        data,
+        params,
+        log_prior,
+        bijectors={"t": tfb.Exp()},
+        seed=1,
+        verbose=False,
     )
     mean, sd = _group_sd(data)
     assert abs(samples["t"].mean() - mean) < 5 * sd / np.sqrt(400)
@@ -706,14 +789,26 @@ def test_wrong_constants_of_hmc_are_refused(dynamics: HMC) -> None:
 def test_latent_variables_are_refused() -> None:
     with pytest.raises(ValueError, match="`gibbs`"):
         by_parts(
-            PROBLEM, dynamics="hmc", stepsize=0.1, n_iters=10, gibbs=lambda params, data, seed: data
+            PROBLEM,
+            dynamics="hmc",
+            stepsize=0.1,
+            n_iters=10,
+            gibbs=lambda params, data, seed: data,
         )
 
 
 @BOTH
 def test_signature_and_help_name_every_argument(function: Any) -> None:
     parameters = inspect.signature(function).parameters
-    for name in ("ess", "thin", "store", "bijectors", "dtype", "reductions", "max_seconds"):
+    for name in (
+        "ess",
+        "thin",
+        "store",
+        "bijectors",
+        "dtype",
+        "reductions",
+        "max_seconds",
+    ):
         assert name in parameters and f"\n    {name}: " in function.__doc__
     assert not {"minibatches", "replace", "gibbs", "latents"} & set(parameters)
     assert parameters["dtype"].default == tf.float64

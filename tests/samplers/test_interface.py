@@ -93,7 +93,9 @@ KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 @every(NAMED)
 def test_signature(case: Case) -> None:
-    assert list(of_kind(case.function, POSITIONAL).items()) == list(positional(case).items())
+    assert list(of_kind(case.function, POSITIONAL).items()) == list(
+        positional(case).items()
+    )
     assert of_kind(case.function, KEYWORD) == keywords(case)
     both = of_kind(case.function, POSITIONAL) | of_kind(case.function, KEYWORD)
     assert len(both) == len(inspect.signature(case.function).parameters)
@@ -105,7 +107,9 @@ def test_signature_of_the_setup(case: Case) -> None:
     gone = {"n_iters"} if case.centered else {"n_iters", "verbose"}
     expected = [entry for entry in positional(case).items() if entry[0] not in gone]
     assert list(of_kind(case.setup, POSITIONAL).items()) == expected
-    expected_keywords = {name: v for name, v in keywords(case).items() if name not in OF_A_RUN}
+    expected_keywords = {
+        name: v for name, v in keywords(case).items() if name not in OF_A_RUN
+    }
     assert of_kind(case.setup, KEYWORD) == expected_keywords
 
 
@@ -116,9 +120,9 @@ def test_the_dynamics_have_the_constants_of_the_function(case: Case) -> None:
     expected = {**case.constants, **case.keywords}
     assert list(fields) == list(expected)
     for name, default in expected.items():
-        assert fields[name] is (dataclasses.MISSING if default is NONE else default) or (
-            fields[name] == default
-        )
+        assert fields[name] is (
+            dataclasses.MISSING if default is NONE else default
+        ) or (fields[name] == default)
 
 
 PARTS = {
@@ -153,18 +157,34 @@ def test_signature_of_sample() -> None:
 def test_signature_of_setup() -> None:
     assert list(of_kind(sgmcmc.setup, POSITIONAL).items()) == list(MODEL.items())
     found = of_kind(sgmcmc.setup, KEYWORD)
-    kept = {name: v for name, v in KEYWORDS.items() if name not in (*OF_A_RUN, "replace")}
-    assert found == {**kept, **OF_GEODESICS, **PARTS, "n_chains": 4, "seed": None, "verbose": True}
+    kept = {
+        name: v for name, v in KEYWORDS.items() if name not in (*OF_A_RUN, "replace")
+    }
+    assert found == {
+        **kept,
+        **OF_GEODESICS,
+        **PARTS,
+        "n_chains": 4,
+        "seed": None,
+        "verbose": True,
+    }
     assert list(found)[: len(PARTS)] == list(PARTS)
 
 
 # ---------------------------------------------------------------------------------- docstrings
 
-PARTS_OF_A_SAMPLER = (sgmcmc.dynamics, sgmcmc.gradients, sgmcmc.manifolds, sgmcmc.minibatches)
+PARTS_OF_A_SAMPLER = (
+    sgmcmc.dynamics,
+    sgmcmc.gradients,
+    sgmcmc.manifolds,
+    sgmcmc.minibatches,
+)
 MODULES = (sgmcmc, sgmcmc.models, sgmcmc.counts)
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 PUBLIC_PARTS = {
-    name: getattr(module, name) for module in PARTS_OF_A_SAMPLER for name in module.__all__
+    name: getattr(module, name)
+    for module in PARTS_OF_A_SAMPLER
+    for name in module.__all__
 }
 
 
@@ -205,7 +225,9 @@ def given_to(part: Any) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("name", [*(case.public for case in NAMED), "polynomial_decay", "sample"])
+@pytest.mark.parametrize(
+    "name", [*(case.public for case in NAMED), "polynomial_decay", "sample"]
+)
 def test_source_is_named(name: str) -> None:
     assert re.search(r"\nSource:\n    \S", inspect.getdoc(getattr(sgmcmc, name)) or "")
 
@@ -223,9 +245,13 @@ def test_source_of_the_dynamics_is_named(case: Case) -> None:
 @pytest.mark.some(2)
 def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> None:
     case = BY_NAME[method]
-    given = short_arguments(case, {**case.tuning, "n_iters": 20, "verbose": False, "n_chains": 2})
+    given = short_arguments(
+        case, {**case.tuning, "n_iters": 20, "verbose": False, "n_chains": 2}
+    )
     given |= {"store_gradients": True, "thin": 2, "burn_in": 3, "replace": replace}
-    one, other = (call(**given) for call in (case.function, case.by_parts(sgmcmc.sample)))
+    one, other = (
+        call(**given) for call in (case.function, case.by_parts(sgmcmc.sample))
+    )
     np.testing.assert_array_equal(one["theta"], other["theta"])
     np.testing.assert_array_equal(one.gradients["theta"], other.gradients["theta"])
 
@@ -234,10 +260,14 @@ def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> Non
 @every(POINTS)
 def test_a_function_for_points_of_the_simplex_is_a_face_of_sample(case: Case) -> None:
     given = simplex.arguments(n_iters=20, verbose=False, store_unnormalized=True)
-    one, other = (call(**given) for call in (case.function, case.by_parts(sgmcmc.sample)))
+    one, other = (
+        call(**given) for call in (case.function, case.by_parts(sgmcmc.sample))
+    )
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
-    np.testing.assert_array_equal(one.unnormalized["omega"], other.unnormalized["omega"])
+    np.testing.assert_array_equal(
+        one.unnormalized["omega"], other.unnormalized["omega"]
+    )
 
 
 @pytest.mark.some(2)

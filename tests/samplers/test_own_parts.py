@@ -63,7 +63,12 @@ DATA = {name: array[:200] for name, array in OWN.simulate().items()}
 
 def run(**given: Any) -> sgmcmc.Samples:
     """Run the user's parts over several blocks and moves of the center."""
-    shorter = {"n_iters": 150, "burn_in": 10, "gradient": OWN.AveragedCenter(7), **given}
+    shorter = {
+        "n_iters": 150,
+        "burn_in": 10,
+        "gradient": OWN.AveragedCenter(7),
+        **given,
+    }
     n_iters = shorter.pop("n_iters")
     fixed = {"dtype": tf.float64, "minibatch_size": 10, "jit_compile": False}
     return OWN.run(DATA, n_iters, **{**fixed, **shorter})
@@ -85,12 +90,16 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
     np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
 
 
-def test_the_example_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs_from_top_to_bottom(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The documented example, in its short form, agrees with SGLD and with itself."""
     OWN.main(["--short"])
     printed = capsys.readouterr().out
     assert "The store gives the same draws again: True." in printed
-    steps, means = re.findall(r"differ by at most (\S+?)\.? ?(?:posterior.*)?$", printed, re.M)
+    steps, means = re.findall(
+        r"differ by at most (\S+?)\.? ?(?:posterior.*)?$", printed, re.M
+    )
     assert float(steps) < 1e-5 and float(means) < 0.15
 
 
@@ -106,7 +115,9 @@ def test_the_parts_are_short() -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("draws", ["without", "weighted"])
-def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_by_step(
+    draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both parts together are a transcription in NumPy, over blocks and moves of the center."""
     length, n, every, stepsize = 16, 2, 7, 0.02
     monkeypatch.setattr(seams.LONGEST_BLOCK, length)
@@ -140,7 +151,9 @@ def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyP
         jit_compile=jit_compile,
     )
     np.testing.assert_allclose(flat(chain), found, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(flat(chain.gradients or {}), gradients, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        flat(chain.gradients or {}), gradients, rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("draws", ["without", "with", "weighted"])
@@ -153,7 +166,9 @@ def test_the_estimate_over_all_minibatches(draws: str) -> None:
     mean, covariance = found.moments()
     np.testing.assert_allclose(mean, model.full(model.origin), rtol=1e-12, atol=1e-12)
     terms = model.terms(model.origin) - model.terms(center)
-    np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        covariance, variance(draws, terms, n), rtol=1e-10, atol=1e-12
+    )
 
 
 NOISE = 3
@@ -175,16 +190,27 @@ def test_stationary_law() -> None:
     def law(n: int) -> Array:
         def estimate(weights: Array, rows: Array) -> Any:
             def change(z: Array) -> None:
-                z[GRADIENT] = -prior * z[THETA] + weights @ (h[rows] * z[0] - K[rows] * z[THETA])
+                z[GRADIENT] = -prior * z[THETA] + weights @ (
+                    h[rows] * z[0] - K[rows] * z[THETA]
+                )
 
             return moved(change)
 
-        one = Moves(4).then([(1.0, moved(before))]).noise(NOISE, 1.0).then([(1.0, moved(after))])
-        steps = [(c.chance, estimate(c.weights, c.rows)) for c in choices("without", 6, n)]
+        one = (
+            Moves(4)
+            .then([(1.0, moved(before))])
+            .noise(NOISE, 1.0)
+            .then([(1.0, moved(after))])
+        )
+        steps = [
+            (c.chance, estimate(c.weights, c.rows)) for c in choices("without", 6, n)
+        ]
         return one.then(steps).stationary()
 
     exact = law(6)
-    assert exact[THETA, THETA] - exact[0, THETA] ** 2 == pytest.approx(1 / problem.total, 1e-12)
+    assert exact[THETA, THETA] - exact[0, THETA] ** 2 == pytest.approx(
+        1 / problem.total, 1e-12
+    )
     draws = problem.model.chain(
         dynamics=OWN.LeimkuhlerMatthews(),
         minibatch_size=n,
@@ -219,10 +245,17 @@ def test_the_settings_tell_the_parts(short_blocks: None) -> None:
 @pytest.mark.slow
 def test_any_parts_beside_the_users(short_blocks: None) -> None:
     """The user's dynamics go with every gradient, and the user's gradient with all dynamics."""
-    for gradient in ("minibatch", "svrg", "saga", sgmcmc.gradients.ControlVariate(0.01, 20)):
+    for gradient in (
+        "minibatch",
+        "svrg",
+        "saga",
+        sgmcmc.gradients.ControlVariate(0.01, 20),
+    ):
         assert np.isfinite(flat(run(gradient=gradient, n_iters=20), 2)).all()
     for dynamics in ("sgld", "sghmc", "sgnht", "underdamped"):
-        assert np.isfinite(flat(run(dynamics=dynamics, stepsize=0.02, n_iters=20), 2)).all()
+        assert np.isfinite(
+            flat(run(dynamics=dynamics, stepsize=0.02, n_iters=20), 2)
+        ).all()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +266,9 @@ def test_any_parts_beside_the_users(short_blocks: None) -> None:
     ],
     ids=len,
 )
-def test_step_by_step_is_one_call(portions: Any, tmp_path: Path, short_blocks: None) -> None:
+def test_step_by_step_is_one_call(
+    portions: Any, tmp_path: Path, short_blocks: None
+) -> None:
     """Sessions with the user's parts, each gone on with from a file, give the draws of one call.
 
     The first of two ends where the center moves; of the draws ten iterations are dropped.
@@ -291,7 +326,10 @@ def test_a_killed_run_goes_on_with_the_same_bits(
     killed = 0
     for attempt in range(2):
         with subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         ) as child:
             assert child.stdout is not None and child.stdout.readline() == "ready\n"
             deadline = time.monotonic() + 60
@@ -384,7 +422,9 @@ class HalfDraws:
     ],
     ids=str,
 )
-def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_minibatches(
+    minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A chain sees the rows that the user's minibatches draw, in each block again, with the user's
     weights."""
     monkeypatch.setattr(seams.LONGEST_BLOCK, 16)
@@ -414,7 +454,9 @@ def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.Mo
     np.testing.assert_allclose(flat(chain), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_own_minibatches_and_all_parts_with_a_store(tmp_path: Path, short_blocks: None) -> None:
+def test_own_minibatches_and_all_parts_with_a_store(
+    tmp_path: Path, short_blocks: None
+) -> None:
     """The user's dynamics, gradient and minibatches together go on from a store, which is refused
     for other minibatches."""
     for _ in range(2):
@@ -434,5 +476,7 @@ def test_what_is_no_part_is_refused(argument: str) -> None:
         "minibatches": Runs,
     }
     for wrong in (classes[argument], object(), 3):
-        with pytest.raises(TypeError, match=f"`{argument}` must be .*, or an object of"):
+        with pytest.raises(
+            TypeError, match=f"`{argument}` must be .*, or an object of"
+        ):
             run(**{argument: wrong}, n_iters=3)

@@ -17,18 +17,24 @@ from tests.ladder import DISTINCT, Case, every
 SOURCES = Path(__file__).parents[2] / "r"
 IN_R = tuple(case for case in DISTINCT if case.in_r)
 
-pytestmark = pytest.mark.skipif(not SOURCES.exists(), reason="not in the source distribution")
+pytestmark = pytest.mark.skipif(
+    not SOURCES.exists(), reason="not in the source distribution"
+)
 
 
 def in_r(name: str) -> str:
     """Return an argument's name in R."""
-    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found.group(1).upper(), name)
+    return re.sub(
+        r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found.group(1).upper(), name
+    )
 
 
 def arguments_in_r(function: str) -> list[str]:
     """Return the names of the arguments of a function of the R package."""
     text = "\n".join(path.read_text() for path in sorted((SOURCES / "R").glob("*.R")))
-    found = re.search(rf"^{function} <- function\((.*?)\) \{{", text, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^{function} <- function\((.*?)\) \{{", text, re.MULTILINE | re.DOTALL
+    )
     assert found is not None, function
     flat = found.group(1)
     while "(" in flat:  # a default may be a call
@@ -53,7 +59,9 @@ def check(function: str, python: Any, required: set[str]) -> None:
 
 @every(IN_R)
 def test_the_function_in_r(case: Case) -> None:
-    required = {name for name, v in case.keywords.items() if v is inspect.Parameter.empty}
+    required = {
+        name for name, v in case.keywords.items() if v is inspect.Parameter.empty
+    }
     check(str(case.in_r), case.function, {*case.constants, *required})
     check(f"{case.in_r}Setup", case.setup, {*case.constants, *required})
 

@@ -22,7 +22,9 @@ Tensors = dict[str, tf.Tensor]
 
 def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
     """Return the log-likelihood of a mixture given the components, and of their means."""
-    mixed = tf.math.log(params["omega"]) - 0.5 * (dataset["x"][:, None] - params["mu"]) ** 2
+    mixed = (
+        tf.math.log(params["omega"]) - 0.5 * (dataset["x"][:, None] - params["mu"]) ** 2
+    )
     chosen = tf.one_hot(dataset["z"], 3, dtype=mixed.dtype)
     return tf.reduce_sum(chosen * mixed)
 
@@ -33,8 +35,13 @@ def log_prior(params: Tensors) -> tf.Tensor:
 
 def gibbs(params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
     """Move the component of each observation by a Metropolis step."""
-    logits = tf.math.log(params["omega"]) - 0.5 * (minibatch["x"][:, None] - params["mu"]) ** 2
-    draws = tf.random.stateless_uniform([2, minibatch["x"].shape[0]], seed, dtype=logits.dtype)
+    logits = (
+        tf.math.log(params["omega"])
+        - 0.5 * (minibatch["x"][:, None] - params["mu"]) ** 2
+    )
+    draws = tf.random.stateless_uniform(
+        [2, minibatch["x"].shape[0]], seed, dtype=logits.dtype
+    )
     proposal = tf.cast(3 * draws[0], tf.int32)
     ratio = tf.gather(logits, proposal, batch_dims=1) - tf.gather(
         logits, minibatch["z"], batch_dims=1
@@ -63,7 +70,9 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 def short_call(method: str, **given: Any) -> Samples:
     return BY_NAME[method].function(
-        **arguments(**{"n_iters": 40, "verbose": False, "store_unnormalized": True, **given})
+        **arguments(
+            **{"n_iters": 40, "verbose": False, "store_unnormalized": True, **given}
+        )
     )
 
 
@@ -85,9 +94,13 @@ def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> 
     np.testing.assert_allclose(sampler.params["omega"], found[-1]["omega"])
     for name in draws:
         states = [each[name] for each in found]
-        np.testing.assert_allclose(states, draws[name][[0, 2, 32, 39]], rtol=2e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            states, draws[name][[0, 2, 32, 39]], rtol=2e-4, atol=1e-6
+        )
     thinned = short_call(method, thin=3, burn_in=4, n_iters=30, store_gradients=True)
-    np.testing.assert_allclose(thinned["omega"], draws["omega"][6:34:3], rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        thinned["omega"], draws["omega"][6:34:3], rtol=2e-4, atol=1e-6
+    )
     chains = short_call(method, n_chains=2)
     assert chains["omega"].shape == chains.unnormalized["omega"].shape == (2, 40, 3)
     np.testing.assert_allclose(chains["mu"][0], draws["mu"], rtol=2e-4, atol=1e-6)
@@ -117,7 +130,9 @@ def test_on_disk_and_resumed(
         short_call(method, **given, store=path, latents={"z": np.ones(40, np.int32)})
     resumed.save(tmp_path / "saved.npz")
     loaded = Samples.load(tmp_path / "saved.npz")
-    np.testing.assert_array_equal(loaded.unnormalized["omega"], kept.unnormalized["omega"])
+    np.testing.assert_array_equal(
+        loaded.unnormalized["omega"], kept.unnormalized["omega"]
+    )
 
 
 @pytest.mark.some(1)
@@ -139,7 +154,9 @@ def test_log_posterior_estimate_step_by_step() -> None:
     init_sess(sampler)
     omega = sampler.params["omega"].numpy()
     found = sampler.est_log_post({"z": ONE_HOT})
-    np.testing.assert_allclose(found, ((1.0 + ONE_HOT.sum(0)) * np.log(omega)).sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, ((1.0 + ONE_HOT.sum(0)) * np.log(omega)).sum(), rtol=1e-5
+    )
 
 
 def test_what_comes_back() -> None:
@@ -147,7 +164,9 @@ def test_what_comes_back() -> None:
     assert list(samples) == list(samples.unnormalized) == ["omega"]
     assert samples["omega"].dtype == np.float64
     theta = samples.unnormalized["omega"]
-    np.testing.assert_allclose(samples["omega"], theta / theta.sum(-1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        samples["omega"], theta / theta.sum(-1, keepdims=True), rtol=1e-12
+    )
     assert samples.settings["alpha"] == {"omega": 0.5}
     assert samples.settings["latents"] == ["z"] and samples.settings["gibbs"] is True
     with pytest.raises(TypeError, match="store_unnormalized"):
@@ -155,10 +174,14 @@ def test_what_comes_back() -> None:
 
 
 @pytest.mark.slow
-def test_same_seed_same_bits_and_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_seed_same_bits_and_threads_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     once = short_call("scir", n_chains=2)
     monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 1)
-    np.testing.assert_array_equal(short_call("scir", n_chains=2)["omega"], once["omega"])
+    np.testing.assert_array_equal(
+        short_call("scir", n_chains=2)["omega"], once["omega"]
+    )
 
 
 def test_no_warning_that_xla_cannot(recwarn: pytest.WarningsRecorder) -> None:
@@ -170,7 +193,9 @@ def test_no_warning_that_xla_cannot(recwarn: pytest.WarningsRecorder) -> None:
 def test_simplices_of_one_call_move_independently() -> None:
     """Two parameters of one shape get different noise."""
     chain = sgmcmc.scir(
-        lambda params, dataset: sum(tf.reduce_sum(tf.math.log(p)) for p in params.values()),
+        lambda params, dataset: sum(
+            tf.reduce_sum(tf.math.log(p)) for p in params.values()
+        ),
         {"x": np.zeros(5)},
         {"a": np.full(4, 0.25), "b": np.full(4, 0.25)},
         1.0,
@@ -184,7 +209,9 @@ def test_simplices_of_one_call_move_independently() -> None:
 
 ONE_HOT = np.repeat(np.eye(3), [5, 3, 2], axis=0)
 COUNTS: dict[str, Any] = {
-    "log_lik": lambda params, dataset: tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"])),
+    "log_lik": lambda params, dataset: tf.reduce_sum(
+        dataset["z"] * tf.math.log(params["omega"])
+    ),
     "dataset": {"z": ONE_HOT},
     "params": {"omega": np.full(3, 1 / 3)},
     "stepsize": {"omega": 0.1},
@@ -197,15 +224,33 @@ COUNTS: dict[str, Any] = {
 
 
 def minus(params: Tensors, dataset: Tensors) -> tf.Tensor:
-    return COUNTS["log_lik"](params, dataset) - 4.0 * tf.reduce_sum(params["omega"] ** 2)
+    return COUNTS["log_lik"](params, dataset) - 4.0 * tf.reduce_sum(
+        params["omega"] ** 2
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no alpha": ({"alpha": None}, ValueError, "`alpha` must be given"),
-    "off the simplex": ({"params": {"omega": [0.5, 0.5, 0.5]}}, ValueError, "sum to 1.5"),
-    "negative": ({"params": {"omega": [1.2, -0.2, 0.0]}}, ValueError, "smallest component is -0.2"),
-    "a number": ({"params": {"omega": 1.0}}, ValueError, "`params['omega']` is a single number"),
-    "alpha zero": ({"alpha": 0.0}, ValueError, "`alpha`: Dirichlet concentrations must be pos"),
+    "off the simplex": (
+        {"params": {"omega": [0.5, 0.5, 0.5]}},
+        ValueError,
+        "sum to 1.5",
+    ),
+    "negative": (
+        {"params": {"omega": [1.2, -0.2, 0.0]}},
+        ValueError,
+        "smallest component is -0.2",
+    ),
+    "a number": (
+        {"params": {"omega": 1.0}},
+        ValueError,
+        "`params['omega']` is a single number",
+    ),
+    "alpha zero": (
+        {"alpha": 0.0},
+        ValueError,
+        "`alpha`: Dirichlet concentrations must be pos",
+    ),
     "alpha of one": ({"alpha": {"omega": [1, 1, -1]}}, ValueError, "`alpha['omega']`"),
     "alpha shape": ({"alpha": [1.0, 2.0]}, ValueError, "`alpha` has shape (2,)"),
     "alpha name": ({"alpha": {"omge": 1.0}}, ValueError, "Did you mean 'omega'?"),
@@ -224,13 +269,33 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "theta0 name": ({"theta0": {"mu": [1.0]}}, ValueError, "`theta0` names 'mu'"),
     "theta0 zero": ({"theta0": {"omega": [1, 0, 1]}}, ValueError, "must be positive"),
-    "theta0 shape": ({"theta0": {"omega": [1.0, 1.0]}}, ValueError, "`theta0['omega']` has shape"),
+    "theta0 shape": (
+        {"theta0": {"omega": [1.0, 1.0]}},
+        ValueError,
+        "`theta0['omega']` has shape",
+    ),
     "theta0 kind": ({"theta0": 3.0}, TypeError, "`theta0` must be a dict"),
-    "latents alone": ({"latents": {"z": np.zeros(10)}}, ValueError, "`gibbs`, which was not given"),
+    "latents alone": (
+        {"latents": {"z": np.zeros(10)}},
+        ValueError,
+        "`gibbs`, which was not given",
+    ),
     "gibbs kind": ({"gibbs": 3}, TypeError, "`gibbs` must be a function"),
-    "gibbs arguments": ({"gibbs": lambda params: params}, TypeError, "`gibbs` must be a function"),
-    "gibbs returns": ({"gibbs": lambda p, m, s: m["z"]}, TypeError, "`gibbs` must return the mini"),
-    "gibbs None": ({"gibbs": lambda p, m, s: None}, TypeError, "`gibbs` must return the minibatch"),
+    "gibbs arguments": (
+        {"gibbs": lambda params: params},
+        TypeError,
+        "`gibbs` must be a function",
+    ),
+    "gibbs returns": (
+        {"gibbs": lambda p, m, s: m["z"]},
+        TypeError,
+        "`gibbs` must return the mini",
+    ),
+    "gibbs None": (
+        {"gibbs": lambda p, m, s: None},
+        TypeError,
+        "`gibbs` must return the minibatch",
+    ),
     "latents length": (
         {"gibbs": lambda p, m, s: m, "latents": {"u": np.zeros(9)}},
         ValueError,
@@ -252,7 +317,10 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "in the shape (5,)",
     ),
     "latents dtype": (
-        {"gibbs": lambda p, m, s: {"u": m["z"][:, 0]}, "latents": {"u": np.zeros(10, int)}},
+        {
+            "gibbs": lambda p, m, s: {"u": m["z"][:, 0]},
+            "latents": {"u": np.zeros(10, int)},
+        },
         TypeError,
         "holds integers",
     ),
@@ -304,9 +372,17 @@ def gamma_arguments(**given: Any) -> dict[str, Any]:
     x = np.random.default_rng(1).normal(np.repeat([-3.0, 0.0, 3.0], [20, 12, 8]))
 
     def gamma_log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        mixed = tf.math.log(params["omega"]) - 0.5 * params["tau"] * dataset["x"][:, None] ** 2
-        rates = tf.math.log(params["rates"]) - params["rates"] * tf.abs(dataset["x"])[:, None]
-        variance = -0.5 * tf.math.log(params["v"]) - 0.5 * dataset["x"] ** 2 / params["v"]
+        mixed = (
+            tf.math.log(params["omega"])
+            - 0.5 * params["tau"] * dataset["x"][:, None] ** 2
+        )
+        rates = (
+            tf.math.log(params["rates"])
+            - params["rates"] * tf.abs(dataset["x"])[:, None]
+        )
+        variance = (
+            -0.5 * tf.math.log(params["v"]) - 0.5 * dataset["x"] ** 2 / params["v"]
+        )
         half = 0.5 * tf.math.log(params["tau"]) - params["mu"] ** 2
         each = tf.reduce_logsumexp(mixed, 1) + tf.reduce_sum(rates, 1) + variance + half
         return tf.reduce_sum(each)
@@ -369,7 +445,9 @@ def test_what_comes_back_of_gamma_parameters() -> None:
         n_iters=20, store_gradients=True, seed=1, verbose=False, dtype=tf.float64,
     )  # fmt: skip
     assert samples.gradients is not None
-    np.testing.assert_allclose(samples.gradients["r"], 7.0 - 5.0 * samples["r"], rtol=1e-9)
+    np.testing.assert_allclose(
+        samples.gradients["r"], 7.0 - 5.0 * samples["r"], rtol=1e-9
+    )
     last = samples["r"][-1]
     expected = 7.0 * np.log(last) - 5.0 * last
     np.testing.assert_allclose(samples.log_post.values[-1], expected, rtol=1e-9)
@@ -383,10 +461,26 @@ GAMMA_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "empty": ({"gamma": {}}, ValueError, "`gamma` is an empty dict"),
     "name": ({"gamma": {"tua": (1.0, 1.0)}}, ValueError, "Did you mean 'tau'?"),
     "no pair": ({"gamma": {"tau": 1.0}}, TypeError, "`gamma['tau']` must be a pair"),
-    "shape": ({"gamma": {"tau": (0.0, 1.0)}}, ValueError, "`gamma['tau'][0]`: shapes must be"),
-    "rate": ({"gamma": {"tau": (1.0, -1.0)}}, ValueError, "`gamma['tau'][1]`: rates must be"),
-    "power": ({"gamma": {"tau": (1.0, 1.0, 0)}}, ValueError, "`gamma['tau'][2]`: the power"),
-    "fit": ({"gamma": {"tau": ([1.0, 2.0], 1.0)}}, ValueError, "does not fit the parameter's ()"),
+    "shape": (
+        {"gamma": {"tau": (0.0, 1.0)}},
+        ValueError,
+        "`gamma['tau'][0]`: shapes must be",
+    ),
+    "rate": (
+        {"gamma": {"tau": (1.0, -1.0)}},
+        ValueError,
+        "`gamma['tau'][1]`: rates must be",
+    ),
+    "power": (
+        {"gamma": {"tau": (1.0, 1.0, 0)}},
+        ValueError,
+        "`gamma['tau'][2]`: the power",
+    ),
+    "fit": (
+        {"gamma": {"tau": ([1.0, 2.0], 1.0)}},
+        ValueError,
+        "does not fit the parameter's ()",
+    ),
     "start": (
         {"params": {**gamma_arguments()["params"], "tau": 0.0}},
         ValueError,

@@ -37,7 +37,9 @@ def run(name: str, **given: Any) -> sgmcmc.Samples:
     arguments = {"curvature_bound": BOUND, "seed": 1, "verbose": False, **given}
     prior = arguments.pop("log_prior", log_prior)
     function = FUNCTIONS[name]
-    return function(log_lik, {"X": X, "y": Y}, {"beta": np.zeros(1)}, prior, **arguments)
+    return function(
+        log_lik, {"X": X, "y": Y}, {"beta": np.zeros(1)}, prior, **arguments
+    )
 
 
 def exact_moments() -> Array:
@@ -69,7 +71,9 @@ def test_the_moments_are_those_of_the_posterior(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.05, 3.0])
 def test_mhss_is_exact_at_any_gamma(gamma: float) -> None:
-    beta = run("mhss", n_chains=8, n_iters=20_000, burn_in=50, gamma=gamma)["beta"][..., 0]
+    beta = run("mhss", n_chains=8, n_iters=20_000, burn_in=50, gamma=gamma)["beta"][
+        ..., 0
+    ]
     exact = exact_moments()
     for power, value in ((beta, exact[0]), ((beta - exact[0]) ** 2, exact[1])):
         error = power.mean(1).std(ddof=1) / np.sqrt(8)
@@ -114,10 +118,14 @@ def test_the_table_draws_rows_in_proportion_to_their_weights() -> None:
     np.testing.assert_allclose(p, weights / weights.sum(), atol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["zigzag", pytest.param("mhss", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["zigzag", pytest.param("mhss", marks=pytest.mark.slow)]
+)
 def test_a_bound_that_does_not_hold_is_found_and_said(name: str) -> None:
     small = sgmcmc.predictor_bound({"beta": "X"}, most=0.01)
-    with pytest.raises(sgmcmc.DivergenceError, match=r"exceeded its bound [\d.]+ times"):
+    with pytest.raises(
+        sgmcmc.DivergenceError, match=r"exceeded its bound [\d.]+ times"
+    ):
         run(name, curvature_bound=small, n_iters=500)
 
 
@@ -130,7 +138,9 @@ def test_a_prior_that_is_not_normal_needs_a_bound() -> None:
 
     with pytest.raises(sgmcmc.DivergenceError, match="give `prior_bound`"):
         run("zigzag", log_prior=cauchy, n_iters=2000)
-    samples = run("zigzag", log_prior=cauchy, n_iters=500, prior_bound={"beta": 40 / 0.04})
+    samples = run(
+        "zigzag", log_prior=cauchy, n_iters=500, prior_bound={"beta": 40 / 0.04}
+    )
     assert samples.report["Chain"]["largest rate over its bound"] <= 1.0
 
 
@@ -156,9 +166,15 @@ def test_a_store_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
             {"curvature_bound": lambda params, data: {"beta": np.ones(3)}},
             r"array of shape \(25, 1\)",
         ),
-        ({"curvature_bound": lambda params, data: {"beta": data["X"] * np.nan}}, "not finite"),
+        (
+            {"curvature_bound": lambda params, data: {"beta": data["X"] * np.nan}},
+            "not finite",
+        ),
         ({"prior_bound": 3.0}, "`prior_bound` must be a dict"),
-        ({"prior_bound": {"beta": -1.0}}, "`prior_bound` must be finite and not negative"),
+        (
+            {"prior_bound": {"beta": -1.0}},
+            "`prior_bound` must be finite and not negative",
+        ),
         ({"stepsize": -1.0}, "`stepsize` must be positive"),
         ({"preconditioner": "none"}, "`preconditioner`"),
         ({"minibatches": "uniform"}, "no argument `minibatches`"),

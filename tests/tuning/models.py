@@ -27,7 +27,9 @@ def make(
     dtype: tf.DType = tf.float32,
 ) -> tuple[Target, Data]:
     """Return target and data as a sampler makes them."""
-    geometries = {name: Bijected(b, shapes[name]) for name, b in (bijectors or {}).items()}
+    geometries = {
+        name: Bijected(b, shapes[name]) for name, b in (bijectors or {}).items()
+    }
     target = Target(log_lik, log_prior, Space(shapes, geometries), dtype)
     return target, read_dataset(dataset, dtype)
 
@@ -50,7 +52,9 @@ def logistic_sum(params: Tensors, dataset: Tensors) -> tf.Tensor:
 
 def gaussian_prior(sd: float) -> Callable[[Tensors], tf.Tensor]:
     """Return the log density of N(0, sd²), for every coordinate."""
-    return lambda params: -0.5 * sum(tf.reduce_sum(p**2) for p in params.values()) / sd**2
+    return lambda params: (
+        -0.5 * sum(tf.reduce_sum(p**2) for p in params.values()) / sd**2
+    )
 
 
 def laplace_prior(b: float) -> Callable[[Tensors], tf.Tensor]:

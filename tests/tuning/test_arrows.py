@@ -22,9 +22,13 @@ SHAPES = {"beta": (3,), "tau": (), "slopes": (G, 2), "own": (G,), "other": (8,)}
 
 def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
     slopes = tf.gather(params["slopes"], data["group"])
-    eta = tf.linalg.matvec(data["X"], params["beta"]) + tf.gather(params["other"], data["other"])
+    eta = tf.linalg.matvec(data["X"], params["beta"]) + tf.gather(
+        params["other"], data["other"]
+    )
     eta += params["tau"] * (slopes[:, 0] + slopes[:, 1] * data["X"][:, 1])
-    return data["y"] * eta - tf.math.softplus(eta + tf.gather(params["own"], data["group"]))
+    return data["y"] * eta - tf.math.softplus(
+        eta + tf.gather(params["own"], data["group"])
+    )
 
 
 def log_prior(params: Mapping[str, Any]) -> tf.Tensor:
@@ -70,7 +74,10 @@ def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
         monkeypatch.setattr(seams.ONE_BY_ONE, few)
         times = Products(found, found.target, data)
         np.testing.assert_allclose(times(u, np.eye(d)), information, atol=1e-10)
-        for whitening in (arrow_at(times, structure, [u], seed=3), dense_at(times, [u])):
+        for whitening in (
+            arrow_at(times, structure, [u], seed=3),
+            dense_at(times, [u]),
+        ):
             C = whitening.times(np.eye(d)).T
             np.testing.assert_allclose(C.T @ information @ C, np.eye(d), atol=1e-8)
 
@@ -83,5 +90,9 @@ def test_dense_information_has_no_blocks() -> None:
     def squares(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
         return -0.5 * (data["y"] - tf.linalg.matvec(data["X"], params["beta"])) ** 2
 
-    found = Objective(Target(squares, log_prior, Space({"beta": (30,)}), tf.float64), data)
-    assert find_structure(found, found.target.space.layout, np.zeros(30), seed=1) is None
+    found = Objective(
+        Target(squares, log_prior, Space({"beta": (30,)}), tf.float64), data
+    )
+    assert (
+        find_structure(found, found.target.space.layout, np.zeros(30), seed=1) is None
+    )

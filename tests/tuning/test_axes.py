@@ -20,7 +20,9 @@ def orthonormal(rng: np.random.Generator, d: int, k: int) -> np.ndarray:
     return np.linalg.qr(rng.standard_normal((d, k)))[0]
 
 
-def low_rank(rng: np.random.Generator, d: int = 7, k: int = 2) -> tuple[Preconditioner, np.ndarray]:
+def low_rank(
+    rng: np.random.Generator, d: int = 7, k: int = 2
+) -> tuple[Preconditioner, np.ndarray]:
     """Return a preconditioner and its C as a matrix."""
     root, axes = rng.uniform(0.5, 2.0, d), orthonormal(rng, d, k)
     lengths = rng.uniform(0.1, 5.0, k)
@@ -34,7 +36,9 @@ def test_low_rank_is_the_matrix_it_stands_for() -> None:
     zeta, slope = rng.standard_normal((2, 7))
     u = found.out_of(tf.constant(zeta)).numpy()
     np.testing.assert_allclose(u, found.origin + C @ zeta, rtol=1e-12)
-    np.testing.assert_allclose(found.into(np.stack([u, u])), np.stack([zeta, zeta]), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.into(np.stack([u, u])), np.stack([zeta, zeta]), rtol=1e-9
+    )
     np.testing.assert_allclose(found.slope(tf.constant(slope)), C.T @ slope, rtol=1e-12)
     back = found.score(found.slope(tf.constant(slope)))
     np.testing.assert_allclose(back, slope, rtol=1e-9)
@@ -82,9 +86,15 @@ def posterior(precision: np.ndarray) -> Objective:
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         P = tf.constant(precision, params["u"].dtype)
-        return -0.5 * tf.reduce_sum(params["u"] * tf.linalg.matvec(P, params["u"])) * dataset["w"]
+        return (
+            -0.5
+            * tf.reduce_sum(params["u"] * tf.linalg.matvec(P, params["u"]))
+            * dataset["w"]
+        )
 
-    return objective(log_lik, {"w": np.ones(1)}, {"u": (len(precision),)}, dtype=tf.float64)
+    return objective(
+        log_lik, {"w": np.ones(1)}, {"u": (len(precision),)}, dtype=tf.float64
+    )
 
 
 def test_products_are_those_of_the_hessian() -> None:
@@ -105,10 +115,16 @@ def test_directions_of_unusual_curvature_are_undone() -> None:
     bulk = np.eye(D) - axes @ axes.T
     S = bulk @ np.diag(spread) @ bulk + axes @ np.diag(unusual) @ axes.T
     P = S / np.outer(scales, scales)
-    found = find_axes(posterior(P), Preconditioner(scales, np.zeros(D)), [np.zeros(D)], seed=1)
-    assert found.preconditioner.lengths is not None and len(found.preconditioner.lengths) == K
+    found = find_axes(
+        posterior(P), Preconditioner(scales, np.zeros(D)), [np.zeros(D)], seed=1
+    )
+    assert (
+        found.preconditioner.lengths is not None
+        and len(found.preconditioner.lengths) == K
+    )
     columns = np.stack(
-        [found.preconditioner.out_of(tf.constant(row)).numpy() for row in np.eye(D)], axis=1
+        [found.preconditioner.out_of(tf.constant(row)).numpy() for row in np.eye(D)],
+        axis=1,
     )
     values = np.linalg.eigvalsh(columns.T @ P @ columns)
     assert 0.7 < values[0] and values[-1] < 1.4

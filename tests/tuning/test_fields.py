@@ -51,12 +51,16 @@ def with_an_edge(params: Any) -> tf.Tensor:
 
 
 def independent(params: Any) -> tf.Tensor:
-    return -0.5 * tf.reduce_sum((params["x"] / params["tau"]) ** 2) - T * tf.math.log(params["tau"])
+    return -0.5 * tf.reduce_sum((params["x"] / params["tau"]) ** 2) - T * tf.math.log(
+        params["tau"]
+    )
 
 
 def robust(params: Any) -> tf.Tensor:
     x, tau = params["x"], params["tau"]
-    return -tf.reduce_sum(tf.math.log1p(((x[1:] - x[:-1]) / tau) ** 2)) - T * tf.math.log(tau)
+    return -tf.reduce_sum(
+        tf.math.log1p(((x[1:] - x[:-1]) / tau) ** 2)
+    ) - T * tf.math.log(tau)
 
 
 def of_known_scale(params: Any) -> tf.Tensor:
@@ -72,7 +76,9 @@ def observed(seed: int = 1) -> dict[str, np.ndarray]:
     """Two observations of most times."""
     rng = np.random.default_rng(seed)
     level = 0.5 + np.cumsum(0.3 * rng.normal(size=T))
-    time = np.sort(rng.permutation(np.repeat(np.arange(T), 2))[: 2 * T - 15]).astype(np.int32)
+    time = np.sort(rng.permutation(np.repeat(np.arange(T), 2))[: 2 * T - 15]).astype(
+        np.int32
+    )
     return {"y": level[time] + SD * rng.normal(size=len(time)), "time": time}
 
 
@@ -80,7 +86,9 @@ def of_one_scale(params: Any) -> tf.Tensor:
     """Levels that come back to zero, all of whose precision has one scale."""
     x, tau = params["x"], params["tau"]
     steps = (x[1:] - 0.9 * x[:-1]) / tau
-    value = -0.5 * tf.reduce_sum(steps**2) - T * tf.math.log(tau) - 0.5 * (x[0] / tau) ** 2
+    value = (
+        -0.5 * tf.reduce_sum(steps**2) - T * tf.math.log(tau) - 0.5 * (x[0] / tau) ** 2
+    )
     return value - 0.5 * params["mean"] ** 2 - params["sd"]
 
 
@@ -99,7 +107,11 @@ def target_of(
     target = Target(log_lik, log_prior, space, tf.float64)
     data = observed()
     columns = {name: ArrayColumn(a) for name, a in data.items()}
-    return target, Data(columns, len(data["y"])), space.start(params, tf.float64).astype(float)
+    return (
+        target,
+        Data(columns, len(data["y"])),
+        space.start(params, tf.float64).astype(float),
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +180,11 @@ def test_the_change_of_variables_is_undone_and_its_determinant_is_right() -> Non
     assert found is not None
     joint = FieldCoordinates.of_arrays("x", walk, found[0].arrays())
     z = tf.constant(np.random.default_rng(2).normal(size=T))
-    params = {"x": z, "tau": tf.constant(0.2, tf.float64), "mean": tf.constant(1.0, tf.float64)}
+    params = {
+        "x": z,
+        "tau": tf.constant(0.2, tf.float64),
+        "mean": tf.constant(1.0, tf.float64),
+    }
     np.testing.assert_allclose(joint.own(joint.user(params))["x"], z, atol=1e-9)
     with tf.GradientTape() as tape:
         tape.watch(z)

@@ -28,7 +28,11 @@ from tests.tuning.models import (
 
 RNG = np.random.default_rng(1)
 # In float32, so that what is compared are the same numbers.
-X = (RNG.normal(size=(300, 4)) * [1.0, 0.1, 30.0, 1.0]).astype(np.float32).astype(np.float64)
+X = (
+    (RNG.normal(size=(300, 4)) * [1.0, 0.1, 30.0, 1.0])
+    .astype(np.float32)
+    .astype(np.float64)
+)
 BETA = np.array([0.5, -2.0, 0.02, 0.0])
 DATA = logistic_data(X, BETA)
 HESSIAN = (X * weights(X, BETA)[:, np.newaxis]).T @ X
@@ -44,7 +48,9 @@ def test_hessian_of_a_logistic_regression(log_lik: object, dtype: tf.DType) -> N
         objective(log_lik, DATA, SHAPES, gaussian_prior(2.0), dtype=dtype), BETA
     )
     expected = HESSIAN + np.eye(4) / 4
-    np.testing.assert_allclose(found.matrix, expected, rtol=1e-9, atol=1e-9 * expected.max())
+    np.testing.assert_allclose(
+        found.matrix, expected, rtol=1e-9, atol=1e-9 * expected.max()
+    )
     np.testing.assert_allclose(found.covariance @ expected, np.eye(4), atol=1e-8)
     assert not found.held_up.any()
     assert found.condition == pytest.approx(np.linalg.cond(expected), rel=1e-6)
@@ -77,7 +83,9 @@ def test_without_a_prior() -> None:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("rows_a_piece", [1, 7, 299, 300])
-def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece: int) -> None:
+def test_pieces_make_no_difference(
+    monkeypatch: pytest.MonkeyPatch, rows_a_piece: int
+) -> None:
     monkeypatch.setattr(seams.OBJECTIVE_PIECE_NUMBERS, 5 * rows_a_piece)
     target, data = make(logistic_terms, DATA, SHAPES, gaussian_prior(2.0))
     split, run, sizes = Objective(target, data), Pass.run, []
@@ -88,7 +96,9 @@ def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece
         return run(self, name, *arguments)
 
     monkeypatch.setattr(seams.PASS_RUN, counted)
-    np.testing.assert_allclose(-split.likelihood_hessian(BETA), HESSIAN, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        -split.likelihood_hessian(BETA), HESSIAN, rtol=1e-9, atol=1e-6
+    )
     assert sum(sizes) == 300 and len(sizes) == -(-300 // rows_a_piece)
     value, gradient = split.value_and_gradient(BETA)
     logits = X @ BETA
@@ -102,7 +112,9 @@ def test_part_of_the_rows_stands_for_all() -> None:
     rows = np.arange(0, 300, 3)
     part = objective(logistic_terms, DATA, SHAPES, gaussian_prior(2.0), rows=rows)
     expected = 3 * (X[rows] * weights(X[rows], BETA)[:, np.newaxis]).T @ X[rows]
-    np.testing.assert_allclose(-part.likelihood_hessian(BETA), expected, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        -part.likelihood_hessian(BETA), expected, rtol=1e-9, atol=1e-6
+    )
     np.testing.assert_allclose(part.prior_hessian(BETA), -np.eye(4) / 4, atol=1e-12)
 
 
@@ -127,7 +139,9 @@ def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
 @pytest.mark.parametrize("b", [0.01, 1.0, 300.0])
 def test_laplace_prior_alone(b: float) -> None:
     """At its kink the secant over ±s is 1/(bs), and s² = bs is solved by s = b."""
-    found = observed_information(objective(_nothing, DATA, SHAPES, laplace_prior(b)), np.zeros(4))
+    found = observed_information(
+        objective(_nothing, DATA, SHAPES, laplace_prior(b)), np.zeros(4)
+    )
     np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), b, rtol=0.02)
     np.testing.assert_allclose(found.scale, b, rtol=0.02)
     np.testing.assert_allclose(found.held_up, 1 / b**2, rtol=0.04)
@@ -150,7 +164,8 @@ def test_laplace_prior_with_some_data(curvature: float) -> None:
 def test_laplace_prior_far_from_its_kink() -> None:
     """A coordinate many SDs from zero is not held up at all."""
     found = observed_information(
-        objective(logistic_terms, DATA, SHAPES, laplace_prior(1.0)), np.array([9.0, -40, 0.3, 5.0])
+        objective(logistic_terms, DATA, SHAPES, laplace_prior(1.0)),
+        np.array([9.0, -40, 0.3, 5.0]),
     )
     assert not found.held_up.any()
 
@@ -175,7 +190,9 @@ def test_bijector() -> None:
     _, gradient = counts.value_and_gradient(np.log([rate]))
     assert gradient[0] == pytest.approx(0, abs=1e-7 * y.sum())
     # Of the prior and the Jacobian alone: 2u − 2e^u.
-    np.testing.assert_allclose(counts.prior_hessian(np.log([rate])), [[-2 * rate]], rtol=1e-12)
+    np.testing.assert_allclose(
+        counts.prior_hessian(np.log([rate])), [[-2 * rate]], rtol=1e-12
+    )
 
 
 def test_directions_that_bend_upwards_are_turned() -> None:
@@ -198,7 +215,9 @@ def test_infinite_gradient_of_the_prior_is_no_kink() -> None:
         return -0.5 * params["x"] ** 2 - tf.exp(1e4 * (params["x"] - 0.5))
 
     data = {"y": np.zeros(3)}
-    walled = objective(lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64)
+    walled = objective(
+        lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64
+    )
     found = observed_information(walled, np.zeros(1))
     assert found.matrix == pytest.approx(1.0)
     assert not found.held_up.any()
@@ -209,12 +228,16 @@ def test_curvature_that_is_not_finite_is_named() -> None:
         return -tf.exp(params["x"])
 
     data = {"y": np.zeros(3)}
-    steep = objective(lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64)
+    steep = objective(
+        lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64
+    )
     with pytest.raises(np.linalg.LinAlgError, match="curvature of the log posterior"):
         observed_information(steep, np.full(1, 1e3))
 
 
-def test_a_plain_inverse_is_that_by_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_inverse_is_that_by_eigenvalues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(5)
     root = rng.normal(size=(6, 6)) * np.logspace(-4, 4, 6)[:, np.newaxis]
     matrix = root @ root.T
@@ -222,9 +245,9 @@ def test_a_plain_inverse_is_that_by_eigenvalues(monkeypatch: pytest.MonkeyPatch)
     assert plain is not None
     monkeypatch.setattr(seams.PLAIN_INVERSE, lambda matrix: None)
     scale = np.sqrt(np.diag(plain))
-    other = information._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(
-        scale, scale
-    )
+    other = information._LastInverse(matrix).turned_up(
+        np.zeros(len(matrix))
+    ) / np.outer(scale, scale)
     np.testing.assert_allclose(plain / np.outer(scale, scale), other, atol=1e-9)
 
 

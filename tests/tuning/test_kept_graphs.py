@@ -25,7 +25,9 @@ def normal(scale: float) -> Callable[..., tf.Tensor]:
     """Return a log-likelihood with a number that each call may have changed."""
 
     def log_lik(params: Tensors, data: Tensors) -> tf.Tensor:
-        return -0.5 * scale * (data["y"] - tf.linalg.matvec(data["x"], params["b"])) ** 2
+        return (
+            -0.5 * scale * (data["y"] - tf.linalg.matvec(data["x"], params["b"])) ** 2
+        )
 
     return log_lik
 
@@ -37,7 +39,9 @@ def own_slope(factor: float) -> Callable[..., tf.Tensor]:
     def value(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         return -(x**2), lambda upstream: -factor * x * upstream
 
-    return lambda params, data: value(data["y"] - tf.linalg.matvec(data["x"], params["b"]))
+    return lambda params, data: value(
+        data["y"] - tf.linalg.matvec(data["x"], params["b"])
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +76,16 @@ def test_other_number_of_few_rows() -> None:
 
 
 @pytest.mark.parametrize("make_model", [normal, own_slope])
-def test_other_number_in_the_model(make_model: Callable[[float], Callable[..., tf.Tensor]]) -> None:
+def test_other_number_in_the_model(
+    make_model: Callable[[float], Callable[..., tf.Tensor]],
+) -> None:
     data = columns(30)
     for number in (2.0, 3.0):
         found = of(make_model(number), data)
         assert not found._pass.graphs
-        np.testing.assert_allclose(found.likelihood_gradient(U), slope(data, number), rtol=1e-6)
+        np.testing.assert_allclose(
+            found.likelihood_gradient(U), slope(data, number), rtol=1e-6
+        )
     same = of(make_model(3.0), data)
     assert same._pass.graphs or make_model is own_slope
     np.testing.assert_allclose(same.likelihood_gradient(U), slope(data, 3.0), rtol=1e-6)

@@ -64,7 +64,9 @@ def test_variance_of_underdamped(epsilon: float, friction: float, noise: float) 
     assert law.variance(noise) == pytest.approx(1 + excess, rel=EXACT)
 
 
-def _sghmc(alpha: float, L: int, integrator: str, epsilon: float) -> tuple[np.ndarray, ...]:
+def _sghmc(
+    alpha: float, L: int, integrator: str, epsilon: float
+) -> tuple[np.ndarray, ...]:
     """Return A, and what standard normals and unit noises add, of an iteration of SGHMC.
 
     The state is (θ, w), with w the noise of the gradient that is at hand, −θ + w.
@@ -91,7 +93,8 @@ def _sghmc(alpha: float, L: int, integrator: str, epsilon: float) -> tuple[np.nd
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
-    "alpha, L, integrator", [(0.01, 5, "symmetric"), (0.7, 3, "symmetric"), (0.2, 4, "euler")]
+    "alpha, L, integrator",
+    [(0.01, 5, "symmetric"), (0.7, 3, "symmetric"), (0.2, 4, "euler")],
 )
 @pytest.mark.parametrize("epsilon", [0.02, 0.3])
 def test_sghmc_against_its_transcription(
@@ -115,7 +118,9 @@ def test_sghmc_against_its_transcription(
     assert law.autocorrelation_time(noise) == pytest.approx(time, rel=EXACT)
 
 
-@pytest.mark.parametrize("dynamics", [SGLD(), Underdamped(0.5)], ids=["sgld", "underdamped"])
+@pytest.mark.parametrize(
+    "dynamics", [SGLD(), Underdamped(0.5)], ids=["sgld", "underdamped"]
+)
 def test_stable_up_to_four(dynamics: Dynamics) -> None:
     assert LinearRecursion(dynamics, 3.99).stable
     assert not LinearRecursion(dynamics, 4.01).stable
@@ -124,7 +129,9 @@ def test_stable_up_to_four(dynamics: Dynamics) -> None:
 def test_fresh_momenta_and_friction_keep_sghmc_longer() -> None:
     """As the radius of the transcription's matrix tells."""
     for epsilon in (3.0, 4.1, 5.5):
-        radius = np.abs(np.linalg.eigvals(_sghmc(0.3, 3, "symmetric", epsilon)[0])).max()
+        radius = np.abs(
+            np.linalg.eigvals(_sghmc(0.3, 3, "symmetric", epsilon)[0])
+        ).max()
         assert LinearRecursion(SGHMC(0.3, 3), epsilon).stable == (radius < 1)
     assert radius > 1
 
@@ -145,7 +152,9 @@ def test_largest_stepsize_of_underdamped(tolerance: float, noise: float) -> None
     assert found == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("dynamics", [SGLD(), SGHMC(0.3, 3, "symmetric")], ids=["sgld", "sghmc"])
+@pytest.mark.parametrize(
+    "dynamics", [SGLD(), SGHMC(0.3, 3, "symmetric")], ids=["sgld", "sghmc"]
+)
 @pytest.mark.parametrize("noise", NOISES)
 def test_largest_stepsize_hits_the_tolerance(dynamics: Dynamics, noise: float) -> None:
     found = largest_stepsize(dynamics, whitened(noise), 0.05)

@@ -49,7 +49,9 @@ def exact(X: Array, beta: Array) -> tuple[Array, Preconditioner]:
     return h, Preconditioner(np.linalg.cholesky(covariance), beta)
 
 
-def found(log_lik: Callable[..., tf.Tensor], data: dict[str, Array], **given: Any) -> Array:
+def found(
+    log_lik: Callable[..., tf.Tensor], data: dict[str, Array], **given: Any
+) -> Array:
     target, rows = make(log_lik, data, SHAPES, gaussian_prior(2.0), **given)
     return leverage(target, rows, exact(X, BETA)[1], seed=1)
 
@@ -79,7 +81,9 @@ def test_on_disk_and_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     mapped = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
     monkeypatch.setattr(seams.LEVERAGE_PIECE_NUMBERS, 700 * (2 * PROBES + 1))
     # Second differences of terms near one have the rounding of float32 in them.
-    np.testing.assert_allclose(found(logistic_terms, mapped), whole, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(
+        found(logistic_terms, mapped), whole, rtol=1e-3, atol=1e-6
+    )
 
 
 def test_probabilities() -> None:
@@ -94,16 +98,20 @@ class TestNoise:
 
     N, n = 6000, 200
     rng = np.random.default_rng(8)
-    X = np.column_stack([np.ones(N), rng.normal(size=N), np.arange(N) % 1500 == 7]).astype(
-        np.float32
-    )
+    X = np.column_stack(
+        [np.ones(N), rng.normal(size=N), np.arange(N) % 1500 == 7]
+    ).astype(np.float32)
     beta = np.array([-0.3, 0.8, 0.5])
     data = logistic_data(X.astype(float), beta)
 
     def setting(self) -> tuple[Target, Any, Preconditioner, Array]:
         h, whitening = exact(self.X, self.beta)
         target, rows = make(
-            logistic_terms, self.data, {"beta": (3,)}, gaussian_prior(2.0), dtype=tf.float64
+            logistic_terms,
+            self.data,
+            {"beta": (3,)},
+            gaussian_prior(2.0),
+            dtype=tf.float64,
         )
         whitened = Target(
             target.log_lik, None, target.space.preconditioned(whitening), target.dtype
@@ -147,9 +155,15 @@ class TestNoise:
             minibatches: Minibatches = Uniform()
             expected = self.N * (self.N - self.n) / self.n * delta.var(0, ddof=1)
         else:
-            p = np.full(self.N, 1 / self.N) if kind != "leverage" else leverage_minibatches(h).p
+            p = (
+                np.full(self.N, 1 / self.N)
+                if kind != "leverage"
+                else leverage_minibatches(h).p
+            )
             minibatches = Uniform(replace=True) if kind != "leverage" else Weighted(p)
-            expected = ((delta**2 / p[:, np.newaxis]).sum(0) - delta.sum(0) ** 2) / self.n
+            expected = (
+                (delta**2 / p[:, np.newaxis]).sum(0) - delta.sum(0) ** 2
+            ) / self.n
         found = self.measured(minibatches, np.tile(position, (pairs, 1)))
         ratio = (found**2).mean(0) / expected
         kurtosis = (found**4).mean(0) / (found**2).mean(0) ** 2
@@ -168,7 +182,9 @@ class TestNoise:
         total = np.zeros(3)
         for k in range(self.n):
             chance = np.clip(
-                np.minimum(upper, (k + 1) / self.n) - np.maximum(lower, k / self.n), 0, None
+                np.minimum(upper, (k + 1) / self.n) - np.maximum(lower, k / self.n),
+                0,
+                None,
             )
             chance *= self.n
             term = delta / (self.n * p[:, np.newaxis])
@@ -190,6 +206,8 @@ def test_strata(N: int) -> None:
     assert strata[0][1] == 1.0 and h[strata[0][0]].min() >= np.sort(h)[-STRATUM_ROWS]
     sums = [weight * h[rows].sum() for rows, weight in strata]
     error = np.sqrt(
-        sum(weight * (weight - 1) * len(rows) * h[rows].var() for rows, weight in strata)
+        sum(
+            weight * (weight - 1) * len(rows) * h[rows].var() for rows, weight in strata
+        )
     )
     assert abs(sum(sums) - h.sum()) < max(5 * error, 1e-6 * h.sum())

@@ -46,9 +46,13 @@ def test_scales_are_those_of_coordinates_with_all_others_held() -> None:
     np.testing.assert_allclose(
         around.whitening.root**-2.0, likelihood + prior, rtol=4 * np.sqrt(2 / 128)
     )
-    np.testing.assert_allclose(around.share, likelihood / (likelihood + prior), atol=0.2)
+    np.testing.assert_allclose(
+        around.share, likelihood / (likelihood + prior), atol=0.2
+    )
     # The noise in scaled coordinates is what made the scales.
-    np.testing.assert_allclose(around.noise, (N / around.rows - 1) * around.share, rtol=1e-6)
+    np.testing.assert_allclose(
+        around.noise, (N / around.rows - 1) * around.share, rtol=1e-6
+    )
     np.testing.assert_array_equal(around.whitening.origin, TRUTH)
 
 
@@ -108,19 +112,25 @@ class TestPriors:
 
         w, bijectors = RNG.normal(size=20), {"precision": tfp.bijectors.Exp()}
         u = np.append(w, np.log(3.0))
-        found = self.found(log_prior, {"w": (20,), "precision": ()}, u, bijectors=bijectors)
+        found = self.found(
+            log_prior, {"w": (20,), "precision": ()}, u, bijectors=bijectors
+        )
         np.testing.assert_allclose(found[:20], 3.0, rtol=1e-4)
         assert found[20] == pytest.approx(3.0 + 1.5 * (w**2).sum(), rel=1e-4)
 
     def test_a_kink_counts_by_its_slope(self) -> None:
-        found = self.found(laplace_prior(0.5), {"w": (4,)}, np.array([1.0, -2.0, 0.3, 5.0]))
+        found = self.found(
+            laplace_prior(0.5), {"w": (4,)}, np.array([1.0, -2.0, 0.3, 5.0])
+        )
         np.testing.assert_allclose(found, 4.0, rtol=1e-5)
 
     def test_a_flat_prior_has_none(self) -> None:
         np.testing.assert_array_equal(self.found(None, {"w": (4,)}, np.ones(4)), 0.0)
 
 
-def neighbourhood(curvature: float, noise: float, stiff: float, size: int) -> Neighbourhood:
+def neighbourhood(
+    curvature: float, noise: float, stiff: float, size: int
+) -> Neighbourhood:
     d = 50
     return Neighbourhood(
         Preconditioner(np.ones(d), np.zeros(d)),
@@ -142,23 +152,31 @@ class TestChoice:
             assert plan.error[-1] == pytest.approx(exact)
 
     def test_curvature_limits_the_stepsize(self) -> None:
-        plan = choose_locally(neighbourhood(1000.0, 1.0, 100.0, 100_000), Underdamped(), 0.05)
+        plan = choose_locally(
+            neighbourhood(1000.0, 1.0, 100.0, 100_000), Underdamped(), 0.05
+        )
         assert plan.stepsize == pytest.approx(0.25 / 1000)
         assert plan.minibatch_size == 500
 
     def test_noise_takes_more_rows(self) -> None:
-        plan = choose_locally(neighbourhood(2.0, 100.0, 200.0, 100_000), Underdamped(), 0.05)
+        plan = choose_locally(
+            neighbourhood(2.0, 100.0, 200.0, 100_000), Underdamped(), 0.05
+        )
         assert plan.minibatch_size == 1000 and plan.stepsize < 0.125
 
     def test_few_rows_are_all_taken(self) -> None:
-        plan = choose_locally(neighbourhood(4.0, 100.0, 100.0, 1500), Underdamped(), 0.05)
+        plan = choose_locally(
+            neighbourhood(4.0, 100.0, 100.0, 1500), Underdamped(), 0.05
+        )
         assert plan.minibatch_size == 1500 and plan.stepsize == pytest.approx(0.25 / 4)
         np.testing.assert_allclose(plan.error, 0.0, atol=1e-12)
         assert plan.stiff_error == pytest.approx(0.0, abs=1e-9)
 
     def test_the_stiffest_direction(self) -> None:
         """Curvature λ with noise V: that of λε with noise V/λ, in coordinates √λ times as long."""
-        plan = choose_locally(neighbourhood(40.0, 1.0, 500.0, 100_000), Underdamped(), 0.05)
+        plan = choose_locally(
+            neighbourhood(40.0, 1.0, 500.0, 100_000), Underdamped(), 0.05
+        )
         eps, lam, alpha = plan.stepsize, 40.0, 0.5
         noise = 500.0 * plan.around.noise_factor(plan.minibatch_size)
         variance = 1 + eps * noise / 4 / np.tanh(alpha / 2) / (1 - eps * lam / 4)
@@ -173,7 +191,10 @@ def test_a_step_of_the_ascent() -> None:
         tf.constant([1.0, 0.4, 0.0], tf.float64), tf.constant(4.0, tf.float64),
     )  # fmt: skip
     found = ascent.step(
-        state, tf.constant(gradient), tf.constant(0.1, tf.float64), tf.zeros([0, 3], tf.float64)
+        state,
+        tf.constant(gradient),
+        tf.constant(0.1, tf.float64),
+        tf.zeros([0, 3], tf.float64),
     )
     m = 0.9 * np.array([0.2, 0.1, 0.0]) + 0.1 * gradient
     v = 0.99 * np.array([1.0, 0.4, 0.0]) + 0.01 * gradient**2

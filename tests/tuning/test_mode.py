@@ -78,7 +78,11 @@ class TestLinearRegression:
 
     X = raw_columns(800)
     y = X @ (np.array([2.0, -1.0, 0.5, 0.0, 1.0]) / SCALES)
-    y = (y + np.random.default_rng(3).normal(0, 0.3, 800)).astype(np.float32).astype(float)
+    y = (
+        (y + np.random.default_rng(3).normal(0, 0.3, 800))
+        .astype(np.float32)
+        .astype(float)
+    )
     data = {"X": X, "y": y}
 
     def log_prior_gradient(self, u: Array) -> Array:
@@ -92,7 +96,9 @@ class TestLinearRegression:
     def gradient(self, u: Array) -> Array:
         gap, precision = self.y - self.X @ u[:5], np.exp(-u[5])
         of_variance = -0.5 * len(gap) + 0.5 * (gap**2).sum() * precision
-        return np.append(precision * self.X.T @ gap, of_variance) + self.log_prior_gradient(u)
+        return np.append(
+            precision * self.X.T @ gap, of_variance
+        ) + self.log_prior_gradient(u)
 
     def hessian(self, u: Array) -> Array:
         gap, precision = self.y - self.X @ u[:5], np.exp(-u[5])
@@ -150,7 +156,8 @@ class TestLinearRegression:
         hessian = self.X.T @ self.X / 0.09
         expected = np.linalg.lstsq(self.X, self.y, rcond=None)[0]
         found = find_mode(
-            objective(log_lik, self.data, {"beta": (5,)}), starts(expected, hessian)[start]
+            objective(log_lik, self.data, {"beta": (5,)}),
+            starts(expected, hessian)[start],
         )
         assert found.converged and found.distance < FINE
         assert off(found, expected, hessian) < FINE
@@ -169,7 +176,9 @@ class TestLogisticRegression:
         return float(terms.sum() - 0.5 * (u**2).sum() / self.sd**2)
 
     def gradient(self, u: Array) -> Array:
-        return self.X.T @ (self.data["y"] - 1 / (1 + np.exp(-self.X @ u))) - u / self.sd**2
+        return (
+            self.X.T @ (self.data["y"] - 1 / (1 + np.exp(-self.X @ u))) - u / self.sd**2
+        )
 
     def hessian(self, u: Array) -> Array:
         w = weights(self.X, u)
@@ -187,7 +196,11 @@ class TestLogisticRegression:
         assert np.linalg.cond(hessian) > 1e6
         found = find_mode(
             objective(
-                logistic_terms, self.data, {"beta": (5,)}, gaussian_prior(self.sd), dtype=dtype
+                logistic_terms,
+                self.data,
+                {"beta": (5,)},
+                gaussian_prior(self.sd),
+                dtype=dtype,
             ),
             starts(expected, hessian)[start],
         )
@@ -232,7 +245,10 @@ class TestLaplacePrior:
             if not around.any():
                 return value + parts.sum() / b, np.concatenate([-score, score]) + 1 / b
             size = np.abs(beta)
-            prior = np.where(size < around, beta**2 / (2 * around), size - around / 2).sum() / b
+            prior = (
+                np.where(size < around, beta**2 / (2 * around), size - around / 2).sum()
+                / b
+            )
             score -= np.clip(beta / around, -1, 1) / b
             return value + prior, np.concatenate([-score, score])
 
@@ -264,12 +280,19 @@ class TestLaplacePrior:
         """The data say nothing about them: their mode is zero, their sd the prior's, roughly."""
         X = np.column_stack([self.X, np.zeros(self.N)])
         found = find_mode(
-            objective(logistic_terms, {**self.data, "X": X}, {"beta": (8,)}, laplace_prior(1.0)),
+            objective(
+                logistic_terms,
+                {**self.data, "X": X},
+                {"beta": (8,)},
+                laplace_prior(1.0),
+            ),
             np.full(8, 0.7),
         )
         assert found.converged
         assert abs(found.position[7]) < COARSE
-        assert np.sqrt(found.information.covariance[7, 7]) == pytest.approx(1.0, rel=0.02)
+        assert np.sqrt(found.information.covariance[7, 7]) == pytest.approx(
+            1.0, rel=0.02
+        )
 
 
 def test_no_mode_there() -> None:
@@ -278,7 +301,9 @@ def test_no_mode_there() -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         return dataset["x"] * params["theta"]
 
-    found = find_mode(objective(log_lik, {"x": np.ones(50)}, {"theta": ()}), np.zeros(1))
+    found = find_mode(
+        objective(log_lik, {"x": np.ones(50)}, {"theta": ()}), np.zeros(1)
+    )
     assert not found.converged
     assert np.isfinite(found.position).all()
 
@@ -295,13 +320,19 @@ def test_a_saddle_is_left(with_part: bool) -> None:
     y = np.random.default_rng(1).normal(1.0, 1.0, 400)
     shapes, prior = {"u": (), "v": ()}, gaussian_prior(1.0)
     whole = objective(product, {"y": y}, shapes, prior)
-    part = objective(product, {"y": y}, shapes, prior, rows=np.arange(100)) if with_part else None
+    part = (
+        objective(product, {"y": y}, shapes, prior, rows=np.arange(100))
+        if with_part
+        else None
+    )
     found = find_mode(whole, np.zeros(2), part)
     assert found.converged
     assert found.information.not_positive == 0
     squared = y.astype(np.float32).mean() - 1 / 400
     sds = np.sqrt(np.diag(found.information.covariance))
-    np.testing.assert_allclose(np.abs(found.position), np.sqrt(squared), atol=COARSE * sds[0])
+    np.testing.assert_allclose(
+        np.abs(found.position), np.sqrt(squared), atol=COARSE * sds[0]
+    )
 
 
 def test_undefined_at_the_start_of_a_step() -> None:
@@ -313,7 +344,9 @@ def test_undefined_at_the_start_of_a_step() -> None:
     y = np.random.default_rng(1).poisson(4.0, 500)
     found = find_mode(objective(log_lik, {"y": y}, {"rate": ()}), np.array([60.0]))
     assert found.converged
-    assert found.position[0] == pytest.approx(y.mean(), abs=0.1 * y.mean() / np.sqrt(y.sum()))
+    assert found.position[0] == pytest.approx(
+        y.mean(), abs=0.1 * y.mean() / np.sqrt(y.sum())
+    )
 
 
 def test_flat_tails() -> None:
@@ -344,9 +377,15 @@ class TestManyRows:
     def data(self) -> dict[str, Array]:
         rng = np.random.default_rng(4)
         X = np.column_stack(
-            [np.ones(self.N), rng.normal(size=(self.N, 2)), rng.random((self.N, 2)) < [0.1, 1e-4]]
+            [
+                np.ones(self.N),
+                rng.normal(size=(self.N, 2)),
+                rng.random((self.N, 2)) < [0.1, 1e-4],
+            ]
         )
-        return logistic_data(X.astype(np.float32).astype(float), np.array([-1.0, 1, -0.5, 0.5, 1]))
+        return logistic_data(
+            X.astype(np.float32).astype(float), np.array([-1.0, 1, -0.5, 0.5, 1])
+        )
 
     def newton(self, X: Array, y: Array) -> tuple[Array, Array]:
         u = np.zeros(5)
@@ -393,7 +432,10 @@ def test_newton_steps_leave_a_place_where_the_likelihood_is_saturated() -> None:
     """
     y = (np.arange(100) % 5 < 2).astype(float)
     whole = objective(
-        logistic_terms, {"X": np.ones((100, 1)), "y": y}, {"beta": (1,)}, gaussian_prior(1e3)
+        logistic_terms,
+        {"X": np.ones((100, 1)), "y": y},
+        {"beta": (1,)},
+        gaussian_prior(1e3),
     )
     found, _ = _climb(whole, np.array([-12.0]), whole)
     assert found.distance < 0.1

@@ -57,10 +57,15 @@ def mixed(first: float, second: float, N: int, part: float = 0.5) -> dict[str, A
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize(("N", "start"), [(300, (0.0, 0.5)), (300, (0.0, 0.0)), (6000, (3.0, 4.0))])
+@pytest.mark.parametrize(
+    ("N", "start"), [(300, (0.0, 0.5)), (300, (0.0, 0.0)), (6000, (3.0, 4.0))]
+)
 def test_a_mixture_has_two_modes(N: int, start: tuple[float, float]) -> None:
     found = surveyed(
-        two_means, mixed(-4, 4, N), dict(zip(("m1", "m2"), start, strict=True)), gaussian_prior(3.0)
+        two_means,
+        mixed(-4, 4, N),
+        dict(zip(("m1", "m2"), start, strict=True)),
+        gaussian_prior(3.0),
     )
     first, second = (np.round(mode.position).tolist() for mode in found.modes)
     assert sorted([first, second]) == [[-4, 4], [4, -4]]
@@ -85,7 +90,9 @@ def test_weights_that_go_with_the_means() -> None:
         {"w": tfp.bijectors.Sigmoid()},
     )
     assert len(found.modes) == 2
-    np.testing.assert_allclose(found.modes[0].position, -found.modes[1].position, atol=0.3)
+    np.testing.assert_allclose(
+        found.modes[0].position, -found.modes[1].position, atol=0.3
+    )
 
 
 @pytest.mark.slow
@@ -94,9 +101,13 @@ def test_three_components_have_six_modes() -> None:
     x = np.concatenate([rng.normal(m, 1.0, 150) for m in (-6.0, 0.0, 6.0)])
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        return tf.reduce_logsumexp(-0.5 * (dataset["x"][:, None] - params["mu"]) ** 2, 1)
+        return tf.reduce_logsumexp(
+            -0.5 * (dataset["x"][:, None] - params["mu"]) ** 2, 1
+        )
 
-    found = surveyed(log_lik, {"x": x}, {"mu": np.array([-1.0, 0.0, 1.0])}, gaussian_prior(5.0))
+    found = surveyed(
+        log_lik, {"x": x}, {"mu": np.array([-1.0, 0.0, 1.0])}, gaussian_prior(5.0)
+    )
     orders = {tuple(np.argsort(mode.position)) for mode in found.modes}
     assert len(orders) == len(found.modes) == 6
     np.testing.assert_allclose(found.weights, 1 / 6, atol=0.01)
@@ -121,13 +132,19 @@ def test_wells_of_unequal_weight() -> None:
         ONE,
         {"t": 0.5},
     )
-    np.testing.assert_allclose([mode.position[0] for mode in found.modes], [2, -7], atol=0.01)
-    np.testing.assert_allclose(found.weights, [np.e / (1 + np.e), 1 / (1 + np.e)], rtol=1e-3)
+    np.testing.assert_allclose(
+        [mode.position[0] for mode in found.modes], [2, -7], atol=0.01
+    )
+    np.testing.assert_allclose(
+        found.weights, [np.e / (1 + np.e), 1 / (1 + np.e)], rtol=1e-3
+    )
 
 
 def test_a_mode_of_no_weight_is_not_spoken_of() -> None:
     def log_density(p: Tensors) -> tf.Tensor:
-        return tf.reduce_logsumexp(tf.stack([-((p["t"] - 2) ** 2), -20.0 - (p["t"] + 7) ** 2]))
+        return tf.reduce_logsumexp(
+            tf.stack([-((p["t"] - 2) ** 2), -20.0 - (p["t"] + 7) ** 2])
+        )
 
     assert not surveyed(density(log_density), ONE, {"t": 0.5}).several
     # From the other side it is left for the one that counts.
@@ -146,7 +163,9 @@ def heavy(p: Tensors) -> tf.Tensor:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("log_density", [bent, heavy])
-def test_one_mode_that_is_not_normal(log_density: Callable[[Tensors], tf.Tensor]) -> None:
+def test_one_mode_that_is_not_normal(
+    log_density: Callable[[Tensors], tf.Tensor],
+) -> None:
     found = surveyed(density(log_density), ONE, {"a": 2.0, "b": 1.0})
     assert not found.several and found.rising == ()
 
@@ -197,7 +216,9 @@ class TestNoMode:
     def test_labels_that_a_feature_separates(self) -> None:
         found = surveyed(logistic_terms, self.separated, {"beta": np.zeros(3)})
         assert found.rising == ("beta",)
-        held = surveyed(logistic_terms, self.separated, {"beta": np.zeros(3)}, gaussian_prior(5.0))
+        held = surveyed(
+            logistic_terms, self.separated, {"beta": np.zeros(3)}, gaussian_prior(5.0)
+        )
         assert held.rising == ()
 
     def test_labels_that_a_feature_separates_in_a_part_of_the_rows(self) -> None:
@@ -205,28 +226,44 @@ class TestNoMode:
         X = np.where(np.arange(20_000) % 2, 1.0, -1.0)[:, np.newaxis]
         y = (X[:, 0] > 0).astype(float)
         y[:5] = 1 - y[:5]
-        assert surveyed(logistic_terms, {"X": X, "y": y}, {"beta": np.zeros(1)}).rising == ()
+        assert (
+            surveyed(logistic_terms, {"X": X, "y": y}, {"beta": np.zeros(1)}).rising
+            == ()
+        )
 
     def test_a_slope_without_end(self) -> None:
-        found = surveyed(density(lambda p: 50.0 * p["t"] - p["u"] ** 2), ONE, {"t": 0.0, "u": 1.0})
+        found = surveyed(
+            density(lambda p: 50.0 * p["t"] - p["u"] ** 2), ONE, {"t": 0.0, "u": 1.0}
+        )
         assert found.rising == ("t",)
 
     def test_a_scale_that_goes_to_zero(self) -> None:
         """Effects that are all equal with no sd between them: a density without bound."""
-        y, sd = np.array([[28.0, 8, -3, 7, -1, 1, 18, 12]]), np.array([[15.0, 10, 16, 11, 9]])
+        y, sd = (
+            np.array([[28.0, 8, -3, 7, -1, 1, 18, 12]]),
+            np.array([[15.0, 10, 16, 11, 9]]),
+        )
         dataset = {"y": y[:, :5], "sd": sd}
 
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-            return -0.5 * tf.reduce_sum(((dataset["y"] - params["effect"]) / dataset["sd"]) ** 2)
+            return -0.5 * tf.reduce_sum(
+                ((dataset["y"] - params["effect"]) / dataset["sd"]) ** 2
+            )
 
         def log_prior(params: Tensors) -> tf.Tensor:
             gaps = tf.reduce_sum((params["effect"] - params["mean"]) ** 2)
             spread = params["tau"]
             normal = -0.5 * gaps / spread**2 - 5 * tf.math.log(spread)
-            return normal - 0.5 * (params["mean"] / 5) ** 2 - tf.math.log(1 + (spread / 5) ** 2)
+            return (
+                normal
+                - 0.5 * (params["mean"] / 5) ** 2
+                - tf.math.log(1 + (spread / 5) ** 2)
+            )
 
         start = {"mean": 0.0, "tau": 5.0, "effect": np.zeros(5)}
-        found = surveyed(log_lik, dataset, start, log_prior, {"tau": tfp.bijectors.Exp()})
+        found = surveyed(
+            log_lik, dataset, start, log_prior, {"tau": tfp.bijectors.Exp()}
+        )
         assert found.rising == ("tau",)
 
     def test_parameters_that_the_data_do_not_tell_apart(self) -> None:
@@ -239,12 +276,16 @@ class TestNoMode:
         assert found.rising == ("a", "b")
 
     def test_a_parameter_without_a_meaning(self) -> None:
-        found = surveyed(density(lambda p: 0 * p["a"] - p["b"] ** 2), ONE, {"a": 3.0, "b": 0.0})
+        found = surveyed(
+            density(lambda p: 0 * p["a"] - p["b"] ** 2), ONE, {"a": 3.0, "b": 0.0}
+        )
         assert found.rising == ("a",)
 
     def test_a_level_place_that_ends(self) -> None:
         """No curvature at the mode, but a fall farther away."""
-        found = surveyed(density(lambda p: -(p["a"] ** 4) - p["b"] ** 2), ONE, {"a": 0.0, "b": 1.0})
+        found = surveyed(
+            density(lambda p: -(p["a"] ** 4) - p["b"] ** 2), ONE, {"a": 0.0, "b": 1.0}
+        )
         assert found.rising == ()
 
     def test_a_rise_that_ends_in_an_overflow(self) -> None:
@@ -271,12 +312,20 @@ class TestNoMode:
         def log_prior(params: Tensors) -> tf.Tensor:
             return tf.add_n(
                 [
-                    tf.reduce_sum(-0.5 * params[k] ** 2 / tf.exp(2 * params[s]) - params[s])
+                    tf.reduce_sum(
+                        -0.5 * params[k] ** 2 / tf.exp(2 * params[s]) - params[s]
+                    )
                     for k, s in (("a", "log_sd_a"), ("b", "log_sd_b"))
                 ]
             )
 
-        start = {"m": 0.0, "a": np.zeros(5), "b": np.zeros(4), "log_sd_a": 0.0, "log_sd_b": 0.0}
+        start = {
+            "m": 0.0,
+            "a": np.zeros(5),
+            "b": np.zeros(4),
+            "log_sd_a": 0.0,
+            "log_sd_b": 0.0,
+        }
         found = surveyed(log_lik, dataset, start, log_prior)
         assert found.rising and set(found.rising) <= {"log_sd_a", "log_sd_b"}
 
@@ -288,27 +337,35 @@ class TestNoMode:
             return -0.5 * z**2 - tf.math.log(params["s"])
 
         bijectors = {"s": tfp.bijectors.Exp()}
-        found = surveyed(log_lik, {"x": np.ones(1)}, {"m": 0.0, "s": 1.0}, None, bijectors)
+        found = surveyed(
+            log_lik, {"x": np.ones(1)}, {"m": 0.0, "s": 1.0}, None, bijectors
+        )
         assert np.isfinite(found.modes[0].position).all()
 
 
 def test_same_seed_same_survey() -> None:
     first, again = (
-        surveyed(two_means, mixed(-4, 4, 3000), {"m1": 0.0, "m2": 0.5}) for _ in range(2)
+        surveyed(two_means, mixed(-4, 4, 3000), {"m1": 0.0, "m2": 0.5})
+        for _ in range(2)
     )
     assert first.evaluations == again.evaluations
     for one, other in zip(first.modes, again.modes, strict=True):
         np.testing.assert_array_equal(one.position, other.position)
 
 
-def places(params: dict[str, Any], bijectors: dict[str, Any] | None = None) -> list[list[float]]:
+def places(
+    params: dict[str, Any], bijectors: dict[str, Any] | None = None
+) -> list[list[float]]:
     """Return rearrangements of parameters, as flat lists in user's coordinates."""
     shapes = {name: np.shape(value) for name, value in params.items()}
     given = {name: Bijected(b, shapes[name]) for name, b in (bijectors or {}).items()}
     space = Space(shapes, given)
     arrays = {name: np.asarray(value, np.float32) for name, value in params.items()}
     found = rearranged(space, space.start(arrays, tf.float32).astype(float), tf.float32)
-    return [space.flat_user(tf.constant(u, tf.float32)).numpy().round(4).tolist() for u in found]
+    return [
+        space.flat_user(tf.constant(u, tf.float32)).numpy().round(4).tolist()
+        for u in found
+    ]
 
 
 class TestRearranged:
@@ -346,7 +403,11 @@ def alike(
     rng, objective = np.random.default_rng(1), Objective(target, data)
     u = rng.standard_normal(target.size)
     return exchangeable(
-        target.space, u, objective.target.dtype, lambda u: objective.value_and_gradient(u)[0], rng
+        target.space,
+        u,
+        objective.target.dtype,
+        lambda u: objective.value_and_gradient(u)[0],
+        rng,
     )
 
 
@@ -369,7 +430,9 @@ class TestExchangeable:
 
     def test_means_of_a_mixture(self) -> None:
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-            return tf.reduce_logsumexp(-((dataset["y"][:, None] - params["mean"]) ** 2), 1)
+            return tf.reduce_logsumexp(
+                -((dataset["y"][:, None] - params["mean"]) ** 2), 1
+            )
 
         assert alike(log_lik, self.dataset, {"mean": (8,)}) == ("mean",)
         assert alike(log_lik, self.dataset, {"mean": (7,)}) == ()

@@ -28,7 +28,9 @@ def squares(params: Any, dataset: Any) -> tf.Tensor:
 
 def along_the_first_axis(gradient: Gradient) -> np.ndarray:
     """Return the noise of the first coordinate at each position."""
-    target, rows = make(squares, {"X": X}, {"beta": (D,)}, lambda params: 0.0, dtype=tf.float64)
+    target, rows = make(
+        squares, {"X": X}, {"beta": (D,)}, lambda params: 0.0, dtype=tf.float64
+    )
     assert isinstance(target, Target)
     meter = NoiseMeter(target, rows, Uniform().bind(N, 20), gradient)
     return meter.at(POSITIONS, np.zeros(D), 1)[:, 0]
@@ -39,10 +41,14 @@ def along_the_first_axis(gradient: Gradient) -> np.ndarray:
 def test_a_center_that_follows_makes_twice_the_noise(gradient: Gradient) -> None:
     """Of a quadratic: the difference of two draws has twice the variance of one from the mode."""
     fixed, following = (
-        along_the_first_axis(each) ** 2 for each in (ControlVariate(center_at={}), gradient)
+        along_the_first_axis(each) ** 2
+        for each in (ControlVariate(center_at={}), gradient)
     )
     ratio = following.mean() / fixed.mean()
-    errors = [values.std() / values.mean() / np.sqrt(len(values)) for values in (following, fixed)]
+    errors = [
+        values.std() / values.mean() / np.sqrt(len(values))
+        for values in (following, fixed)
+    ]
     assert abs(ratio - 2.0) < 4 * 2.0 * np.hypot(*errors)
 
 
@@ -64,7 +70,8 @@ class Storm(Gradient):
         self, target: Any, state: Memory, position: Any, minibatch: Any, at_center: Any
     ) -> tuple[tf.Tensor, Memory]:
         here, before = (
-            target.gradient(at, minibatch) for at in (position, tf.reshape(state.position, [-1]))
+            target.gradient(at, minibatch)
+            for at in (position, tf.reshape(state.position, [-1]))
         )
         estimate = here + (1.0 - self.a) * (state.estimate - before)
         return estimate, Memory(position, estimate)
@@ -75,7 +82,9 @@ def test_errors_that_last_are_named() -> None:
     y = RNG.normal(X @ np.ones(D), 1.0)
 
     def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        return -0.5 * (dataset["y"] - tf.linalg.matvec(dataset["X"], params["beta"])) ** 2
+        return (
+            -0.5 * (dataset["y"] - tf.linalg.matvec(dataset["X"], params["beta"])) ** 2
+        )
 
     samples = sgmcmc.sample(
         log_lik, {"X": X, "y": y}, {"beta": np.zeros(D)}, gradient=Storm(), minibatches="uniform",
@@ -83,6 +92,10 @@ def test_errors_that_last_are_named() -> None:
     )  # fmt: skip
     exact = np.sqrt(np.diag(np.linalg.inv(X.T @ X)))
     ratio = samples["beta"].reshape(-1, D).std(0) / exact
-    predicted = 1 + np.array(samples.report["Predicted"]["SD error (noise along the chain)"])
+    predicted = 1 + np.array(
+        samples.report["Predicted"]["SD error (noise along the chain)"]
+    )
     assert (ratio > 1.3 * predicted).all()
-    assert any("Storm" in warning and "SD of" in warning for warning in samples.report.warnings)
+    assert any(
+        "Storm" in warning and "SD of" in warning for warning in samples.report.warnings
+    )

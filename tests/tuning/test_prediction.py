@@ -23,7 +23,11 @@ def covariance(seed: int) -> np.ndarray:
 @pytest.fixture(scope="module", params=["dense", "diagonal"])
 def around(request: pytest.FixtureRequest) -> Surroundings:
     information, noise = covariance(1), covariance(2)
-    root = np.linalg.cholesky(covariance(3)) if request.param == "dense" else np.arange(1.0, 1 + D)
+    root = (
+        np.linalg.cholesky(covariance(3))
+        if request.param == "dense"
+        else np.arange(1.0, 1 + D)
+    )
     return Surroundings(information, noise, root)
 
 
@@ -34,15 +38,23 @@ def of_coordinates(around: Surroundings, matrix: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("by_coordinate", [False, True])
-def test_sgld_against_its_lyapunov_equation(around: Surroundings, by_coordinate: bool) -> None:
+def test_sgld_against_its_lyapunov_equation(
+    around: Surroundings, by_coordinate: bool
+) -> None:
     """S = ASAᵀ + ε + εVε/4 with A = 1 − εJ/2, ε a matrix if each coordinate has its own."""
     stepsize = np.array([0.02, 0.05, 0.01, 0.04]) if by_coordinate else np.full(D, 0.03)
     epsilon = np.diag(stepsize)
     A = np.eye(D) - epsilon @ around.information / 2
-    S = linalg.solve_discrete_lyapunov(A, epsilon + epsilon @ around.noise @ epsilon / 4)
-    expected = of_coordinates(around, S) / of_coordinates(around, np.linalg.inv(around.information))
+    S = linalg.solve_discrete_lyapunov(
+        A, epsilon + epsilon @ around.noise @ epsilon / 4
+    )
+    expected = of_coordinates(around, S) / of_coordinates(
+        around, np.linalg.inv(around.information)
+    )
     times = (
-        2 * of_coordinates(around, np.linalg.solve(np.eye(D) - A, S)) / of_coordinates(around, S)
+        2
+        * of_coordinates(around, np.linalg.solve(np.eye(D) - A, S))
+        / of_coordinates(around, S)
     )
     found = around.predict(SGLD(), stepsize if by_coordinate else 0.03)
     assert found.stable
@@ -51,22 +63,30 @@ def test_sgld_against_its_lyapunov_equation(around: Surroundings, by_coordinate:
 
 
 @pytest.mark.parametrize("by_coordinate", [False, True])
-def test_sgld_in_turn_against_a_simulated_pass(around: Surroundings, by_coordinate: bool) -> None:
+def test_sgld_in_turn_against_a_simulated_pass(
+    around: Surroundings, by_coordinate: bool
+) -> None:
     """A pass, unit vectors fed to it, is the map whose Lyapunov equation is solved."""
     stepsize = np.array([0.02, 0.05, 0.01, 0.04]) if by_coordinate else np.full(D, 0.03)
     slices = (slice(0, 1), slice(1, 3), slice(3, 4))
 
-    def one_pass(theta: np.ndarray, noise: np.ndarray, normals: np.ndarray) -> np.ndarray:
+    def one_pass(
+        theta: np.ndarray, noise: np.ndarray, normals: np.ndarray
+    ) -> np.ndarray:
         theta = theta.copy()
         for place in slices:
             g = (noise - around.information @ theta)[place]
-            theta[place] += stepsize[place] / 2 * g + np.sqrt(stepsize[place]) * normals[place]
+            theta[place] += (
+                stepsize[place] / 2 * g + np.sqrt(stepsize[place]) * normals[place]
+            )
         return theta
 
     units = np.eye(3 * D).reshape(3 * D, 3, D)
     A, B, R = np.split(np.array([one_pass(*unit) for unit in units]).T, 3, 1)
     S = linalg.solve_discrete_lyapunov(A, B @ around.noise @ B.T + R @ R.T)
-    expected = of_coordinates(around, S) / of_coordinates(around, np.linalg.inv(around.information))
+    expected = of_coordinates(around, S) / of_coordinates(
+        around, np.linalg.inv(around.information)
+    )
     summed = of_coordinates(around, np.linalg.solve(np.eye(D) - A, S))
     times = 2 * summed / of_coordinates(around, S) - 1
     found = around.predict(SGLD(), stepsize if by_coordinate else 0.03, slices)
@@ -97,7 +117,9 @@ def test_of_other_dynamics_in_turn_nothing_is_known(around: Surroundings) -> Non
 
 
 @pytest.mark.parametrize(
-    "dynamics", [SGLD(), Underdamped(0.4), SGHMC(0.2, 3), SGHMC(0.2, 2, "euler")], ids=repr
+    "dynamics",
+    [SGLD(), Underdamped(0.4), SGHMC(0.2, 3), SGHMC(0.2, 2, "euler")],
+    ids=repr,
 )
 def test_unequal_stepsizes_are_units(around: Surroundings, dynamics: Dynamics) -> None:
     """As for the chain itself: θ = √ε φ, and ε = 1 for φ."""

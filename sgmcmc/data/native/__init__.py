@@ -78,7 +78,9 @@ def below(rng: np.random.Generator, bound: int, out: np.ndarray) -> bool:
     return _from_stream(rng, out, "below", bound)
 
 
-def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *parameters: int) -> bool:
+def _from_stream(
+    rng: np.random.Generator, out: np.ndarray, name: str, *parameters: int
+) -> bool:
     """Fill a vector by the function of this name, and move the stream on."""
     generator = rng.bit_generator
     usable = isinstance(generator, np.random.SFC64) and out.flags.c_contiguous
@@ -87,7 +89,9 @@ def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *paramete
     with generator.lock:
         state = generator.state
         words = state["state"]["state"]
-        getattr(_numbers, name)(words.ctypes.data, out.ctypes.data, out.size, *parameters)
+        getattr(_numbers, name)(
+            words.ctypes.data, out.ctypes.data, out.size, *parameters
+        )
         generator.state = state
     return True
 
@@ -105,18 +109,30 @@ def _registered() -> bool:
         return False
     library = Path(tf.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
     assert _rows is not None
-    return _rows.register(str(library), _GATHER_ROWS, _COPY_MINIBATCH) and _copies_are_right()
+    return (
+        _rows.register(str(library), _GATHER_ROWS, _COPY_MINIBATCH)
+        and _copies_are_right()
+    )
 
 
 def _copies_are_right() -> bool:
     """Test the functions: this TensorFlow may call them in another way than tested versions."""
-    array, rows = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([[0, 1], [3, 2]], np.int32)
+    array, rows = (
+        np.arange(12, dtype=np.int32).reshape(4, 3),
+        np.array([[0, 1], [3, 2]], np.int32),
+    )
 
-    def tried(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        gathered = [gather_rows(address, rows, step, (3,), array.dtype, n) for n in (1, 2)]
+    def tried(
+        address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor
+    ) -> tf.Tensor:
+        gathered = [
+            gather_rows(address, rows, step, (3,), array.dtype, n) for n in (1, 2)
+        ]
         return tf.stack([*gathered, copy_minibatch(block, step)])
 
-    with tf.init_scope():  # the answer may be wanted while another function is being traced
+    with (
+        tf.init_scope()
+    ):  # the answer may be wanted while another function is being traced
         arguments = (array.ctypes.data, rows, array[rows], 1)
         dtypes = (tf.int64, tf.int32, tf.int32, tf.int32)
         tensors = [tf.constant(*pair) for pair in zip(arguments, dtypes, strict=True)]

@@ -87,16 +87,23 @@ class Arrow(Preconditioner):
         """Return the object from the result of ``arrays``."""
         leaves, core = arrays["leaves"], arrays["core"]
         W = scipy.sparse.csr_matrix(
-            (arrays["coupling"], arrays["indices"], arrays["indptr"]), (len(core), leaves.size)
+            (arrays["coupling"], arrays["indices"], arrays["indptr"]),
+            (len(core), leaves.size),
         )
         axes_and_lengths = arrays.get("axes"), arrays.get("lengths")
-        return cls(arrays["origin"], leaves, arrays["blocks"], W, core, *axes_and_lengths)
+        return cls(
+            arrays["origin"], leaves, arrays["blocks"], W, core, *axes_and_lengths
+        )
 
     @property
     def kind(self) -> str:
         """Description of it, in words."""
         G, k = self._shape
-        coupled = "" if self.lengths is None else f", coupled in {len(self.lengths)} directions"
+        coupled = (
+            ""
+            if self.lengths is None
+            else f", coupled in {len(self.lengths)} directions"
+        )
         return f"{G} blocks of {k} × {k}{coupled}, and a core of {len(self._core)}"
 
     def _joined(self, leaves: np.ndarray, core: np.ndarray) -> np.ndarray:
@@ -107,14 +114,18 @@ class Arrow(Preconditioner):
         ordered = np.asarray(vectors, np.float64)[..., self._order]
         return ordered[..., : self._size], ordered[..., self._size :]
 
-    def _by_block(self, spec: str, blocks: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    def _by_block(
+        self, spec: str, blocks: np.ndarray, leaves: np.ndarray
+    ) -> np.ndarray:
         by_block = leaves.reshape(*leaves.shape[:-1], *self._shape)
         return np.einsum(spec, blocks, by_block).reshape(leaves.shape)
 
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy: Lᵀ times the distance to the origin."""
         leaves, core = self._leaves_and_core(np.asarray(u, np.float64) - self.origin)
-        rotated = self._times_inverse_axes(self._by_block("gji,...gj->...gi", self._blocks, leaves))
+        rotated = self._times_inverse_axes(
+            self._by_block("gji,...gj->...gi", self._blocks, leaves)
+        )
         return self._joined(rotated + _right(core, self._coupling), core @ self._core)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
@@ -122,12 +133,16 @@ class Arrow(Preconditioner):
         leaves, core = self._leaves_and_core(vectors)
         core = core @ self._inverse_core
         leaves = self._times_axes(leaves - _right(core, self._coupling))
-        return self._joined(self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core)
+        return self._joined(
+            self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core
+        )
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
         leaves, core = self._leaves_and_core(vectors)
-        leaves = self._times_axes(self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves))
+        leaves = self._times_axes(
+            self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves)
+        )
         core = (core - _right(leaves, self._coupling.T)) @ self._inverse_core.T
         return self._joined(leaves, core)
 
@@ -143,7 +158,9 @@ class Arrow(Preconditioner):
         """Return the gradient with respect to ζ, Cᵀ = L⁻¹ times that with respect to u."""
         leaves, core = self._split(slope)
         leaves = self._by_axes(self._blockwise(self._inverse_blocks, leaves))
-        return self._whole(leaves, _product(self._inverse_core, core - self._along_core(leaves)))
+        return self._whole(
+            leaves, _product(self._inverse_core, core - self._along_core(leaves))
+        )
 
     def score(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u, L times that with respect to ζ."""
@@ -170,7 +187,9 @@ class Arrow(Preconditioner):
     def _blockwise(self, blocks: np.ndarray, leaves: tf.Tensor) -> tf.Tensor:
         if self._shape[1] == 1:
             return tf.constant(blocks[:, :, 0], leaves.dtype) * leaves
-        return tf.reduce_sum(tf.constant(blocks, leaves.dtype) * leaves[:, tf.newaxis, :], 2)
+        return tf.reduce_sum(
+            tf.constant(blocks, leaves.dtype) * leaves[:, tf.newaxis, :], 2
+        )
 
     def _across(self, core: tf.Tensor) -> tf.Tensor:
         """Return Wᵀ times a vector of the core, (G, k)."""
@@ -199,7 +218,9 @@ class Arrow(Preconditioner):
         blocks = self._blocks / leaves.reshape(*self._shape)[:, np.newaxis, :]
         W = self._coupling @ scipy.sparse.diags(1.0 / leaves)
         axes_and_lengths = self.axes, self.lengths
-        return Arrow(self.origin, self.leaves, blocks, W, self._core / core, *axes_and_lengths)
+        return Arrow(
+            self.origin, self.leaves, blocks, W, self._core / core, *axes_and_lengths
+        )
 
     def centered_at(self, origin: np.ndarray) -> Arrow:
         """Return the same with another origin."""
@@ -232,16 +253,24 @@ def arrow_of(
     """
     values, vectors = np.linalg.eigh(blocks)
     values = _lift_eigenvalues(values)
-    blocks = np.linalg.cholesky((vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
+    blocks = np.linalg.cholesky(
+        (vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2)
+    )
     inverse = np.linalg.inv(blocks)
     G, k = leaves.shape
     B = scipy.sparse.csr_matrix(coupling)
-    W = B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc") if k > 1 else (
-        B.multiply(inverse.reshape(1, -1)).tocsr()
-    )  # fmt: skip
+    W = (
+        B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc")
+        if k > 1
+        else (B.multiply(inverse.reshape(1, -1)).tocsr())
+    )
     schur = core - np.asarray((W @ W.T).toarray())
     return Arrow(
-        origin, leaves, blocks, W, _root(schur if few is None else _repair_core(schur, few))
+        origin,
+        leaves,
+        blocks,
+        W,
+        _root(schur if few is None else _repair_core(schur, few)),
     )
 
 
@@ -291,7 +320,9 @@ def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
 def _lift_eigenvalues(values: np.ndarray) -> np.ndarray:
     """Return eigenvalues made positive, and not much smaller than usual."""
     values = np.abs(values)
-    return np.maximum(values, _MIN_EIGENVALUE * max(float(np.median(values)), np.finfo(float).tiny))
+    return np.maximum(
+        values, _MIN_EIGENVALUE * max(float(np.median(values)), np.finfo(float).tiny)
+    )
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
@@ -323,14 +354,18 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
 def _right(vectors: np.ndarray, matrix: Any) -> np.ndarray:
     """Return each row vector times a sparse matrix."""
     flat = vectors.reshape(int(np.prod(vectors.shape[:-1])), vectors.shape[-1])
-    return np.asarray((matrix.T @ flat.T).T).reshape(*vectors.shape[:-1], matrix.shape[1])
+    return np.asarray((matrix.T @ flat.T).T).reshape(
+        *vectors.shape[:-1], matrix.shape[1]
+    )
 
 
 def _product(matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(tf.constant(matrix, vector.dtype), vector)
 
 
-def _sparse_product(vector: tf.Tensor, indices: np.ndarray, values: np.ndarray) -> tf.Tensor:
+def _sparse_product(
+    vector: tf.Tensor, indices: np.ndarray, values: np.ndarray
+) -> tf.Tensor:
     """Return a sparse matrix times a vector, the matrix as padded rows."""
     entries = tf.gather(vector, tf.constant(indices, tf.int32))
     return tf.reduce_sum(tf.constant(values, vector.dtype) * entries, 1)

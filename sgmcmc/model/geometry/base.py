@@ -76,7 +76,9 @@ class Geometry:
         """
         return slope
 
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def flow(
+        self, u: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return position and velocity after some time of free motion, along a geodesic."""
         return u + time * velocity, velocity
 
@@ -164,7 +166,9 @@ _LONGEST_CONSTANT = 128  # most numbers of an array that TensorFlow makes a cons
 def root_of(covariance: np.ndarray) -> np.ndarray:
     """Return a lower triangular C with CCᵀ the covariance, in float64, whatever the units are."""
     scale = np.sqrt(np.diag(covariance))
-    return scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
+    return scale[:, np.newaxis] * np.linalg.cholesky(
+        covariance / np.outer(scale, scale)
+    )
 
 
 class Preconditioner:
@@ -212,7 +216,9 @@ class Preconditioner:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Preconditioner:
         """Return the object from the result of ``arrays``."""
-        return cls(arrays["root"], arrays["origin"], arrays.get("axes"), arrays.get("lengths"))
+        return cls(
+            arrays["root"], arrays["origin"], arrays.get("axes"), arrays.get("lengths")
+        )
 
     @property
     def kind(self) -> str:
@@ -256,7 +262,9 @@ class Preconditioner:
         """Return the inverse of that matrix times each of some vectors."""
         if self.axes is None or self.lengths is None:
             return vectors
-        return vectors + ((vectors @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
+        return (
+            vectors + ((vectors @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
+        )
 
     def scaled(self, factors: np.ndarray) -> Preconditioner:
         """Return C diag(factors), of a diagonal C."""

@@ -107,4 +107,8 @@ def _converted(value: Any, dtype: tf.DType, nested: bool, integers: bool) -> Any
         array = np.asarray(value)
     except ValueError:
         return value
-    return tf.constant(array, dtype) if array.dtype.kind in ("fiu" if integers else "f") else value
+    return (
+        tf.constant(array, dtype)
+        if array.dtype.kind in ("fiu" if integers else "f")
+        else value
+    )

@@ -19,7 +19,9 @@ WHAT_LOG_LIK_MUST_BE = (
     "As a gamma parameter λ goes to zero, together with all other gamma parameters, `log_lik` must "
     "go as c log λ, with c a count."
 )
-_MAX_CHANGE = 1e-2  # tolerated difference of counts at two limits, relative to the largest
+_MAX_CHANGE = (
+    1e-2  # tolerated difference of counts at two limits, relative to the largest
+)
 
 
 class OnHalfLine(Geometry):
@@ -49,7 +51,11 @@ class OnHalfLine(Geometry):
     )
 
     def __init__(
-        self, shape: np.ndarray, rate: np.ndarray, power: float = 1.0, shrink: float = 2.0**-8
+        self,
+        shape: np.ndarray,
+        rate: np.ndarray,
+        power: float = 1.0,
+        shrink: float = 2.0**-8,
     ) -> None:
         self.shape = shape
         self.rate = rate
@@ -63,7 +69,9 @@ class OnHalfLine(Geometry):
         again: its shape is (shape − 1)/T + 1 + (power − 1)(1 − 1/T), its rate rate/T.
         """
         inverse = 1.0 / temperature
-        shape = (self.shape - 1.0) * inverse + 1.0 + (self.power - 1.0) * (1.0 - inverse)
+        shape = (
+            (self.shape - 1.0) * inverse + 1.0 + (self.power - 1.0) * (1.0 - inverse)
+        )
         if not (shape > 0).all():
             return None
         return OnHalfLine(shape, self.rate * inverse, self.power, self._shrink)
@@ -96,7 +104,9 @@ class OnHalfLine(Geometry):
 
     def differentiated(self, u: tf.Tensor) -> tf.Tensor:
         """Return λ, which leaves room for the derivative c/(sλ)."""
-        return tf.maximum(tf.exp(u[0]), smallest_with_gradient(u.dtype) / self._s(u.dtype))
+        return tf.maximum(
+            tf.exp(u[0]), smallest_with_gradient(u.dtype) / self._s(u.dtype)
+        )
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
         """Return θ."""
@@ -156,7 +166,9 @@ class OnHalfLine(Geometry):
         """Raise an error if counts depend on how near to zero they are computed."""
         counts = slope[0].astype(float)
         nearer_counts = nearer[0].astype(float)
-        if np.abs(counts - nearer_counts).max() > _MAX_CHANGE * max(1.0, np.abs(counts).max()):
+        if np.abs(counts - nearer_counts).max() > _MAX_CHANGE * max(
+            1.0, np.abs(counts).max()
+        ):
             raise ValueError(
                 f"`log_lik` has no counts for {name!r}, which `gamma` names. "
                 f"{WHAT_LOG_LIK_MUST_BE} If 1/{name} has a gamma distribution, as a variance "
@@ -188,7 +200,9 @@ class HalfLines(Division):
         """Return the first and the second coordinates; a scalar serves both."""
         if vector.shape.rank == 0:
             return vector, vector
-        pairs = [tf.reshape(pair, [2, -1]) for pair in self.selected.split(vector).values()]
+        pairs = [
+            tf.reshape(pair, [2, -1]) for pair in self.selected.split(vector).values()
+        ]
         both = tf.concat(pairs, 1)
         return both[0], both[1]
 

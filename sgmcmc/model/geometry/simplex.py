@@ -158,14 +158,18 @@ class Simplices(Division):
         super().__init__(layout, alpha)
         names = self.selected.names
         self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in names)])
-        sizes = [alpha[n].shape[-1] for n in names for _ in range(alpha[n][..., -1].size)]
+        sizes = [
+            alpha[n].shape[-1] for n in names for _ in range(alpha[n][..., -1].size)
+        ]
         self.last = np.zeros(self.selected.size, bool)
         self.last[np.cumsum(sizes, dtype=int) - 1] = True
 
     def totals(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the sum over its simplex."""
         return self._by_parameter(
-            lambda points: tf.broadcast_to(tf.reduce_sum(points, -1, keepdims=True), points.shape),
+            lambda points: tf.broadcast_to(
+                tf.reduce_sum(points, -1, keepdims=True), points.shape
+            ),
             on,
         )
 
@@ -176,7 +180,9 @@ class Simplices(Division):
     def spread(self, values: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the number of its simplex."""
         shapes = self.selected.shapes.values()
-        sizes = np.concatenate([np.full(np.prod(s[:-1], dtype=int), s[-1]) for s in shapes])
+        sizes = np.concatenate(
+            [np.full(np.prod(s[:-1], dtype=int), s[-1]) for s in shapes]
+        )
         return tf.gather(values, np.repeat(np.arange(len(sizes)), sizes))
 
     def lasts(self, on: tf.Tensor) -> tf.Tensor:
@@ -189,7 +195,9 @@ class Simplices(Division):
         """Return log ω, flat, of flat u."""
         return self._by_parameter(tf.nn.log_softmax, u)
 
-    def _by_parameter(self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor) -> tf.Tensor:
+    def _by_parameter(
+        self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor
+    ) -> tf.Tensor:
         """Apply a function to the array of each parameter, and return all flat again."""
         arrays = self.selected.split(on).values()
         return tf.concat([tf.reshape(function(array), [-1]) for array in arrays], 0)
@@ -210,7 +218,10 @@ class Simplices(Division):
         shift = tf.math.log(self.totals(tf.constant(self.alpha, u.dtype) + counts))
         shift -= tf.math.log(self.totals(tf.exp(u)))
         fixed = self.selected.join(
-            {name: np.full(shape, is_fixed[name]) for name, shape in self.selected.shapes.items()},
+            {
+                name: np.full(shape, is_fixed[name])
+                for name, shape in self.selected.shapes.items()
+            },
             np.dtype(bool),
         )
         return self.unite(tf.where(fixed, u, u + shift), remaining)

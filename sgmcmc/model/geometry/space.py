@@ -86,11 +86,15 @@ class Space:
 
     def preconditioned(self, preconditioner: Preconditioner | None) -> Space:
         """Return the same space with another preconditioner."""
-        return Space(self.user_layout.shapes, self.geometries, preconditioner, self.joint)
+        return Space(
+            self.user_layout.shapes, self.geometries, preconditioner, self.joint
+        )
 
     def joined_by(self, joint: Joint | None) -> Space:
         """Return the same space with another change of variables of parameters together."""
-        return Space(self.user_layout.shapes, self.geometries, self.preconditioner, joint)
+        return Space(
+            self.user_layout.shapes, self.geometries, self.preconditioner, joint
+        )
 
     @property
     def in_place(self) -> bool:
@@ -100,24 +104,33 @@ class Space:
 
     def own_coordinates(self) -> dict[str, str]:
         """Return descriptions of the coordinates of parameters that have their own."""
-        descriptions = {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
+        descriptions = {
+            n: g.coordinates for n, g in self.geometries.items() if not g.affine
+        }
         if self.joint is not None:
             descriptions |= dict.fromkeys(self.joint.changed, self.joint.coordinates)
         return descriptions
 
     def curved_names(self) -> tuple[str, ...]:
         """Return the parameters that live on manifolds."""
-        return tuple(name for name, geometry in self.geometries.items() if geometry.curved)
+        return tuple(
+            name for name, geometry in self.geometries.items() if geometry.curved
+        )
 
     def dimensions(self) -> dict[str, int]:
         """Return the number of directions in which each parameter can move."""
-        return {n: g.dimension(self.user_layout.shapes[n]) for n, g in self.geometries.items()}
+        return {
+            n: g.dimension(self.user_layout.shapes[n])
+            for n, g in self.geometries.items()
+        }
 
     def tangent(self, position: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
         """Return the part of a vector, flat, along which a position can move."""
         if not self.curved_names():
             return vector
-        return _flat(self._by_geometry("tangent", *map(self.layout.split, (position, vector))))
+        return _flat(
+            self._by_geometry("tangent", *map(self.layout.split, (position, vector)))
+        )
 
     def tangents(self, position: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """Return the tangent parts of several vectors, (k, d)."""
@@ -125,13 +138,17 @@ class Space:
             return vectors
         return vectorized_map(lambda vector: self.tangent(position, vector), vectors)
 
-    def held(self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
+    def held(
+        self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor
+    ) -> tf.Tensor:
         """Return a slope, flat, without the part that is too large for the stepsize."""
         if all(type(g).held is Geometry.held for g in self.geometries.values()):
             return slope
         stepsizes = self.layout.split(tf.broadcast_to(stepsize, slope.shape))
         return _flat(
-            self._by_geometry("held", *map(self.layout.split, (position, slope)), stepsizes)
+            self._by_geometry(
+                "held", *map(self.layout.split, (position, slope)), stepsizes
+            )
         )
 
     def flow(
@@ -158,7 +175,9 @@ class Space:
 
     def scaled_names(self) -> tuple[str, ...]:
         """Return the parameters that have a scale in addition to their values."""
-        return tuple(name for name, geometry in self.geometries.items() if geometry.keeps_scale)
+        return tuple(
+            name for name, geometry in self.geometries.items() if geometry.keeps_scale
+        )
 
     def coordinates(self, position: tf.Tensor) -> Tensors:
         """Return the coordinates u of each parameter at a position."""
@@ -168,7 +187,9 @@ class Space:
 
     def constrain(self, position: tf.Tensor) -> Tensors:
         """Return the user's parameters at a position."""
-        return self._user_params(self._by_geometry("constrain", self.coordinates(position)))
+        return self._user_params(
+            self._by_geometry("constrain", self.coordinates(position))
+        )
 
     def _user_params(self, params: Tensors) -> Tensors:
         return params if self.joint is None else self.joint.user(params)
@@ -202,12 +223,19 @@ class Space:
         """Return the coordinates of draws of the user's parameters, which have one leading axis."""
         arrays = {name: np.asarray(array) for name, array in draws.items()}
         if self.joint is not None:
-            tensors = {name: tf.constant(array, dtype) for name, array in arrays.items()}
+            tensors = {
+                name: tf.constant(array, dtype) for name, array in arrays.items()
+            }
             coordinates_of = partial(vectorized_map, self.joint.own)
             coordinates = trace(coordinates_of, tensors)(tensors)
             arrays = {name: coordinates[name].numpy() for name in arrays}
-        dtypes = {name: dtype or tf.as_dtype(array.dtype) for name, array in arrays.items()}
-        return {name: self.geometries[name].start(a, dtypes[name]) for name, a in arrays.items()}
+        dtypes = {
+            name: dtype or tf.as_dtype(array.dtype) for name, array in arrays.items()
+        }
+        return {
+            name: self.geometries[name].start(a, dtypes[name])
+            for name, a in arrays.items()
+        }
 
     def _coordinates_of(
         self, params: Mapping[str, np.ndarray], dtype: tf.DType
@@ -221,7 +249,10 @@ class Space:
     def found_at(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position of any values of the user's parameters."""
         values = self._coordinates_of(params, dtype)
-        u = {name: self.geometries[name].found_at(value, dtype) for name, value in values.items()}
+        u = {
+            name: self.geometries[name].found_at(value, dtype)
+            for name, value in values.items()
+        }
         return self._into(self.layout.join(u, dtype.as_numpy_dtype), dtype)
 
     def _into(self, flat: np.ndarray, dtype: tf.DType) -> np.ndarray:
@@ -251,8 +282,12 @@ class Space:
 
     def nearer(self) -> Space:
         """Return the same space with these points nearer to their limits."""
-        geometries = {name: geometry.nearer() for name, geometry in self.geometries.items()}
-        return Space(self.user_layout.shapes, geometries, self.preconditioner, self.joint)
+        geometries = {
+            name: geometry.nearer() for name, geometry in self.geometries.items()
+        }
+        return Space(
+            self.user_layout.shapes, geometries, self.preconditioner, self.joint
+        )
 
     def slope(
         self,
@@ -269,7 +304,9 @@ class Space:
         if limits is None or at_limits is None:
             slopes = self._by_geometry("slope", points, gradients)
         else:
-            slopes = self._by_geometry("slope_with_limit", points, gradients, limits, at_limits)
+            slopes = self._by_geometry(
+                "slope_with_limit", points, gradients, limits, at_limits
+            )
         flat = joined(slopes.values(), onto)
         return flat if self.preconditioner is None else self.preconditioner.slope(flat)
 
@@ -283,7 +320,9 @@ class Space:
         if all(type(g).score is Geometry.score for g in self.geometries.values()):
             return slope
         return _flat(
-            self._by_geometry("score", self.coordinates(position), self.layout.split(slope))
+            self._by_geometry(
+                "score", self.coordinates(position), self.layout.split(slope)
+            )
         )
 
     def unnormalized(self, position: tf.Tensor) -> tf.Tensor:
@@ -304,7 +343,9 @@ class Space:
 
     def log_prior_of(self, params: Tensors) -> list[tf.Tensor]:
         """Return the same of the user's parameters."""
-        return _terms(g.log_prior_of(params[name]) for name, g in self.geometries.items())
+        return _terms(
+            g.log_prior_of(params[name]) for name, g in self.geometries.items()
+        )
 
 
 def _flat(vectors: Tensors) -> tf.Tensor:
@@ -325,6 +366,8 @@ def _finite_start(geometry: Geometry, value: np.ndarray, dtype: tf.DType) -> np.
         bad = ~np.isfinite(u)
         if not bad.any():
             break
-        neighbor = geometry.start(np.nextafter(value, value.dtype.type(direction)), dtype)
+        neighbor = geometry.start(
+            np.nextafter(value, value.dtype.type(direction)), dtype
+        )
         u = np.where(bad & np.isfinite(neighbor), neighbor, u)
     return u

@@ -130,7 +130,9 @@ def saved_results(state: Mapping[str, np.ndarray]) -> Results:
     )
 
 
-def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Record]) -> None:
+def write_about(
+    path: Path, about: Mapping[str, Any], records: Mapping[str, Record]
+) -> None:
     """Write the description of a store, with its own checksum.
 
     Args:
@@ -138,7 +140,9 @@ def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Reco
         about: Description of the store.
         records: Shape and dtype of each array.
     """
-    shapes = {name: [list(shape), dtype.str] for name, (shape, dtype) in records.items()}
+    shapes = {
+        name: [list(shape), dtype.str] for name, (shape, dtype) in records.items()
+    }
     contents = {**about, _RECORDS: shapes}
     write_json(path / ABOUT, {**contents, _CHECKSUM: _of_facts(contents)})
 
@@ -239,7 +243,9 @@ def checksums(
     }
 
 
-def remember(rows: Mapping[str, FileRows], state: Mapping[str, np.ndarray] | None) -> None:
+def remember(
+    rows: Mapping[str, FileRows], state: Mapping[str, np.ndarray] | None
+) -> None:
     """Restore the checksums that a checkpoint has kept."""
     for name, record in rows.items():
         if state is not None and CHECKSUM + name in state:

@@ -113,7 +113,9 @@ class Store:
         """
         if self.about is not None:
             before = self.about["fingerprint"]
-            mismatch = difference({**before, "n_iters": None}, {**fingerprint, "n_iters": None})
+            mismatch = difference(
+                {**before, "n_iters": None}, {**fingerprint, "n_iters": None}
+            )
             if mismatch is not None:
                 raise ValueError(
                     f"`store`: {str(self.path)!r} holds another chain: {mismatch}. Use another "
@@ -133,7 +135,8 @@ class Store:
                 n_iters = fingerprint["n_iters"]
                 # A store of an earlier version may have room for fewer estimates.
                 short = any(
-                    shape[1] > arrays[name].shape[1] for name, (shape, _) in records.items()
+                    shape[1] > arrays[name].shape[1]
+                    for name, (shape, _) in records.items()
                 )
                 if n_iters > before["n_iters"] or short:
                     self.about = grow(self.path, self.about, n_iters, records, states)
@@ -155,12 +158,17 @@ class Store:
     def rows(self, chain: int) -> dict[str, FileRows]:
         """Return the arrays to which a chain's records are written."""
         assert self.about is not None
-        rows = {name: FileRows(self.path / f, chain) for name, f in self.about["arrays"].items()}
+        rows = {
+            name: FileRows(self.path / f, chain)
+            for name, f in self.about["arrays"].items()
+        }
         remember(rows, state_of(self.path, chain))
         self._rows[chain] = rows
         return rows
 
-    def checksums(self, chain: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def checksums(
+        self, chain: int, state: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Return the checksums of a chain's valid rows according to a checkpoint."""
         return checksums(self._rows[chain], state)
 
@@ -182,7 +190,9 @@ class Store:
         with explained(self.path):
             write_arrays(self.path / _WARM_UP, arrays)
 
-    def save_handover(self, arrays: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
+    def save_handover(
+        self, arrays: Mapping[str, np.ndarray], kinds: Iterable[str]
+    ) -> None:
         """Save the results of the phases before the chain.
 
         Args:
@@ -239,9 +249,13 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
     )
 
 
-def _states(path: Path, arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray] | None]:
+def _states(
+    path: Path, arrays: Mapping[str, np.ndarray]
+) -> list[dict[str, np.ndarray] | None]:
     """Return the checkpoints of the chains; ``None`` for a chain without one."""
-    return [state_of(path, chain) for chain in range(next(iter(arrays.values())).shape[0])]
+    return [
+        state_of(path, chain) for chain in range(next(iter(arrays.values())).shape[0])
+    ]
 
 
 def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -279,8 +293,15 @@ def _read_about(path: Path) -> dict[str, Any] | None:
             f"{str(path)!r} has the format {about['format']}, this version's is {FORMAT}."
         )
     # A process killed while it made the store leaves these.
-    ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK, path / _WARM_UP]
-    foreign = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
+    ours = [
+        *path.glob("array-*.npy"),
+        *path.glob("*.part"),
+        path / _LOCK,
+        path / _WARM_UP,
+    ]
+    foreign = sorted(
+        {entry.name for entry in path.iterdir()} - {entry.name for entry in ours}
+    )
     if foreign:
         raise ValueError(
             f"the folder {str(path)!r} holds other things ({foreign[0]!r}, ...); give an "
@@ -310,7 +331,9 @@ def grow(
         states: Contents of the checkpoints of the chains.
     """
     generation = about.get("generation", 0) + 1
-    files = {name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)}
+    files = {
+        name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)
+    }
     for name, (shape, dtype) in records.items():
         create_array(path / files[name], shape, dtype)
         for chain, state in enumerate(states):
@@ -339,7 +362,9 @@ def _copy(old: Path, new: Path, chain: int, rows: int) -> None:
     if rows == 0:
         return
     array = np.load(old, mmap_mode="r", allow_pickle=False)
-    length = max(1, PIECE_BYTES // max(1, array.itemsize * int(np.prod(array.shape[2:]))))
+    length = max(
+        1, PIECE_BYTES // max(1, array.itemsize * int(np.prod(array.shape[2:])))
+    )
     with contextlib.closing(FileRows(new, chain)) as to:
         for start in range(0, rows, length):
             stop = min(start + length, rows)

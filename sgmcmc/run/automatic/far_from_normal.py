@@ -28,14 +28,18 @@ from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan
 
-_SURELY = 10**6  # observations × coordinates of a full gradient of about a millisecond at most
+_SURELY = (
+    10**6
+)  # observations × coordinates of a full gradient of about a millisecond at most
 
 # Observations × coordinates above which a full gradient is not timed before chains ran.
 _PERHAPS = 2 * 10**7
 
 _PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
 _GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
-_PILOT = 5  # divisor of the first length: the noise along the chains is measured after that
+_PILOT = (
+    5  # divisor of the first length: the noise along the chains is measured after that
+)
 
 
 def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
@@ -63,7 +67,9 @@ def cost_of_nuts(request: Request, plan: Plan, required: Requirements) -> Cost:
         plan: Plan that was chosen.
         required: Requested precision and length of the draws.
     """
-    seconds = seconds_of_gradient(request.read.target, request.read.data, plan.mode.position)
+    seconds = seconds_of_gradient(
+        request.read.target, request.read.data, plan.mode.position
+    )
     trajectories = required.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * required.ess)
     return Cost(seconds, trajectories * _GRADIENTS, required)
 
@@ -107,14 +113,23 @@ class UntilFar(UntilEffective):
         may_lower: bool = True,
     ) -> None:
         super().__init__(required, plan, target.size, thin, start_time, pace=pace)
-        self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
+        self._plan, self._space, self._thin, self._may_stop = (
+            plan,
+            target.space,
+            thin,
+            may_stop,
+        )
         if may_stop and required.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
         self.spread = np.eye(target.size)
         self.variances: np.ndarray = np.ones(target.size)
         self.reason = ""
         self.revised: Plan | None = None
-        is_open = plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
+        is_open = (
+            plan.meter is not None
+            and plan.given.stepsize is None
+            and plan.prediction.known
+        )
         self._unmeasured = may_lower and is_open
 
     @property
@@ -139,7 +154,9 @@ class UntilFar(UntilEffective):
         """Look at the draws so far."""
         if self._unmeasured:
             self._unmeasured = False
-            self.revised = _with_suitable_stepsize(samples, self._plan, self._required.tolerance)
+            self.revised = _with_suitable_stepsize(
+                samples, self._plan, self._required.tolerance
+            )
         super().see(samples)
         assert self.diagnostics is not None
         self.spread = _spread(samples, self._plan, self._space)
@@ -152,7 +169,9 @@ class UntilFar(UntilEffective):
                 f"{self.variances[-1]:.2g}"
             )
         elif (
-            not self.reached and self._required.n_iters is None and draws >= self.cap // self._thin
+            not self.reached
+            and self._required.n_iters is None
+            and draws >= self.cap // self._thin
         ):
             short = self.diagnostics.smallest < self._required.ess
             self.reason = f"after {draws} draws of each chain " + (
@@ -163,9 +182,13 @@ class UntilFar(UntilEffective):
             )
 
 
-def _with_suitable_stepsize(samples: Samples, plan: Plan, tolerance: float) -> Plan | None:
+def _with_suitable_stepsize(
+    samples: Samples, plan: Plan, tolerance: float
+) -> Plan | None:
     """Return the plan with a stepsize for the noise along the chains, if that is too large."""
-    judgement = judge(origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter)
+    judgement = judge(
+        origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter
+    )
     if is_within_tolerance(judgement, tolerance) or not judgement.largest:
         return None
     stepsize, geometry = judgement.largest, judgement.geometry
@@ -195,5 +218,12 @@ def run_by_nuts(
     """
     extra_warnings = no_mode_warnings(plan.surveyed)
     return run_exact(
-        request, NUTS(), required, verbose, start_time, reason, extra_warnings, mode=mode
+        request,
+        NUTS(),
+        required,
+        verbose,
+        start_time,
+        reason,
+        extra_warnings,
+        mode=mode,
     )

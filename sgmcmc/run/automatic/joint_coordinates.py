@@ -34,7 +34,11 @@ def run_with_effects(
         return None
     many = request.read.target.size > MANY
     if not many:
-        predicted = cost_of_hmc(request, required) if len(request.groups.coordinates) > 1 else None
+        predicted = (
+            cost_of_hmc(request, required)
+            if len(request.groups.coordinates) > 1
+            else None
+        )
         if predicted is None or not predicted.quick:
             return None
     try:
@@ -51,7 +55,9 @@ def run_with_effects(
     current: Request | None = transformed
     while current is not None:
         try:
-            return run_exact(current, HMC(), required, verbose, start_time, reason, [], cost)
+            return run_exact(
+                current, HMC(), required, verbose, start_time, reason, [], cost
+            )
         except LeftModeError:
             current = with_more_nodes(current) if many else None
     unfixed = uncentered(request, request.read.seed, fix_nodes=False)
@@ -80,7 +86,9 @@ def run_with_field(
     if cost is None:
         return None
     reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_exact(transformed, HMC(), required, verbose, start_time, reason, [], cost)
+    return run_exact(
+        transformed, HMC(), required, verbose, start_time, reason, [], cost
+    )
 
 
 def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
@@ -88,7 +96,9 @@ def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
     if request.laplace is None:
         return None
     target = request.read.target
-    seconds = seconds_of_gradient(target, request.read.data, request.laplace.whitening.origin)
+    seconds = seconds_of_gradient(
+        target, request.read.data, request.laplace.whitening.origin
+    )
     cost = Cost.of(seconds, target.size, required)
     if not cost.affordable:
         return None

@@ -49,13 +49,23 @@ from sgmcmc.tuning.objective import Objective
 
 @dataclass(frozen=True)
 class _Settings:
-    share_to_ascend: float = 0.25  # of `max_seconds`, after which the ascent stops where it is
-    share_to_choose: float = 0.5  # the same for the warm-up, which ends the choice of constants
+    share_to_ascend: float = (
+        0.25  # of `max_seconds`, after which the ascent stops where it is
+    )
+    share_to_choose: float = (
+        0.5  # the same for the warm-up, which ends the choice of constants
+    )
     halvings: int = 3  # of a stepsize, for its error
-    longest_measurement: float = 4.0  # of the error, in seconds of the first chains and all before
+    longest_measurement: float = (
+        4.0  # of the error, in seconds of the first chains and all before
+    )
     names_shown: int = 3  # watched quantities that a warning names
-    share_of_chains: float = 0.6  # of the user's seconds, before the chains' error is measured
-    few_numbers: int = 10  # coordinates for each number of a row from which rows have few numbers
+    share_of_chains: float = (
+        0.6  # of the user's seconds, before the chains' error is measured
+    )
+    few_numbers: int = (
+        10  # coordinates for each number of a row from which rows have few numbers
+    )
     curvature_growth: float = 2.0  # largest, until the chain's end
 
 
@@ -100,16 +110,24 @@ def run_large(
     first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
     try:
         with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
-            geometry = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
-            positions = spread_out(target.space, starts, required.n_chains, geometry, seed)
+            geometry = _look(
+                target, data, [starts[0].astype(np.float64)], seed, verbose
+            )
+            positions = spread_out(
+                target.space, starts, required.n_chains, geometry, seed
+            )
             clock.done("scales, curvature and noise")
     except TimeUpError:
-        raise out_of_time("scales, curvature and noise were known", start_time) from None
+        raise out_of_time(
+            "scales, curvature and noise were known", start_time
+        ) from None
     with limited(start_time + _SETTINGS.share_to_ascend * required.seconds):
         positions = ascend(first, positions, geometry, verbose)
     clock.done("ascent")
     with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
-        plan, positions = _warmed_up(first, positions, geometry, dynamics, required, verbose, clock)
+        plan, positions = _warmed_up(
+            first, positions, geometry, dynamics, required, verbose, clock
+        )
     rows = RowsWatched(target, data, seed)
     measures_error, chain_requirements = required.n_iters is None, required
     if measures_error and required.max_seconds is not None:
@@ -119,10 +137,17 @@ def run_large(
     def run_chains(factor: float) -> _SampledPlan:
         lowered = _lowered(plan, factor)
         lengths = Watched(
-            chain_requirements, lowered, target, rows.for_other_draws(), thin, start_time
+            chain_requirements,
+            lowered,
+            target,
+            rows.for_other_draws(),
+            thin,
+            start_time,
         )
         chain_request = planned(request, lowered, positions).tuned(thin=lengths.thin)
-        return _SampledPlan(lowered, lengths, run_lengths(chain_request, lengths, verbose))
+        return _SampledPlan(
+            lowered, lengths, run_lengths(chain_request, lengths, verbose)
+        )
 
     run = with_smaller_steps(run_chains)
     clock.done("chains")
@@ -132,11 +157,15 @@ def run_large(
         clock.done("measured error")
     positions = _last_positions(run.samples, target, required.n_chains)
     final_geometry = None
-    deadline = max(start_time + required.seconds, time.monotonic() + run.lengths.least_seconds)
+    deadline = max(
+        start_time + required.seconds, time.monotonic() + run.lengths.least_seconds
+    )
     with contextlib.suppress(TimeUpError), limited(deadline):
         final_geometry = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    return run.samples.with_report(_report(run, required, final_geometry, thin, error, cost, clock))
+    return run.samples.with_report(
+        _report(run, required, final_geometry, thin, error, cost, clock)
+    )
 
 
 def run_in_blocks(
@@ -157,7 +186,11 @@ def run_in_blocks(
 
 def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
     """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
-    if not all_parts_open(request) or required.n_iters is not None or required.burn_in is not None:
+    if (
+        not all_parts_open(request)
+        or required.n_iters is not None
+        or required.burn_in is not None
+    ):
         return None
     model = request.read
     seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
@@ -177,7 +210,9 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
     if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
         return False
     model = request.read
-    return has_dense_information(model) and (not cost.affordable or _has_few_numbers(model))
+    return has_dense_information(model) and (
+        not cost.affordable or _has_few_numbers(model)
+    )
 
 
 def _has_few_numbers(model: Model) -> bool:
@@ -199,7 +234,11 @@ class _SampledPlan:
 
 
 def _by_hmc(
-    request: Request, cost: Cost, required: Requirements, verbose: bool, start_time: float
+    request: Request,
+    cost: Cost,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
 ) -> Samples:
     reason = (
         f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
@@ -229,23 +268,35 @@ def _measure_error(
     deadline = start_time + seconds
     for halving in range(_SETTINGS.halvings):
         plan = at_stepsize(run.plan, run.plan.stepsize / 2)
-        lengths = Watched(required, plan, target, rows.for_other_draws(), thin, start_time)
+        lengths = Watched(
+            required, plan, target, rows.for_other_draws(), thin, start_time
+        )
         positions = _last_positions(run.samples, target, required.n_chains)
         seed = request.read.seed + 1 + halving
-        chain_request = planned(request, plan, positions).tuned(thin=lengths.thin, seed=seed)
-        halved = _SampledPlan(plan, lengths, run_lengths(chain_request, lengths, verbose))
+        chain_request = planned(request, plan, positions).tuned(
+            thin=lengths.thin, seed=seed
+        )
+        halved = _SampledPlan(
+            plan, lengths, run_lengths(chain_request, lengths, verbose)
+        )
         series, halved_series = run.lengths.series, halved.lengths.series
-        error = compared(series, halved_series, factor, required.tolerance, halved.samples)
+        error = compared(
+            series, halved_series, factor, required.tolerance, halved.samples
+        )
         if not error.certain:
             return run, error
-        error = compared(series, halved_series, factor - 1.0, required.tolerance, halved.samples)
+        error = compared(
+            series, halved_series, factor - 1.0, required.tolerance, halved.samples
+        )
         run = halved
         if not error.certain or time.monotonic() > deadline:
             return run, error
     return run, error
 
 
-def _last_positions(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
+def _last_positions(
+    samples: Samples, target: Target, n_chains: int
+) -> list[np.ndarray]:
     return [_unconstrained(samples, target, chain) for chain in range(n_chains)]
 
 
@@ -280,7 +331,9 @@ def _warmed_up(
     length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
     n_iters = max(1, length)
     positions = with_smaller_steps(
-        lambda factor: warm_up(request, _lowered(plan, factor), positions, n_iters, verbose)
+        lambda factor: warm_up(
+            request, _lowered(plan, factor), positions, n_iters, verbose
+        )
     )
     clock.done("warm-up")
     with contextlib.suppress(TimeUpError):
@@ -319,7 +372,9 @@ def _report(
 ) -> Report:
     plan, lengths, samples = run.plan, run.lengths, run.samples
     n, N = plan.minibatch_size, plan.around.size
-    kept_draws = "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
+    kept_draws = (
+        "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
+    )
     if lengths.thin > thin:
         kept_draws += " (at most 2000 draws, 512 MB)"
     sections: Sections = {}
@@ -334,9 +389,13 @@ def _report(
             "conditional SDs of single coordinates": _range(plan.around.whitening.root),
             "largest curvature, scaled coordinates": plan.around.curvature,
             "largest curvature at the end of the chains": (
-                "not measured: time was up" if final_geometry is None else final_geometry.curvature
+                "not measured: time was up"
+                if final_geometry is None
+                else final_geometry.curvature
             ),
-            "likelihood share of the information, mean": float(plan.around.share.mean()),
+            "likelihood share of the information, mean": float(
+                plan.around.share.mean()
+            ),
         },
         "Chain": {
             "dynamics": repr(plan.dynamics),
@@ -359,7 +418,9 @@ def _report(
         **_error_section(error),
     }
     warnings = _warnings(plan, lengths, required, final_geometry, error)
-    return make_report(origin_of(samples).sampler, samples, None, sections, warnings, clock)
+    return make_report(
+        origin_of(samples).sampler, samples, None, sections, warnings, clock
+    )
 
 
 def _range(values: np.ndarray) -> list[float]:
@@ -368,7 +429,11 @@ def _range(values: np.ndarray) -> list[float]:
 
 def _error_section(error: MeasuredError | None) -> dict[str, Any]:
     if error is None:
-        return {"Measured error": {"not measured": "`n_iters` is given; `samples.check()` has it"}}
+        return {
+            "Measured error": {
+                "not measured": "`n_iters` is given; `samples.check()` has it"
+            }
+        }
     rows = {
         str(name): (
             f"mean {row.mean_error:+.2f} ± {row.mean_error_se:.2f} SD, "
@@ -401,29 +466,42 @@ def _warnings(
             "are not suitable at their end."
         )
     warnings += [] if error is None else error.warnings
-    ess = {name: diagnostics.smallest for name, diagnostics in lengths.diagnostics.items()}
-    few = sorted((name for name in ess if ess[name] < required.ess), key=ess.__getitem__)
+    ess = {
+        name: diagnostics.smallest for name, diagnostics in lengths.diagnostics.items()
+    }
+    few = sorted(
+        (name for name in ess if ess[name] < required.ess), key=ess.__getitem__
+    )
     if few:
-        listed = ", ".join(f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths))
+        listed = ", ".join(
+            f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths)
+        )
         warnings.append(
             f"Effective sample sizes are below {required.ess:g}: {listed}{_and_more(few)}."
         )
-    rhat = {name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()}
+    rhat = {
+        name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()
+    }
     disagreeing = sorted(
         (name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True
     )
     if disagreeing:
         listed = ", ".join(
-            f"{rhat[name]:.3f} for {name}" for name in _named_first(disagreeing, lengths)
+            f"{rhat[name]:.3f} for {name}"
+            for name in _named_first(disagreeing, lengths)
         )
-        warnings.append(f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}.")
+        warnings.append(
+            f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}."
+        )
     return warnings
 
 
 def _named_first(names: list[str], lengths: Watched) -> list[str]:
     """Return the log-likelihood of rows if it is among the names, and the first of the others."""
     of_rows = [name for name in names if name == lengths.rows.name]
-    return [*of_rows, *(name for name in names if name not in of_rows)][: _SETTINGS.names_shown]
+    return [*of_rows, *(name for name in names if name not in of_rows)][
+        : _SETTINGS.names_shown
+    ]
 
 
 def _and_more(names: list[str]) -> str:

@@ -27,9 +27,13 @@ from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.tuning.mode import Mode
 
-_AFFORDABLE = 900.0  # largest predicted seconds of an exact method, if the user sets no limit
+_AFFORDABLE = (
+    900.0  # largest predicted seconds of an exact method, if the user sets no limit
+)
 _OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
-WARN_SECONDS = 180.0  # predicted seconds above which a warning comes before the run begins
+WARN_SECONDS = (
+    180.0  # predicted seconds above which a warning comes before the run begins
+)
 NUTS_WARM_UP_MOVES = 320  # of each chain of NUTS before the first draw is kept
 _BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
 
@@ -40,16 +44,26 @@ _OF_OTHERS = ("minibatches", "replace", "updates")
 @dataclass(frozen=True)
 class _Settings:
     quick: float = 60.0  # predicted seconds up to which HMC samples effects of groups
-    share_to_restart: float = 0.3  # of the user's seconds that must be left to start again
-    shortest: float = 1e-3  # seconds of an exact method, in which it says that they are over
+    share_to_restart: float = (
+        0.3  # of the user's seconds that must be left to start again
+    )
+    shortest: float = (
+        1e-3  # seconds of an exact method, in which it says that they are over
+    )
     timed_rows: int = 50_000  # of a gradient that is timed
     timings: int = 3
-    gradients_before_warm_up: int = 600  # of each chain of HMC, before coordinates are known
+    gradients_before_warm_up: int = (
+        600  # of each chain of HMC, before coordinates are known
+    )
     moves_of_warm_up: int = 200  # of each chain of HMC, until the first draw
     first_draws: int = 250  # least number of draws of HMC
     gradients_of_move: float = 0.9  # of HMC near N(0, I), in units of d^(1/4)
-    overrun: float = 4.0  # largest multiple of the predicted seconds that an exact chain may run
-    bytes_a_second: float = 2e10  # of a matrix that a core reads for a product with a vector
+    overrun: float = (
+        4.0  # largest multiple of the predicted seconds that an exact chain may run
+    )
+    bytes_a_second: float = (
+        2e10  # of a matrix that a core reads for a product with a vector
+    )
 
 
 _SETTINGS = _Settings()
@@ -109,7 +123,9 @@ class Cost:
         steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
         draws = max(_SETTINGS.first_draws, 2.0 * required.ess / required.n_chains)
         trajectories = _SETTINGS.moves_of_warm_up + draws
-        gradients = required.n_chains * (_SETTINGS.gradients_before_warm_up + trajectories * steps)
+        gradients = required.n_chains * (
+            _SETTINGS.gradients_before_warm_up + trajectories * steps
+        )
         whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
         return cls(gradient, gradients, required, whitening)
 
@@ -203,4 +219,6 @@ def run_exact(
         required = replace(required, max_seconds=max(seconds_left, _SETTINGS.shortest))
     elif cost is not None:
         required = replace(required, max_seconds=cost.most_seconds)
-    return run_exactly(exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before})
+    return run_exactly(
+        exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before}
+    )

@@ -18,13 +18,20 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, no_mode_warnings
+from sgmcmc.run.reports.reporting import (
+    Sections,
+    chain_facts,
+    make_report,
+    no_mode_warnings,
+)
 from sgmcmc.run.request import Request, center_is_open
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
 
-_START_SPREAD = 0.5  # root mean square distance of starts from their modes, in posterior SDs
+_START_SPREAD = (
+    0.5  # root mean square distance of starts from their modes, in posterior SDs
+)
 _COMPONENTS_SHOWN = 3  # of a parameter, in the position of a mode
 _VISIT = 0.01  # share of a chain's draws in another mode from which the chain visits it
 
@@ -62,7 +69,9 @@ class UntilEffectiveInEach(UntilEffective):
         diagnostics = self.diagnostics
         if diagnostics is None or diagnostics.smallest < self.required_ess:
             return False
-        return bool(np.isnan(diagnostics.rhat).all() or np.nanmax(diagnostics.rhat) <= RHAT)
+        return bool(
+            np.isnan(diagnostics.rhat).all() or np.nanmax(diagnostics.rhat) <= RHAT
+        )
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far: the worst of the modes counts."""
@@ -70,7 +79,9 @@ class UntilEffectiveInEach(UntilEffective):
         by_mode = []
         for mode in range(self._count):
             chains = np.flatnonzero(self._modes == mode)
-            by_mode.append(diagnose({name: array[chains] for name, array in samples.items()}))
+            by_mode.append(
+                diagnose({name: array[chains] for name, array in samples.items()})
+            )
         self.diagnostics = min(by_mode, key=lambda diagnostics: diagnostics.smallest)
 
 
@@ -99,14 +110,20 @@ def run_in_modes(
     plan = _plan_for_all_modes(chosen, survey)
 
     def run_chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
-        lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        lowered = (
+            plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        )
         mode_request = _mode_request(chosen, lowered, survey, mode_of_chain)
         d = chosen.target.size
-        lengths = UntilEffectiveInEach(mode_of_chain, required, lowered, d, thin, start_time)
+        lengths = UntilEffectiveInEach(
+            mode_of_chain, required, lowered, d, thin, start_time
+        )
         return lowered, lengths, run_lengths(mode_request, lengths, verbose)
 
     may_lower = plan.given.stepsize is None
-    plan, lengths, samples = with_smaller_steps(run_chains) if may_lower else run_chains(1)
+    plan, lengths, samples = (
+        with_smaller_steps(run_chains) if may_lower else run_chains(1)
+    )
     report = _report(samples, chosen, plan, survey, mode_of_chain, lengths, start_time)
     return samples.with_report(report)
 
@@ -136,7 +153,9 @@ def _plan_for_all_modes(chosen: Chosen, survey: Survey) -> Plan:
     return common.rewhitened(chosen.target, chosen.data, covariance, chosen.seed)
 
 
-def _mode_request(chosen: Chosen, plan: Plan, survey: Survey, mode_of_chain: list[int]) -> Request:
+def _mode_request(
+    chosen: Chosen, plan: Plan, survey: Survey, mode_of_chain: list[int]
+) -> Request:
     target = chosen.target
     takes_all = plan.given.takes_all(chosen.data.size, target.row_terms)
     centered = center_is_open(chosen.request.gradient) and not takes_all
@@ -149,7 +168,11 @@ def _mode_request(chosen: Chosen, plan: Plan, survey: Survey, mode_of_chain: lis
         spread = 0.0 if centered else _START_SPREAD
         starts.append(target.space.params(mode.position + spread * step, target.dtype))
     request = chosen.completed(plan, starts)
-    return replace(request, gradient=ControlVariate(1.0, n_iters_opt=0)) if centered else request
+    return (
+        replace(request, gradient=ControlVariate(1.0, n_iters_opt=0))
+        if centered
+        else request
+    )
 
 
 def _report(
@@ -174,11 +197,15 @@ def _report(
             f"tolerance of {plan.given.tolerance:.1%}."
         )
     if not lengths.reached:
-        warnings += [f"In one of the modes: {w}" for w in within.warnings(lengths.required_ess)]
+        warnings += [
+            f"In one of the modes: {w}" for w in within.warnings(lengths.required_ess)
+        ]
     sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
     clock.done("chains")
     shares = {
-        f"chain {chain + 1}: fraction of draws by mode": ", ".join(f"{p:.3f}" for p in row)
+        f"chain {chain + 1}: fraction of draws by mode": ", ".join(
+            f"{p:.3f}" for p in row
+        )
         for chain, row in enumerate(fractions)
     }
     sections: Sections = {
@@ -204,13 +231,19 @@ def _fractions_by_mode(samples: Samples, chosen: Chosen, survey: Survey) -> np.n
     distances = []
     for mode in survey.modes:
         deviation = u - mode.position
-        distances.append(np.einsum("cki,ij,ckj->ck", deviation, mode.information.matrix, deviation))
+        distances.append(
+            np.einsum("cki,ij,ckj->ck", deviation, mode.information.matrix, deviation)
+        )
     nearest = np.argmin(distances, 0)
     return np.stack([(nearest == k).mean(1) for k in range(len(survey.modes))], 1)
 
 
 def _warnings(
-    survey: Survey, fractions: np.ndarray, mode_of_chain: list[int], crossed: bool, agree: bool
+    survey: Survey,
+    fractions: np.ndarray,
+    mode_of_chain: list[int],
+    crossed: bool,
+    agree: bool,
 ) -> list[str]:
     warnings = []
     count = len(survey.modes)
@@ -240,14 +273,18 @@ def _format_chains(chains: np.ndarray) -> str:
     return word + ", ".join(str(chain + 1) for chain in chains)
 
 
-def _mode_facts(chosen: Chosen, survey: Survey, mode_of_chain: list[int]) -> dict[str, Any]:
+def _mode_facts(
+    chosen: Chosen, survey: Survey, mode_of_chain: list[int]
+) -> dict[str, Any]:
     facts: dict[str, Any] = {"found": len(survey.modes)}
     for k, mode in enumerate(survey.modes):
         params = chosen.target.space.params(mode.position, chosen.target.dtype)
         name = f"mode {k + 1}"
         facts[f"{name}: log posterior"] = float(survey.heights[k])
         facts[f"{name}: Laplace weight"] = float(survey.weights[k])
-        starting = [str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k]
+        starting = [
+            str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k
+        ]
         facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
         for parameter, value in params.items():
             facts[f"{name}: {parameter}"] = _format_components(value)

@@ -43,7 +43,14 @@ from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import no_mode_warnings
-from sgmcmc.run.request import AUTO, Request, all_parts_open, brief, on_machines, open_arguments
+from sgmcmc.run.request import (
+    AUTO,
+    Request,
+    all_parts_open,
+    brief,
+    on_machines,
+    open_arguments,
+)
 from sgmcmc.tuning.fields import SMALLEST_FIELD
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
@@ -59,30 +66,45 @@ _CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "st
 
 @dataclass(frozen=True)
 class _Settings:
-    start_spread: float = 1.5  # root mean square distance of starts from the mode, in posterior SDs
+    start_spread: float = (
+        1.5  # root mean square distance of starts from the mode, in posterior SDs
+    )
     attempts: int = 4  # of chains, each whitened by the draws of the one before
-    gradients_near_normal: float = 3.0  # for an independent draw of HMC, in whitened coordinates
+    gradients_near_normal: float = (
+        3.0  # for an independent draw of HMC, in whitened coordinates
+    )
     share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
     least_to_choose: float = 5.0  # at least: without them all that follows takes longer
-    worth_timing: float = 30.0  # predicted seconds of chains above which a gradient is timed
-    rare_divergences: float = 0.01  # of trajectories; with no more a smaller stepsize is tried
+    worth_timing: float = (
+        30.0  # predicted seconds of chains above which a gradient is timed
+    )
+    rare_divergences: float = (
+        0.01  # of trajectories; with no more a smaller stepsize is tried
+    )
     slowest: float = 1e5  # autocorrelation time above which a restart does not help
 
 
 _SETTINGS = _Settings()
 
 # Reasons for a method, in reports.
-_REASON_INTEGRATED = "effects of groups are integrated out, and it needs the fewest gradients"
-_REASON_FAR = (
-    "the posterior is far from normal, and chains of minibatches need very many iterations"
+_REASON_INTEGRATED = (
+    "effects of groups are integrated out, and it needs the fewest gradients"
 )
-_REASON_NO_CURVATURE = "the log posterior has no finite curvature where its mode was looked for"
+_REASON_FAR = (
+    "the posterior is far from normal, and chains of minibatches need very many "
+    "iterations"
+)
+_REASON_NO_CURVATURE = (
+    "the log posterior has no finite curvature where its mode was looked for"
+)
 _REASON_NO_TIME = "the time to choose constants for minibatches was over"
 
 
 @brief
 @on_machines
-def run_automatically(request: Request, required: Requirements, verbose: bool) -> Samples:
+def run_automatically(
+    request: Request, required: Requirements, verbose: bool
+) -> Samples:
     """Make the open choices, run the chains, and return draws with their report.
 
     Args:
@@ -92,7 +114,9 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
     """
     start_time = time.monotonic()
     verbose, required = checks.flag("verbose", verbose), required.checked()
-    request = replace(request, keywords={**request.keywords, "n_chains": required.n_chains})
+    request = replace(
+        request, keywords={**request.keywords, "n_chains": required.n_chains}
+    )
     reading = read(request)
     request, model = reading.request, reading.request.read
     options, d, thin = model.options, model.target.size, model.options.thin
@@ -106,7 +130,12 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
             samples = run_with_effects(request, required, verbose, start_time)
         elif d >= SMALLEST_FIELD:
             samples = run_with_field(request, required, verbose, start_time)
-        if samples is None and d > MANY and required.n_iters is None and required.burn_in is None:
+        if (
+            samples is None
+            and d > MANY
+            and required.n_iters is None
+            and required.burn_in is None
+        ):
             samples = run_in_blocks(request, required, verbose, start_time)
         if samples is not None:
             return samples
@@ -131,11 +160,15 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
     except np.linalg.LinAlgError:
         if not all_parts_open(request):
             raise
-        return run_exact(request, NUTS(), required, verbose, start_time, _REASON_NO_CURVATURE, [])
+        return run_exact(
+            request, NUTS(), required, verbose, start_time, _REASON_NO_CURVATURE, []
+        )
     if chosen is None:
         return _run_without_tuning(request, required, verbose, start_time)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
-        return run_in_modes(chosen, chosen.plan.surveyed, required, thin, verbose, start_time)
+        return run_in_modes(
+            chosen, chosen.plan.surveyed, required, thin, verbose, start_time
+        )
     return _run_around_mode(request, chosen, required, verbose, start_time)
 
 
@@ -148,16 +181,26 @@ def _run_without_tuning(
         TimeoutError: The user has chosen another sampler, whose constants need that choice.
     """
     if not all_parts_open(request):
-        constants = "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`"
+        constants = (
+            "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`"
+        )
         raise out_of_time(
-            "the constants of the sampler were chosen", start_time, f", or all of {constants}"
+            "the constants of the sampler were chosen",
+            start_time,
+            f", or all of {constants}",
         )
     without_tuning = replace(required, hurried=True)
-    return run_exact(request, NUTS(), without_tuning, verbose, start_time, _REASON_NO_TIME, [])
+    return run_exact(
+        request, NUTS(), without_tuning, verbose, start_time, _REASON_NO_TIME, []
+    )
 
 
 def _run_around_mode(
-    request: Request, chosen: Chosen, required: Requirements, verbose: bool, start_time: float
+    request: Request,
+    chosen: Chosen,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
 ) -> Samples:
     """Return draws of a posterior with one mode, from chains that start again if necessary.
 
@@ -166,24 +209,45 @@ def _run_around_mode(
     plan, spread = chosen.plan, _SETTINGS.start_spread
     may_use_nuts = may_be_exact(request, plan, required)
     if may_use_nuts and not plan.mode.converged:
-        return run_by_nuts(request, plan, required, verbose, start_time, "no mode was found")
+        return run_by_nuts(
+            request, plan, required, verbose, start_time, "no mode was found"
+        )
     gradients_of_hmc = _SETTINGS.gradients_near_normal
     integrated = isinstance(chosen.target.log_lik, Marginal)
-    if may_use_nuts and integrated and _hmc_is_quicker(plan, chosen.data.size, gradients_of_hmc):
-        return _by_hmc(request, chosen, required, verbose, start_time, _REASON_INTEGRATED)
-    all_open = all_parts_open(request) and required.n_iters is None and required.burn_in is None
+    if (
+        may_use_nuts
+        and integrated
+        and _hmc_is_quicker(plan, chosen.data.size, gradients_of_hmc)
+    ):
+        return _by_hmc(
+            request, chosen, required, verbose, start_time, _REASON_INTEGRATED
+        )
+    all_open = (
+        all_parts_open(request)
+        and required.n_iters is None
+        and required.burn_in is None
+    )
     if all_open and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
         seconds = seconds_of_gradient(chosen.target, chosen.data, plan.mode.position)
         cost = Cost.of(seconds, chosen.target.size, required)
         if cost.affordable:
             cost.warn(request.function)
             bound = None if may_use_nuts else cost
-            return _by_hmc(request, chosen, required, verbose, start_time, _REASON_FAR, bound)
+            return _by_hmc(
+                request, chosen, required, verbose, start_time, _REASON_FAR, bound
+            )
     for attempts_left in reversed(range(_SETTINGS.attempts)):
         started = time.monotonic()
         try:
             plan, spread, lengths, samples = _run_chains(
-                chosen, plan, required, spread, may_use_nuts, attempts_left > 0, verbose, start_time
+                chosen,
+                plan,
+                required,
+                spread,
+                may_use_nuts,
+                attempts_left > 0,
+                verbose,
+                start_time,
             )
         except DivergenceError:
             if may_use_nuts:
@@ -192,7 +256,9 @@ def _run_around_mode(
             raise
         if may_use_nuts and lengths.reason and may_start_again(required, lengths.left):
             try:
-                return run_by_nuts(request, plan, required, verbose, start_time, lengths.reason)
+                return run_by_nuts(
+                    request, plan, required, verbose, start_time, lengths.reason
+                )
             except TimeoutError:
                 break
         is_last = not attempts_left or lengths.left <= 0
@@ -200,21 +266,31 @@ def _run_around_mode(
         if next_plan is None:
             break
         seconds = _predicted(request, next_plan, required, started, lengths, samples)
-        if not may_use_nuts and seconds > _SETTINGS.worth_timing and all_parts_open(request):
+        if (
+            not may_use_nuts
+            and seconds > _SETTINGS.worth_timing
+            and all_parts_open(request)
+        ):
             cost = cost_of_nuts(request, plan, required)
             if cost.affordable and cost.seconds < seconds:
                 cost.warn(request.function)
                 mode = plan.mode if request.groups is None else None
-                return run_by_nuts(request, plan, required, verbose, start_time, _REASON_FAR, mode)
+                return run_by_nuts(
+                    request, plan, required, verbose, start_time, _REASON_FAR, mode
+                )
         if seconds > WARN_SECONDS and required.max_seconds is None:
             _warn_of_duration(seconds, request.function)
         plan = next_plan
     sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
-    report = report_on(samples, plan, lengths, required, lengths.variances, sampler, clock)
+    report = report_on(
+        samples, plan, lengths, required, lengths.variances, sampler, clock
+    )
     return samples.with_report(report)
 
 
-def _next_plan(request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar) -> Plan | None:
+def _next_plan(
+    request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar
+) -> Plan | None:
     """Return a plan for chains that start again; ``None`` if those that have run will do."""
     if lengths.revised is not None:
         return lengths.revised
@@ -302,7 +378,9 @@ def _by_hmc(
 
     def may_go_on() -> bool:
         limit = required.max_seconds
-        seconds_left = np.inf if limit is None else start_time + limit - time.monotonic()
+        seconds_left = (
+            np.inf if limit is None else start_time + limit - time.monotonic()
+        )
         return may_start_again(required, seconds_left)
 
     current: Request | None = chosen.request
@@ -310,9 +388,17 @@ def _by_hmc(
     while current is not None:
         try:
             samples = run_exact(
-                current, HMC(), required, verbose, start_time, reason, extra_warnings, cost,
-                plan.mode, stepsize,
-            )  # fmt: skip
+                current,
+                HMC(),
+                required,
+                verbose,
+                start_time,
+                reason,
+                extra_warnings,
+                cost,
+                plan.mode,
+                stepsize,
+            )
         except TimeoutError:
             if samples is None:
                 raise
@@ -324,8 +410,13 @@ def _by_hmc(
         warnings_of_hmc = samples.report.warnings[len(extra_warnings) :]
         if not warnings_of_hmc or not may_go_on():
             return samples
-        diverged, draws = samples.report["Chain"]["divergences"], samples.report["Draws"]
-        few_divergences = _SETTINGS.rare_divergences * draws["chains"] * draws["draws per chain"]
+        diverged, draws = (
+            samples.report["Chain"]["divergences"],
+            samples.report["Draws"],
+        )
+        few_divergences = (
+            _SETTINGS.rare_divergences * draws["chains"] * draws["draws per chain"]
+        )
         if stepsize is None and 0 < diverged <= few_divergences:
             stepsize = samples.settings["stepsize"] / 2
             continue
@@ -333,10 +424,14 @@ def _by_hmc(
             return samples
         try:
             reason = f"of HMC: {warnings_of_hmc[0]}"
-            return run_by_nuts(request, plan, required, verbose, start_time, reason, mode)
+            return run_by_nuts(
+                request, plan, required, verbose, start_time, reason, mode
+            )
         except TimeoutError:
             return samples
-    lost_mode = "the posterior is far from normal: HMC left the surroundings of the mode"
+    lost_mode = (
+        "the posterior is far from normal: HMC left the surroundings of the mode"
+    )
     return run_by_nuts(request, plan, required, verbose, start_time, lost_mode, mode)
 
 
@@ -357,16 +452,30 @@ def _run_chains(
     """
 
     def attempt(factor: float) -> tuple[Plan, float, UntilFar, Samples]:
-        lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        lowered = (
+            plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        )
         starts = _starts(chosen, plan, required, factor * spread)
         completed = chosen.completed(lowered, starts)
         thin = chosen.request.read.options.thin
         previous = chosen.request.previous
         pace = None if previous is None else previous.pace
         lengths = UntilFar(
-            required, lowered, chosen.target, thin, start_time, may_use_nuts, pace, may_lower
+            required,
+            lowered,
+            chosen.target,
+            thin,
+            start_time,
+            may_use_nuts,
+            pace,
+            may_lower,
         )
-        return lowered, factor * spread, lengths, run_lengths(completed, lengths, verbose)
+        return (
+            lowered,
+            factor * spread,
+            lengths,
+            run_lengths(completed, lengths, verbose),
+        )
 
     fixed = may_use_nuts or plan.given.stepsize is not None
     return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
@@ -429,11 +538,17 @@ def _may_rewhiten(request: Request) -> bool:
     return "preconditioner" in is_open and dense and "stepsize" in is_open
 
 
-def _starts(chosen: Chosen, plan: Plan, required: Requirements, spread: float) -> list[Any]:
+def _starts(
+    chosen: Chosen, plan: Plan, required: Requirements, spread: float
+) -> list[Any]:
     target = chosen.target
     rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
-    steps = rng.standard_normal((required.n_chains, target.size)) / np.sqrt(values) @ vectors.T
+    steps = (
+        rng.standard_normal((required.n_chains, target.size))
+        / np.sqrt(values)
+        @ vectors.T
+    )
     whitening = plan.whitening
     steps = steps @ whitening.root.T if whitening.dense else steps * whitening.root
     mode = plan.mode.position

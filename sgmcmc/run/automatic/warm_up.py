@@ -31,12 +31,22 @@ _ROWS = 500  # of the ascent's minibatches
 
 # Keywords that matter before there are draws.
 _KEYWORDS_BEFORE_DRAWS = (
-    "bijectors", "dtype", "jit_compile", "executor", "n_chains", "preconditioner", "minibatches",
-)  # fmt: skip
+    "bijectors",
+    "dtype",
+    "jit_compile",
+    "executor",
+    "n_chains",
+    "preconditioner",
+    "minibatches",
+)
 
 
 def spread_out(
-    space: Space, starts: Sequence[np.ndarray], chains: int, geometry: Neighbourhood, seed: int
+    space: Space,
+    starts: Sequence[np.ndarray],
+    chains: int,
+    geometry: Neighbourhood,
+    seed: int,
 ) -> list[np.ndarray]:
     """Return the starts of chains, flat and unconstrained: the user's, or spread around one.
 
@@ -54,11 +64,20 @@ def spread_out(
             scale[entries] = np.minimum(scale[entries], size / np.sqrt(2.0))
             shrinkage[entries] = np.sqrt(1.0 - (scale[entries] / size) ** 2)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
-    return [u, *(shrinkage * u + scale * rng.standard_normal(len(u)) for _ in range(chains - 1))]
+    return [
+        u,
+        *(
+            shrinkage * u + scale * rng.standard_normal(len(u))
+            for _ in range(chains - 1)
+        ),
+    ]
 
 
 def ascend(
-    request: Request, positions: list[np.ndarray], geometry: Neighbourhood, verbose: bool
+    request: Request,
+    positions: list[np.ndarray],
+    geometry: Neighbourhood,
+    verbose: bool,
 ) -> list[np.ndarray]:
     """Return the positions after an ascent of the likelihood, of each chain by itself.
 
@@ -73,7 +92,9 @@ def ascend(
     def attempt(factor: float) -> list[np.ndarray]:
         step = factor * _STEP
         stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
-        ascent_request = _tuned(request, positions, whitening, Ascent(), gradient, n, step)
+        ascent_request = _tuned(
+            request, positions, whitening, Ascent(), gradient, n, step
+        )
         return _run(ascent_request, whitening, stepsizes, n_iters, "ascent", verbose)
 
     return with_smaller_steps(attempt)
@@ -103,7 +124,13 @@ def planned(request: Request, plan: LocalPlan, positions: list[np.ndarray]) -> R
     gradient = FullGradient() if whole else MinibatchGradient()
     size = None if whole else plan.minibatch_size
     return _tuned(
-        request, positions, plan.around.whitening, plan.dynamics, gradient, size, plan.stepsize
+        request,
+        positions,
+        plan.around.whitening,
+        plan.dynamics,
+        gradient,
+        size,
+        plan.stepsize,
     )
 
 
@@ -139,7 +166,9 @@ def _run(
 ) -> list[np.ndarray]:
     later = [name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS]
     options = without(request.read.options, later)
-    sampler = make_sampler(replace(request, model=replace(request.read, options=options)))
+    sampler = make_sampler(
+        replace(request, model=replace(request.read, options=options))
+    )
     chain = sampler.chain
     phase = Phase(
         RunPhase.MODE,

@@ -63,7 +63,9 @@ class Watched(Lengths):
         super().__init__(required, start_time)
         d = target.space.user_layout.size
         self.burn_in, self.cap = lengths_of(required, plan, d, thin)
-        bytes_of_draw = required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
+        bytes_of_draw = (
+            required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
+        )
         max_draws = max(1, min(_SETTINGS.max_draws, _MOST_BYTES // bytes_of_draw))
         self.thin = max(thin, -(-self.cap // max_draws))
         self.rows = rows
@@ -79,13 +81,18 @@ class Watched(Lengths):
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
         return bool(self.diagnostics) and all(
-            diagnostics.enough(self._required.ess) for diagnostics in self.diagnostics.values()
+            diagnostics.enough(self._required.ess)
+            for diagnostics in self.diagnostics.values()
         )
 
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
         started, shortest = time.monotonic(), FEWEST * self.thin
-        goal = shortest if np.isfinite(self.left) else max(shortest, self.cap // _SETTINGS.looks)
+        goal = (
+            shortest
+            if np.isfinite(self.left)
+            else max(shortest, self.cap // _SETTINGS.looks)
+        )
         while True:
             goal = min(goal, self.cap)
             yield goal
@@ -102,12 +109,18 @@ class Watched(Lengths):
         draws = by_chain(samples.settings, samples)
         tests = by_chain(samples.settings, samples.test_functions or {})
         self.series = {**self.rows.along(draws), **watched({**draws, **tests})}
-        self.diagnostics = {name: diagnose({name: a}) for name, a in self.series.items()}
+        self.diagnostics = {
+            name: diagnose({name: a}) for name, a in self.series.items()
+        }
 
 
-def lengths_of(required: Requirements, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
+def lengths_of(
+    required: Requirements, plan: LocalPlan, d: int, thin: int
+) -> tuple[int, int]:
     """Return the burn-in and the largest number of iterations after it."""
-    length = int(np.clip(_SETTINGS.work / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
+    length = int(
+        np.clip(_SETTINGS.work / (plan.minibatch_size * d), _SHORTEST, _LONGEST)
+    )
     cap = required.n_iters or max(length, FEWEST * thin)
     burn_in = required.burn_in
     if burn_in is None:

@@ -36,16 +36,26 @@ WHITENED = (25, 50, 100)  # windows of chains that start in whitened coordinates
 
 @dataclass(frozen=True)
 class _Settings:
-    last_window: int = 50  # iterations after a change of coordinates that no other follows
-    single_iterations: int = 25  # first ones, after each of which the stepsize is changed
+    last_window: int = (
+        50  # iterations after a change of coordinates that no other follows
+    )
+    single_iterations: int = (
+        25  # first ones, after each of which the stepsize is changed
+    )
     batch: int = 5  # iterations after which it is changed later
-    cut_short: float = 0.25  # largest share of trajectories in a warm-up that makes progress
+    cut_short: float = (
+        0.25  # largest share of trajectories in a warm-up that makes progress
+    )
     autocorrelation: float = 5.0  # assumed, of coordinates of unknown scale
     recent_draws: int = 64  # that are passed on at most
-    residual: float = 0.5  # largest share of the gradients' mean square that a useful split leaves
+    residual: float = (
+        0.5  # largest share of the gradients' mean square that a useful split leaves
+    )
     frequency_change: float = 0.1  # that calls for another stepsize
     mean_change: float = 1.5  # in SDs, of chains that have not converged
-    variance: float = 2.5  # in the chain's coordinates, or its inverse, that calls for others
+    variance: float = (
+        2.5  # in the chain's coordinates, or its inverse, that calls for others
+    )
 
 
 _SETTINGS = _Settings()
@@ -93,7 +103,10 @@ class WarmedUp:
     def settled(self) -> bool:
         """Whether the last draws are about as wide as they should be, and their mean is stable."""
         widest = _SETTINGS.variance
-        return 1 / widest < self.width < widest and self.mean_change < _SETTINGS.mean_change
+        return (
+            1 / widest < self.width < widest
+            and self.mean_change < _SETTINGS.mean_change
+        )
 
 
 class _PositionRecorder(Recorder):
@@ -104,7 +117,9 @@ class _PositionRecorder(Recorder):
         spec = ((self.target.size,), self.target.dtype)
         return {DRAWS: spec, GRADIENTS: spec}
 
-    def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Any:
+    def values(
+        self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor
+    ) -> Any:
         """Return position and gradient."""
         return {DRAWS: position, GRADIENTS: gradient}
 
@@ -160,7 +175,11 @@ class WarmUp:
             }
             for _ in sampler.starts
         ]
-        self._splits, self._frequency, self._center = hasattr(dynamics, "frequency"), 0.0, None
+        self._splits, self._frequency, self._center = (
+            hasattr(dynamics, "frequency"),
+            0.0,
+            None,
+        )
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(
             sampler.chain,
@@ -170,9 +189,16 @@ class WarmUp:
         )
         self._executor = executor_of(sampler, phase, max_iterations)
         self._runners = make_runners(
-            sampler, phase, sampler.starts, whole_by_chain(sampler), max_iterations,
-            self._rows, lambda runners: None, lambda number, runner: None, self._executor,
-        )  # fmt: skip
+            sampler,
+            phase,
+            sampler.starts,
+            whole_by_chain(sampler),
+            max_iterations,
+            self._rows,
+            lambda runners: None,
+            lambda number, runner: None,
+            self._executor,
+        )
         self._label, self._max_iterations = label, max_iterations
         self._done = self._changed = 0
         self._astray = False
@@ -180,7 +206,10 @@ class WarmUp:
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
         averaging, start = self._averaging(self._first), time.monotonic()
-        limit, total = limited(self._deadline), self._max_iterations * len(self._runners)
+        limit, total = (
+            limited(self._deadline),
+            self._max_iterations * len(self._runners),
+        )
         with limit, Progress(self._label, total, verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
@@ -209,7 +238,10 @@ class WarmUp:
         return WarmedUp(
             self._combined(),
             None if averaging is None else self._suitable(averaging.settled),
-            [space.params(r.position(), self._sampler.target.dtype) for r in self._runners],
+            [
+                space.params(r.position(), self._sampler.target.dtype)
+                for r in self._runners
+            ],
             self._done,
             self._changed,
             sum(facts["moves"] * facts["gradients of a move"] for facts in chain_facts),
@@ -255,7 +287,9 @@ class WarmUp:
         for runner in self._runners:
             runner.scale_stepsizes(stepsize / self._first)
 
-    def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
+    def _window(
+        self, length: int, averaging: DualAveraging | None, progress: Progress
+    ) -> None:
         end, first = self._done + length, self._done
         while self._done < end and not (self._time_is_up and self._done):
             if self._hopeless and self._done > self._windows[0]:
@@ -271,7 +305,9 @@ class WarmUp:
                 self._done = min(runner.iteration for runner in self._runners)
                 break
             if averaging is not None:
-                averaging.see((self._accepted() - before) / (batch * len(self._runners)))
+                averaging.see(
+                    (self._accepted() - before) / (batch * len(self._runners))
+                )
                 self._scale(self._suitable(averaging.stepsize))
         if averaging is not None:
             self._scale(self._suitable(averaging.settled))
@@ -287,10 +323,14 @@ class WarmUp:
         if normal:
             return False
         root = self._root
-        self._root = root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
+        self._root = (
+            root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
+        )
         self._changed += 1
         for runner in self._runners:
-            runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
+            runner.change_state(
+                lambda state: state._replace(root=tf.constant(self._root))
+            )
         return True
 
     def _rescale(self, length: int) -> None:
@@ -298,15 +338,24 @@ class WarmUp:
         variances = self._within(length)[0][:, indices].var(0)
         effective = length * len(self._rows) / _SETTINGS.autocorrelation
         self._root = self._root.copy()
-        self._root[indices] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
+        self._root[indices] *= np.sqrt(
+            (effective * variances + 5.0) / (effective + 5.0)
+        )
         self._changed += 1
         for runner in self._runners:
-            runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
+            runner.change_state(
+                lambda state: state._replace(root=tf.constant(self._root))
+            )
 
     def _normal(self, length: int) -> tuple[bool, np.ndarray]:
         """Return whether the last draws are near N(0, I), and their covariance or variances."""
-        spread, widest, narrowest = spread_of(self._within(length)[0], self._root.ndim == 2)
-        return widest <= _SETTINGS.variance and narrowest >= 1 / _SETTINGS.variance, spread
+        spread, widest, narrowest = spread_of(
+            self._within(length)[0], self._root.ndim == 2
+        )
+        return (
+            widest <= _SETTINGS.variance and narrowest >= 1 / _SETTINGS.variance,
+            spread,
+        )
 
     def _within(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the last draws, and the gradients there, in the present coordinates, (k, d)."""
@@ -351,13 +400,17 @@ class WarmUp:
             return False
         zeta, gradients = self._within(-(-length // 2))
         square, before = float((zeta**2).sum()), self._frequency
-        slope = min(1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300)))
+        slope = min(
+            1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300))
+        )
         residual = float(((gradients + slope * zeta) ** 2).sum())
         explained = residual < _SETTINGS.residual * float((gradients**2).sum())
         self._frequency = float(np.sqrt(slope)) if explained else 0.0
         for runner in self._runners:
             runner.change_state(
-                lambda state: state._replace(frequency=tf.constant(self._frequency, tf.float64))
+                lambda state: state._replace(
+                    frequency=tf.constant(self._frequency, tf.float64)
+                )
             )
         return abs(self._frequency - before) > _SETTINGS.frequency_change
 
@@ -369,7 +422,9 @@ class WarmUp:
         if self._frequency > 0 and not self._stuck:
             zeta, gradients = self._within(length)
             center = (zeta + gradients).mean(0)
-            self._center = self._root @ center if self._root.ndim == 2 else self._root * center
+            self._center = (
+                self._root @ center if self._root.ndim == 2 else self._root * center
+            )
 
     def _combined(self) -> Preconditioner | None:
         """Return the preconditioner that makes the coordinates those of the warm-up's end."""
@@ -390,7 +445,9 @@ class WarmUp:
         if isinstance(before, Arrow):
             return before.scaled(self._root)
         if before.dense or self._root.ndim == 2:
-            outer, inner = (a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root))
+            outer, inner = (
+                a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root)
+            )
             return Preconditioner(outer @ inner, before.origin)
         return before.scaled(self._root)
 

@@ -37,13 +37,30 @@ from sgmcmc.run.exact.adaptation import (
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Whitener, is_in_blocks
-from sgmcmc.run.exact.start import Start, find_start, read, start_at_params, start_without_curvature
+from sgmcmc.run.exact.start import (
+    Start,
+    find_start,
+    read,
+    start_at_params,
+    start_without_curvature,
+)
 from sgmcmc.run.fields import find_latent_field, with_field_coordinates
 from sgmcmc.run.kept_choices import tune_once
-from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
+from sgmcmc.run.lengths import (
+    Requirements,
+    RowsWatched,
+    UntilEffective,
+    UntilPredictive,
+)
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import COARSE, quadrature_error
-from sgmcmc.run.request import LaplaceApproximation, Request, brief, is_open, on_machines
+from sgmcmc.run.request import (
+    LaplaceApproximation,
+    Request,
+    brief,
+    is_open,
+    on_machines,
+)
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
@@ -61,17 +78,27 @@ class _Settings:
     # Iterations at most before the draws are checked, if seconds are limited.
     first_look: int = 1000
     extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
-    share_to_choose: float = 0.35  # of the seconds, after which the warm-up begins as it is
+    share_to_choose: float = (
+        0.35  # of the seconds, after which the warm-up begins as it is
+    )
     share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up
-    small_data: int = 10**6  # rows × coordinates for which gradients are bounded by default
+    small_data: int = (
+        10**6
+    )  # rows × coordinates for which gradients are bounded by default
 
 
 _SETTINGS = _Settings()
 
 # Keywords that mean nothing to a warm-up.
 _KEYWORDS_OF_THE_CHAIN = (
-    "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
-)  # fmt: skip
+    "burn_in",
+    "thin",
+    "store",
+    "store_gradients",
+    "store_params",
+    "test_functions",
+    "reductions",
+)
 
 _NO_TIME_WARNING = (
     "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
@@ -101,10 +128,14 @@ class _UntilCostly(UntilEffective):
             return
         if origin.sampler.data.size * origin.sampler.target.size > _SETTINGS.small_data:
             return
-        gradients = sum(chain["moves"] * chain["gradients of a move"] for chain in origin.facts)
+        gradients = sum(
+            chain["moves"] * chain["gradients of a move"] for chain in origin.facts
+        )
         assert self.diagnostics is not None
         done = self.diagnostics.draws * origin.sampler.options.thin
-        self.cap = min(self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients))))
+        self.cap = min(
+            self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients)))
+        )
 
 
 class _UntilCoarse(_UntilCostly):
@@ -138,9 +169,15 @@ def _with_whole_dataset(request: Request) -> Request:
     if not (is_open(minibatches) or minibatches == "uniform"):
         raise ValueError("`minibatches`: every move uses the whole dataset; omit it.")
     if not is_open(request.minibatch_size):
-        raise ValueError("`minibatch_size`: every move uses the whole dataset; omit it.")
+        raise ValueError(
+            "`minibatch_size`: every move uses the whole dataset; omit it."
+        )
     return replace(
-        request, dynamics=dynamics, gradient=FullGradient(), minibatch_size=None, keywords=keywords
+        request,
+        dynamics=dynamics,
+        gradient=FullGradient(),
+        minibatch_size=None,
+        keywords=keywords,
     )
 
 
@@ -188,7 +225,9 @@ def _run(
     fix_nodes: bool,
 ) -> Samples:
     """Return draws with their report; ``fix_nodes`` allows nodes that are fixed at the mode."""
-    log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings))
+    log = ChoiceLog(
+        Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings)
+    )
     verbose, required = checks.flag("verbose", verbose), required.checked()
     request = _with_whole_dataset(request)
     keywords = {**request.keywords, "n_chains": required.n_chains}
@@ -199,13 +238,19 @@ def _run(
     length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
-    log.exchangeable = alike(target, data, request.read.starts[0].astype(np.float64), seed)
+    log.exchangeable = alike(
+        target, data, request.read.starts[0].astype(np.float64), seed
+    )
     rows = RowsWatched(target, data, seed) if log.exchangeable else None
     coordinates_are_open = _coordinates_are_open(keywords.get("preconditioner"))
     has_open_constants = coordinates_are_open or is_open(request.stepsize)
     burn_in = required.burn_in
     if burn_in is None:
-        burn_in = _SETTINGS.burn_in if has_open_constants else _SETTINGS.burn_in_without_warm_up
+        burn_in = (
+            _SETTINGS.burn_in
+            if has_open_constants
+            else _SETTINGS.burn_in_without_warm_up
+        )
     required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
@@ -260,12 +305,20 @@ def _iterations_in_half_the_time(required: Requirements, log: ChoiceLog) -> int:
 
 
 def _coordinates_are_open(preconditioner: Any) -> bool:
-    return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
+    return (
+        preconditioner is None
+        or isinstance(preconditioner, str)
+        and preconditioner != "none"
+    )
 
 
 def _dynamics(request: Request) -> Hamiltonian:
     dynamics: Hamiltonian = request.dynamics
-    if isinstance(dynamics, HMC) and dynamics.length is None and dynamics.n_leapfrog is None:
+    if (
+        isinstance(dynamics, HMC)
+        and dynamics.length is None
+        and dynamics.n_leapfrog is None
+    ):
         preconditioner = request.keywords.get("preconditioner")
         if isinstance(preconditioner, str) and preconditioner == "none":
             return replace(dynamics, n_leapfrog=STEPS)
@@ -279,7 +332,11 @@ def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Sampl
 
 
 def _with_constants(
-    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, fix_nodes: bool
+    request: Request,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+    fix_nodes: bool,
 ) -> Request:
     """Return the request with everything given that was left open.
 
@@ -291,8 +348,12 @@ def _with_constants(
         log.mode = log.whitener = None
     log.warnings.append(_NO_TIME_WARNING)
     log.clock.done("mode and information")
-    start = start_without_curvature(request.read, request.keywords.get("preconditioner"))
-    return _with_warm_up(request, _run_warm_up(request, start, required, log, verbose), log)
+    start = start_without_curvature(
+        request.read, request.keywords.get("preconditioner")
+    )
+    return _with_warm_up(
+        request, _run_warm_up(request, start, required, log, verbose), log
+    )
 
 
 def _time_to_choose(
@@ -303,7 +364,11 @@ def _time_to_choose(
 
 
 def _tuned_at_mode(
-    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, fix_nodes: bool
+    request: Request,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+    fix_nodes: bool,
 ) -> Request:
     """Return the request with everything given, from the mode or the curvature if there is any.
 
@@ -336,9 +401,14 @@ def _tuned_at_mode(
     if chosen:
         with _time_to_choose(required, log):
             start = find_start(
-                model, preconditioner, required.n_chains, verbose, large, request.previous_hessian,
+                model,
+                preconditioner,
+                required.n_chains,
+                verbose,
+                large,
+                request.previous_hessian,
                 request.mode,
-            )  # fmt: skip
+            )
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
@@ -382,7 +452,9 @@ def _with_effects(
     target, seed = request.read.target, request.read.seed
     log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])
-    steps = laplace.whitening.times(rng.standard_normal((required.n_chains, target.size)))
+    steps = laplace.whitening.times(
+        rng.standard_normal((required.n_chains, target.size))
+    )
     positions = laplace.whitening.origin + steps
     params = [target.space.params(position, target.dtype) for position in positions]
     start = Start(laplace.whitening, params, None, "diagonal", scaled=laplace.others)
@@ -391,7 +463,11 @@ def _with_effects(
 
 
 def _with_curvature(
-    request: Request, start: Start, required: Requirements, log: ChoiceLog, verbose: bool
+    request: Request,
+    start: Start,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
 ) -> WarmedUp:
     """Return the result of a warm-up whose coordinates come from the curvature at the chains.
 
@@ -409,7 +485,9 @@ def _with_curvature(
         rounds: list[tuple[int, ...]] = [AROUND_MODE]
     else:
         short_request = replace(request, dynamics=HMC(_SETTINGS.leapfrog_steps))
-        start = replace(start, preconditioner=whitener.slowed(start.preconditioner), metric="none")
+        start = replace(
+            start, preconditioner=whitener.slowed(start.preconditioner), metric="none"
+        )
         warmed_up = _run_warm_up(short_request, start, required, log, verbose, SHORT)
         rounds = [SHORT, LAST] if whitener.whitens else [SHORT, SHORT, LAST]
     extra_rounds = _SETTINGS.extra_rounds if whitener.whitens else 0
@@ -429,7 +507,9 @@ def _with_curvature(
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
         windows = SHORT if preconditioner is warmed_up.preconditioner else windows
-        warmed_up = _run_warm_up(request, start, required, log, verbose, windows, warmed_up)
+        warmed_up = _run_warm_up(
+            request, start, required, log, verbose, windows, warmed_up
+        )
         if extra_rounds and not warmed_up.settled:
             extra_rounds -= 1
             rounds.insert(0, windows)
@@ -450,7 +530,9 @@ def _run_warm_up(
     size = request.read.target.size
     warm_up_request = request.tuned(
         start.params,
-        dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
+        dynamics=replace(
+            dynamics, metric=None if start.metric == "none" else start.metric
+        ),
         stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
         preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
     )
@@ -459,7 +541,9 @@ def _run_warm_up(
     warm_up_request = replace(warm_up_request, model=replace(model, options=options))
     acceptance = dynamics.acceptance if stepsize_is_open else None
     now, end = time.monotonic(), log.clock.began + required.seconds
-    deadline = max(log.clock.began + _SETTINGS.share_of_warm_up * required.seconds, (now + end) / 2)
+    deadline = max(
+        log.clock.began + _SETTINGS.share_of_warm_up * required.seconds, (now + end) / 2
+    )
     sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
     warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
     warmed_up = warm_up.run(verbose)

@@ -19,7 +19,12 @@ from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.exact.shape import Whitener
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts, watched_facts
+from sgmcmc.run.reports.reporting import (
+    Sections,
+    make_report,
+    mode_facts,
+    watched_facts,
+)
 from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.run.reports.warnings import coarse_rounding_warnings
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
@@ -71,7 +76,11 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         log: Log of how the constants were chosen.
         ess: Requested effective sample size.
     """
-    settings, diagnostics, origin = samples.settings, diagnose(samples), origin_of(samples)
+    settings, diagnostics, origin = (
+        samples.settings,
+        diagnose(samples),
+        origin_of(samples),
+    )
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
@@ -92,7 +101,9 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
             "R-hat": predicted.rhat,
         }
     if log.reason:
-        sections["Dynamics"] = {f"reason for {settings['dynamics']['name']}": log.reason}
+        sections["Dynamics"] = {
+            f"reason for {settings['dynamics']['name']}": log.reason
+        }
     if log.mode is not None:
         sections["Mode"] = mode_facts(log.mode)
     if log.warmed_up is not None:
@@ -116,11 +127,16 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     sections["Draws"] = {}
     if origin.sampler.target.size > DENSE_UP_TO:
         sections["Watched"] = watched_facts(
-            {name: diagnose({name: series}) for name, series in watched(samples).items()}
+            {
+                name: diagnose({name: series})
+                for name, series in watched(samples).items()
+            }
         )
     if log.reason and log.mode is not None:
         sections |= robust_section(origin.sampler, log.mode)
-    return make_report(origin.sampler, samples, diagnostics, sections, warnings, log.clock)
+    return make_report(
+        origin.sampler, samples, diagnostics, sections, warnings, log.clock
+    )
 
 
 def _exchangeable_warning(names: Sequence[str]) -> str:
@@ -154,12 +170,16 @@ def _of_divergences(
         flat = np.asarray(array).reshape(-1, int(np.prod(array.shape[2:])))
         flat = flat[:: max(1, len(flat) // _SETTINGS.draws_examined)]
         low, median = np.quantile(flat, [0.01, 0.5], axis=0)
-        for index in np.flatnonzero((flat.min(0) > 0) & (low < _SETTINGS.near_zero * median)):
+        for index in np.flatnonzero(
+            (flat.min(0) > 0) & (low < _SETTINGS.near_zero * median)
+        ):
             label = coordinate_name(name, array.shape[2:], int(index))
             near_zero[label] = float(low[index]), float(median[index])
     if not near_zero:
         return message + f"The slowest coordinate is {diagnostics.scarcest}."
-    name, (low, median) = min(near_zero.items(), key=lambda item: item[1][0] / item[1][1])
+    name, (low, median) = min(
+        near_zero.items(), key=lambda item: item[1][0] / item[1][1]
+    )
     return message + (
         f"{name} comes near zero: one draw in a hundred is below {low:.2g}, with a median of "
         f"{median:.2g}. If it is the SD of effects, integrate them out by `groups=`, write them as "
@@ -167,7 +187,9 @@ def _of_divergences(
     )
 
 
-def _acceptance_warnings(facts: Sequence[Mapping[str, float]], rates: list[float]) -> list[str]:
+def _acceptance_warnings(
+    facts: Sequence[Mapping[str, float]], rates: list[float]
+) -> list[str]:
     warnings = []
     trajectories = sum(chain["moves"] for chain in facts)
     if min(rates) < _SETTINGS.acceptance:

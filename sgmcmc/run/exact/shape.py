@@ -28,21 +28,37 @@ DENSE = 8000
 
 @dataclass(frozen=True)
 class _Settings:
-    seconds: float = 300.0  # of products with a Hessian at one position, if the user sets no limit
+    seconds: float = (
+        300.0  # of products with a Hessian at one position, if the user sets no limit
+    )
     share_of_seconds: float = 0.15  # that they may take, if the user sets a limit
-    row_per_gradient: float = 0.1  # seconds for a row of the information over those of a gradient
-    kept_variance: float = 0.7  # of whitened draws, or its inverse: the information is kept
-    rows_per_coordinate: int = 100  # of a sample whose curvature represents that of all rows
+    row_per_gradient: float = (
+        0.1  # seconds for a row of the information over those of a gradient
+    )
+    kept_variance: float = (
+        0.7  # of whitened draws, or its inverse: the information is kept
+    )
+    rows_per_coordinate: int = (
+        100  # of a sample whose curvature represents that of all rows
+    )
     fewest_rows: int = 1000  # of such a sample
     curvatures: int = 8  # that a search for the mode computes at most
     halvings: int = 6  # of a step
-    slow_scale: float = 1e-3  # factor of the scale of coordinates that should hardly move
+    slow_scale: float = (
+        1e-3  # factor of the scale of coordinates that should hardly move
+    )
     at_mode: float = 0.5  # distance at which the search ends, in posterior SDs
-    shortening: float = 0.3  # of the distance by a step, with which the curvature is kept
+    shortening: float = (
+        0.3  # of the distance by a step, with which the curvature is kept
+    )
     lanczos_steps: int = 120  # for the chains that are kept
     first_lanczos_steps: int = 40  # for the chains before
-    same_hessian: float = 0.1  # relative difference of products, for one position to stand for all
-    trajectory_spread: float = 0.5  # half the relative width of the lengths of trajectories
+    same_hessian: float = (
+        0.1  # relative difference of products, for one position to stand for all
+    )
+    trajectory_spread: float = (
+        0.5  # half the relative width of the lengths of trajectories
+    )
     # Mean, times the frequency of the flattest direction: the draws are worth most per gradient
     # then (squares correlate a little more for longer ones, means for shorter ones).
     trajectory_length: float = 1.25
@@ -62,7 +78,10 @@ def is_in_blocks(model: Model) -> bool:
     Args:
         model: Model, read.
     """
-    if not MANY < model.target.size <= DENSE_UP_TO or model.target.space.joint is not None:
+    if (
+        not MANY < model.target.size <= DENSE_UP_TO
+        or model.target.space.joint is not None
+    ):
         return False
     structure = _block_structure(model, Objective(model.target, model.data))
     return structure is not None and 2 * structure.leaves.size > model.target.size
@@ -71,7 +90,9 @@ def is_in_blocks(model: Model) -> bool:
 def _block_structure(model: Model, objective: Objective) -> Structure | None:
     target = model.target
     start = target.space.start(model.params[0], target.dtype).astype(np.float64)
-    step = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(target.size)
+    step = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(
+        target.size
+    )
     return find_structure(objective, target.space.layout, start + step, model.seed)
 
 
@@ -95,7 +116,9 @@ class Whitener:
         d = target.size
         start = self._position(model.params[0])
         self.structure = _block_structure(model, self._objective)
-        if self.structure is not None and not self._affordable(start, len(self.structure.core)):
+        if self.structure is not None and not self._affordable(
+            start, len(self.structure.core)
+        ):
             self.structure = None
         if self.structure is None:
             self._products = self._subsampled_products()
@@ -112,7 +135,9 @@ class Whitener:
         target, data, d = self._model.target, self._model.data, self._model.target.size
         marginal = target.log_lik
         width = marginal.packs.rows.shape[1] if isinstance(marginal, Marginal) else 1
-        size = max(_SETTINGS.fewest_rows, -(-_SETTINGS.rows_per_coordinate * d // width))
+        size = max(
+            _SETTINGS.fewest_rows, -(-_SETTINGS.rows_per_coordinate * d // width)
+        )
         if data.sparse or data.size < 2 * size:
             return self._products
         rng = np.random.default_rng([self._model.seed, d, 1])
@@ -155,7 +180,10 @@ class Whitener:
             whitening = dense_at(self._products, [u])
             distance, previous = self._distance(whitening, gradient), np.inf
             while _SETTINGS.at_mode < distance < _SETTINGS.shortening * previous:
-                step, previous = whitening.times(whitening.transposed_times(gradient)), distance
+                step, previous = (
+                    whitening.times(whitening.transposed_times(gradient)),
+                    distance,
+                )
                 higher = self._higher_point(u, value, step)
                 if higher is None:
                     break
@@ -186,7 +214,10 @@ class Whitener:
         target = self._model.target
         rng = np.random.default_rng([self._model.seed, 2])
         steps = self._whitening.times(rng.standard_normal((n_chains, target.size)))
-        return [target.space.params(self._whitening.origin + step, target.dtype) for step in steps]
+        return [
+            target.space.params(self._whitening.origin + step, target.dtype)
+            for step in steps
+        ]
 
     def slowed(self, scales: Preconditioner | None) -> Preconditioner | None:
         """Return scales with which chains hardly move parameters with few coordinates.
@@ -221,12 +252,16 @@ class Whitener:
         if self.structure is None and not self.dense:
             scales = look_around(target, self._model.data, positions, seed).whitening
             steps = _SETTINGS.lanczos_steps if last else _SETTINGS.first_lanczos_steps
-            self._axes = find_axes(self._objective, scales, positions, seed, steps, seconds)
+            self._axes = find_axes(
+                self._objective, scales, positions, seed, steps, seconds
+            )
             return self._axes.preconditioner
         if self.structure is None:
             whitening = dense_at(self._products, [warmed_up.recent_draws.mean(0)])
         else:
-            whitening = arrow_at(self._products, self.structure, list(warmed_up.recent_draws), seed)
+            whitening = arrow_at(
+                self._products, self.structure, list(warmed_up.recent_draws), seed
+            )
         if warmed_up.frequency > 0 and warmed_up.preconditioner is not None:
             self._whitening = whitening.centered_at(warmed_up.preconditioner.origin)
         else:
@@ -259,7 +294,9 @@ class Whitener:
         if self._axes is not None:
             lengths = self._axes.preconditioner.lengths
             return {
-                "directions of unusual curvature": 0 if lengths is None else len(lengths),
+                "directions of unusual curvature": 0
+                if lengths is None
+                else len(lengths),
                 "smallest curvature left, scaled coordinates": self._axes.flattest,
                 "largest curvature left, scaled coordinates": self._axes.stiffest,
             }
@@ -325,7 +362,9 @@ def find_axes(
     root, start, rng = scales.root, time.monotonic(), np.random.default_rng(seed)
 
     def products(vector: np.ndarray) -> np.ndarray:
-        return np.stack([root * objective.times_hessian(u, root * vector) for u in positions])
+        return np.stack(
+            [root * objective.times_hessian(u, root * vector) for u in positions]
+        )
 
     first = products(rng.standard_normal(len(root)))
     difference = np.linalg.norm(first - first.mean(0), axis=1).max()
@@ -341,11 +380,17 @@ def find_axes(
         deadline,
         isolated=True,
     )
-    usual, preconditioner = directions.usual, scales.scaled(1.0 / np.sqrt(directions.usual))
+    usual, preconditioner = (
+        directions.usual,
+        scales.scaled(1.0 / np.sqrt(directions.usual)),
+    )
     if len(directions.values):
         lengths = np.sqrt(usual / directions.values)
         preconditioner = Preconditioner(
             preconditioner.root, scales.origin, directions.vectors, lengths
         )
-    flattest, stiffest = min(1.0, directions.smallest / usual), max(1.0, directions.largest / usual)
+    flattest, stiffest = (
+        min(1.0, directions.smallest / usual),
+        max(1.0, directions.largest / usual),
+    )
     return Axes(preconditioner, max(0.0, flattest), stiffest)

@@ -27,11 +27,17 @@ _NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
 
 @dataclass(frozen=True)
 class _Settings:
-    spread: float = 1.5  # root mean square distance of starts from the mode, in posterior SDs
+    spread: float = (
+        1.5  # root mean square distance of starts from the mode, in posterior SDs
+    )
     newton_step: float = 2.0  # largest, in posterior SDs, from a usable mode
-    drop: float = 100.0  # of the log posterior from the mode to a start, beyond the usual for d
+    drop: float = (
+        100.0  # of the log posterior from the mode to a start, beyond the usual for d
+    )
     halvings: int = 20  # of a start's distance from the mode
-    dense_from_draws: int = 200  # coordinates whose covariance a warm-up determines by itself
+    dense_from_draws: int = (
+        200  # coordinates whose covariance a warm-up determines by itself
+    )
 
 
 _SETTINGS = _Settings()
@@ -55,7 +61,14 @@ def read(request: Request) -> Request:
         rows = min(500, model.data.size)
         in_parts = is_in_pieces(model.data)
         values = dry_run(
-            model.target, model.data, rows, model.starts, None, False, in_parts, corrected=True
+            model.target,
+            model.data,
+            rows,
+            model.starts,
+            None,
+            False,
+            in_parts,
+            corrected=True,
         )
         model = replace(model, values=values)
     return replace(request, model=model)
@@ -163,7 +176,9 @@ def start_without_curvature(model: Model, form: str | None) -> Start:
         model: Model, read.
         form: Requested form: "dense", "diagonal", or either.
     """
-    scales = Preconditioner(np.ones(model.target.size), model.starts[0].astype(np.float64))
+    scales = Preconditioner(
+        np.ones(model.target.size), model.starts[0].astype(np.float64)
+    )
     metric = "dense" if form == "dense" else "diagonal"
     return Start(scales, _params(model), None, metric)
 
@@ -193,7 +208,10 @@ def _usable_mode(
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)
-    good = np.isfinite(mode.information.covariance).all() and mode.distance < _SETTINGS.newton_step
+    good = (
+        np.isfinite(mode.information.covariance).all()
+        and mode.distance < _SETTINGS.newton_step
+    )
     good = good and variances.min() > _NARROW**2 * variances.max()
     return mode if good else None
 

@@ -34,7 +34,9 @@ from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import Objective
 
-_TO_CHOOSE = 0.6  # share of `max_seconds` in which the mode and the bounds must be found
+_TO_CHOOSE = (
+    0.6  # share of `max_seconds` in which the mode and the bounds must be found
+)
 _MOST_NUMBERS = 2**28  # in a table of all rows, of which there are two
 
 
@@ -66,9 +68,12 @@ def run_subsampled(
     try:
         with limited(clock.began + _TO_CHOOSE * required.seconds):
             start = find_start(
-                model, None if is_open(requested) else requested, required.n_chains, verbose,
+                model,
+                None if is_open(requested) else requested,
+                required.n_chains,
+                verbose,
                 hessian=request.previous_hessian,
-            )  # fmt: skip
+            )
             if start.mode is None or start.preconditioner is None:
                 raise ValueError(
                     f"`{request.function}` needs a mode, around which gradients are known, and "
@@ -76,7 +81,9 @@ def run_subsampled(
                 )
             clock.done("mode and information")
             preconditioner = start.preconditioner
-            bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
+            bounds = _bounds(
+                model, request.dynamics, start.mode, preconditioner, prior_bound
+            )
             clock.done("bounds of all rows")
     except TimeUpError:
         task = "the mode and the bounds of all rows were known"
@@ -91,15 +98,22 @@ def run_subsampled(
 
     def tune(request: Request) -> Request:
         return request.tuned(
-            start.params, preconditioner=preconditioner, mode=start.mode, burn_in=lengths.burn_in
+            start.params,
+            preconditioner=preconditioner,
+            mode=start.mode,
+            burn_in=lengths.burn_in,
         )
 
     dynamics = replace(request.dynamics, bounds=bounds)
     if model.options.store is None:
-        samples = run_lengths(replace(tune(request), dynamics=dynamics), lengths, verbose)
+        samples = run_lengths(
+            replace(tune(request), dynamics=dynamics), lengths, verbose
+        )
     else:
         if required.n_iters is None:
-            raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
+            raise ValueError(
+                "`store`: a chain on disk has a fixed length. Give `n_iters`."
+            )
         request = replace(tune_once(request, tune), dynamics=dynamics)
         samples = run_tuned(request, required.n_iters, verbose)
     clock.done("chain")
@@ -122,9 +136,13 @@ def _check_model(model: Model, dynamics: Any) -> None:
             "moves them unconstrained. Write the model in unconstrained parameters."
         )
     if options.store_gradients:
-        raise ValueError(f"`store_gradients`: {name} computes no gradients over the dataset.")
+        raise ValueError(
+            f"`store_gradients`: {name} computes no gradients over the dataset."
+        )
     if data.sparse:
-        raise ValueError(f"`dataset`: {name} picks single rows, and a matrix is sparse.")
+        raise ValueError(
+            f"`dataset`: {name} picks single rows, and a matrix is sparse."
+        )
     if data.size * model.target.size > _MOST_NUMBERS:
         raise ValueError(
             f"`dataset`: {name} keeps two numbers for each row and coordinate, {data.size} × "
@@ -133,7 +151,11 @@ def _check_model(model: Model, dynamics: Any) -> None:
 
 
 def _bounds(
-    model: Model, dynamics: Subsampled, mode: Mode, preconditioner: Preconditioner, prior: Any
+    model: Model,
+    dynamics: Subsampled,
+    mode: Mode,
+    preconditioner: Preconditioner,
+    prior: Any,
 ) -> RowBounds:
     target, data = model.target, model.data
     root = preconditioner.root if preconditioner.dense else np.diag(preconditioner.root)
@@ -164,15 +186,21 @@ def _tables(
     return np.concatenate(tables[0]), np.concatenate(tables[1])
 
 
-def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Tensors) -> np.ndarray:
+def _factors(
+    dynamics: Subsampled, target: Target, params: Tensors, columns: Tensors
+) -> np.ndarray:
     """Return the factors of the bounds by the user's function for some rows, (n, d)."""
     layout = target.space.layout
     rows = next(iter(columns.values())).shape[0]
     arguments = f"params and {rows} rows"
     returned = call(
-        "curvature_bound", target.dtype, dynamics.curvature_bound, arguments,
-        params=params, dataset=columns,
-    )  # fmt: skip
+        "curvature_bound",
+        target.dtype,
+        dynamics.curvature_bound,
+        arguments,
+        params=params,
+        dataset=columns,
+    )
     shapes = {name: (rows, *shape) for name, shape in layout.shapes.items()}
     if not isinstance(returned, Mapping):
         raise TypeError(
@@ -196,7 +224,9 @@ def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Ten
     return np.concatenate(factors, 1)
 
 
-def _prior_curvature(target: Target, position: np.ndarray, prior_bound: Any) -> np.ndarray:
+def _prior_curvature(
+    target: Target, position: np.ndarray, prior_bound: Any
+) -> np.ndarray:
     """Return a matrix that bounds the second derivatives of the log prior from both sides."""
     layout = target.space.layout
     if prior_bound is None:
@@ -211,7 +241,9 @@ def _prior_curvature(target: Target, position: np.ndarray, prior_bound: Any) -> 
         )
     checks.known_keys("prior_bound", prior_bound, layout.names, "the parameters are")
     bounds_by_parameter = [
-        np.broadcast_to(np.asarray(prior_bound.get(name, 0.0), float), shape).reshape(-1)
+        np.broadcast_to(np.asarray(prior_bound.get(name, 0.0), float), shape).reshape(
+            -1
+        )
         for name, shape in layout.shapes.items()
     ]
     bounds = np.concatenate(bounds_by_parameter)
@@ -228,7 +260,10 @@ def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
         "Chain": {
             "observations": settings["N"],
             "stepsize, posterior SDs": settings["stepsize"],
-            **{name: float(np.mean([chain[name] for chain in facts])) for name in facts[0]},
+            **{
+                name: float(np.mean([chain[name] for chain in facts]))
+                for name in facts[0]
+            },
         },
         "Draws": {},
     }

@@ -71,9 +71,14 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):
         return "not all parameters were stored"
-    target, last = sampler.target.preconditioned(None), unconstrained(samples, sampler.target.space)
+    target, last = (
+        sampler.target.preconditioned(None),
+        unconstrained(samples, sampler.target.space),
+    )
     if alike(target, sampler.data, last[0, -1], sampler.seed):
-        return "entries of parameters can change places, so that there are very many modes"
+        return (
+            "entries of parameters can change places, so that there are very many modes"
+        )
     return None
 
 
@@ -99,7 +104,10 @@ def judge(
     flat = u.reshape(-1, u.shape[-1])
     if mode is None:
         mode = mode_from(
-            sampler.target.preconditioned(None), sampler.data, flat.mean(0), sampler.seed
+            sampler.target.preconditioned(None),
+            sampler.data,
+            flat.mean(0),
+            sampler.seed,
         )
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
@@ -108,13 +116,19 @@ def judge(
     geometry, noise_along = quiet, []
     if not sampler.draws.every_row:
         if meter is None:
-            meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
+            meter = NoiseMeter(
+                sampler.target, sampler.data, sampler.draws, sampler.chain.gradient
+            )
         positions = _draws_in_order(u)
         center = mode.position if centers is None else centers[0]
-        noise = meter.at(whitening.into(positions), whitening.into(center), sampler.seed)
+        noise = meter.at(
+            whitening.into(positions), whitening.into(center), sampler.seed
+        )
         noise = noise * np.sqrt(meter.factor(sampler.draws.size))
         draws = sampler.draws
-        epoch = sampler.data.size / draws.size if isinstance(draws, OrderedDraws) else None
+        epoch = (
+            sampler.data.size / draws.size if isinstance(draws, OrderedDraws) else None
+        )
         geometry = quiet.with_noise(noise.T @ noise / len(noise), epoch)
         values, vectors = geometry.axes
         whitened = (noise @ vectors / np.sqrt(values)) ** 2
@@ -125,20 +139,34 @@ def judge(
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = _largest(_unscaled(sampler.chain), geometry, tolerance, _slices(sampler.chain))
+        largest = _largest(
+            _unscaled(sampler.chain), geometry, tolerance, _slices(sampler.chain)
+        )
     off_center = None
     if centers is not None:
         gaps = centers - mode.position
         J = mode.information.matrix
-        off_center = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
+        off_center = float(
+            np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max()
+        )
     return Judgement(
-        mode, geometry, prediction, without_noise,
-        flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off_center, noise_along, largest,
-    )  # fmt: skip
+        mode,
+        geometry,
+        prediction,
+        without_noise,
+        flat.std(0) / sds,
+        (flat.mean(0) - mode.position) / sds,
+        off_center,
+        noise_along,
+        largest,
+    )
 
 
 def _largest(
-    dynamics: Dynamics, geometry: Surroundings, tolerance: float, in_turn: Sequence[slice] | None
+    dynamics: Dynamics,
+    geometry: Surroundings,
+    tolerance: float,
+    in_turn: Sequence[slice] | None,
 ) -> float:
     """Return the largest stepsize that keeps to the tolerance, or 0.
 
@@ -146,10 +174,16 @@ def _largest(
     in the direction of the smallest, to rounding.
     """
     stepsize = largest_stepsize(dynamics, geometry, tolerance, in_turn=in_turn)
-    return stepsize if geometry.predict(dynamics, stepsize, in_turn).worst <= tolerance else 0.0
+    return (
+        stepsize
+        if geometry.predict(dynamics, stepsize, in_turn).worst <= tolerance
+        else 0.0
+    )
 
 
-def _predicted(geometry: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
+def _predicted(
+    geometry: Surroundings, chain: Phase, stepsize: float | np.ndarray
+) -> Prediction:
     try:
         return geometry.predict(_unscaled(chain), stepsize, _slices(chain))
     except ValueError:  # there is no closed form
@@ -174,7 +208,9 @@ def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:
 
 
 def _unscaled(chain: Phase) -> Dynamics:
-    return chain.dynamics.inner if isinstance(chain.dynamics, Scaled) else chain.dynamics
+    return (
+        chain.dynamics.inner if isinstance(chain.dynamics, Scaled) else chain.dynamics
+    )
 
 
 def unconstrained(samples: Samples, space: Space) -> np.ndarray:
@@ -200,7 +236,10 @@ def _with_finite_values(u: np.ndarray) -> np.ndarray:
     fine = np.isfinite(u)
     if fine.all():
         return u
-    low, high = np.where(fine, u, np.inf).min((0, 1)), np.where(fine, u, -np.inf).max((0, 1))
+    low, high = (
+        np.where(fine, u, np.inf).min((0, 1)),
+        np.where(fine, u, -np.inf).max((0, 1)),
+    )
     low, high = (np.where(fine.any((0, 1)), bound, 0.0) for bound in (low, high))
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 
@@ -215,5 +254,7 @@ def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
 def _draws_in_order(u: np.ndarray) -> np.ndarray:
     """Return draws of all chains in the order of their iterations, (k, d)."""
     ordered = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
-    indices = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(int)
+    indices = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(
+        int
+    )
     return ordered[indices]

@@ -146,7 +146,9 @@ def report_on(
     return make_report(sampler, samples, diagnostics, sections, warnings, clock)
 
 
-def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], list[str]]:
+def _group_facts(
+    sampler: Sampler, samples: Samples
+) -> tuple[dict[str, Any], list[str]]:
     structure = sampler.request.groups
     if structure is None:
         return {}, []
@@ -165,7 +167,9 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     else:
         facts["nodes in each direction"] = marginal.nodes
         facts["nodes of a group"] = (
-            _NODES_AT_EACH_DRAW if fixed_nodes is None else _FIXED_NODES[bool(fixed_nodes.sides)]
+            _NODES_AT_EACH_DRAW
+            if fixed_nodes is None
+            else _FIXED_NODES[bool(fixed_nodes.sides)]
         )
     spread = quadrature_error(sampler, samples)
     facts["quadrature error of the log posterior, SD over draws"] = spread
@@ -193,13 +197,18 @@ def quadrature_error(sampler: Sampler, samples: Samples) -> float:
     indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
     params = {name: array[indices] for name, array in flat.items()}
     fixed_nodes = sampler.request.held
-    center = fixed_nodes.center if fixed_nodes is not None and fixed_nodes.slope else None
+    center = (
+        fixed_nodes.center if fixed_nodes is not None and fixed_nodes.slope else None
+    )
     return Gauge(marginal, sampler.data, params, center).error(marginal.nodes)
 
 
 def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
     """Return the report on draws whose constants the user gave."""
-    if not samples or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4:
+    if (
+        not samples
+        or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4
+    ):
         return None
     clock, diagnostics = Clock(), diagnose(by_chain(samples.settings, samples))
     reason = cannot_judge(sampler, samples)
@@ -267,7 +276,11 @@ def mode_facts(mode: Mode) -> dict[str, Any]:
         "remaining Newton step, posterior SDs": mode.distance,
         "passes over the data": mode.evaluations,
         "condition number of observed information": mode.information.shown_condition,
-        **({"information from a sample, relative error": mode.error} if mode.error else {}),
+        **(
+            {"information from a sample, relative error": mode.error}
+            if mode.error
+            else {}
+        ),
     }
 
 
@@ -280,11 +293,17 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "dynamics": repr(sampler.chain.dynamics),
         "gradient": settings["gradient"]["name"],
         "minibatch size": f"{settings['n']} of {settings['N']}",
-        "rows": rows if isinstance(rows, str) else "weighted (user-supplied probabilities)",
+        "rows": rows
+        if isinstance(rows, str)
+        else "weighted (user-supplied probabilities)",
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
         "preconditioner": _preconditioner_kind(sampler),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
-        **({} if settings["temperature"] == 1.0 else {"temperature": settings["temperature"]}),
+        **(
+            {}
+            if settings["temperature"] == 1.0
+            else {"temperature": settings["temperature"]}
+        ),
         **_move_facts(samples, sampler),
     }
 
@@ -293,13 +312,20 @@ def _move_facts(samples: Samples, sampler: Sampler) -> dict[str, float]:
     facts = getattr(samples.origin, "facts", ())
     if not facts or isinstance(sampler.chain.dynamics, Scaled):
         return {}
-    return {name: float(np.mean([of_chain[name] for of_chain in facts])) for name in facts[0]}
+    return {
+        name: float(np.mean([of_chain[name] for of_chain in facts]))
+        for name in facts[0]
+    }
 
 
 def _rows_facts(plan: Plan) -> dict[str, Any]:
     if plan.around.exact:
         return {"rows": "all"}
-    return {} if plan.given.minibatches is not None else {"rows": "in proportion to leverage"}
+    return (
+        {}
+        if plan.given.minibatches is not None
+        else {"rows": "in proportion to leverage"}
+    )
 
 
 def _effective_rows(plan: Plan) -> dict[str, Any]:
@@ -316,14 +342,18 @@ def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
     prediction, geometry = judgement.prediction, judgement.geometry
     noise = {"whitened gradient noise, along the chain": judgement.noise_along}
     if judgement.noise_along:
-        noise["whitened gradient noise, by coordinate"] = geometry.noise_by_coordinate.tolist()
+        noise["whitened gradient noise, by coordinate"] = (
+            geometry.noise_by_coordinate.tolist()
+        )
     if not prediction.known:
         reason = "not known for these dynamics"
         if sampler.chain.turns is not None:
             reason += " with parameters that move in turn"
         return {"SD error (noise along the chain)": reason, **noise}
     if not prediction.stable:
-        return {"SD error (noise along the chain)": "unbounded: the stepsize is too large"}
+        return {
+            "SD error (noise along the chain)": "unbounded: the stepsize is too large"
+        }
     return {
         "SD error (noise along the chain)": prediction.error.tolist(),
         "autocorrelation time, iterations": prediction.times.tolist(),

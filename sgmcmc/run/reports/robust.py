@@ -31,7 +31,9 @@ _ROWS_PER_COORDINATE = 10  # smallest number with which the report has robust SD
 _CHUNK_NUMBERS = 2**22
 
 
-def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
+def robust_section(
+    sampler: Sampler, mode: Mode
+) -> dict[str, Callable[[], dict[str, Any]]]:
     """Return the section of a report on robust SDs, computed when it is first asked for.
 
     Args:
@@ -114,7 +116,10 @@ def score_covariance(
 
     def scores(position: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         row_scores = tf.cast(target.term_gradients(position, columns), tf.float64)
-        return [tf.reduce_sum(row_scores, 0), tf.matmul(row_scores, row_scores, transpose_a=True)]
+        return [
+            tf.reduce_sum(row_scores, 0),
+            tf.matmul(row_scores, row_scores, transpose_a=True),
+        ]
 
     over = Pass(data, {"scores": scores}, graphs=kept_graphs(target, data))
     position = u.astype(target.dtype.as_numpy_dtype)
@@ -122,6 +127,8 @@ def score_covariance(
         rows_per_chunk = max(1, _CHUNK_NUMBERS // target.size)
         sums, products = over.sums("scores", position, max_terms=rows_per_chunk)
     else:
-        sums, products = (p.numpy() for p in over.run("scores", position, data.rows(rows)))
+        sums, products = (
+            p.numpy() for p in over.run("scores", position, data.rows(rows))
+        )
     size = data.size if rows is None else len(rows)
     return (products - np.outer(sums, sums) / size) * (data.size / size)

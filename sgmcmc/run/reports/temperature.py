@@ -36,14 +36,21 @@ def temperature_facts(
     dynamics, stored = sampler.chain.dynamics, set(samples)
     is_geodesic = isinstance(dynamics, SGGMC | GSGNHT)
     everything = stored == set(sampler.target.space.layout.names)
-    if not is_geodesic or sampler.draws.every_row or sampler.latents is not None or not everything:
+    if (
+        not is_geodesic
+        or sampler.draws.every_row
+        or sampler.latents is not None
+        or not everything
+    ):
         return {}, []
     kick, excess = _kick_and_excess(sampler, samples)
     facts: dict[str, Any] = {"friction for gradient noise, εV/2": kick}
     if isinstance(dynamics, GSGNHT):
         warnings = _thermostat_warnings(excess)
     else:
-        facts["temperature (1 is right)"] = {name: 1.0 + value for name, value in excess.items()}
+        facts["temperature (1 is right)"] = {
+            name: 1.0 + value for name, value in excess.items()
+        }
         warnings = _friction_warnings(excess, tolerance)
     return facts, warnings or _kick_warnings(kick)
 
@@ -55,14 +62,20 @@ def _kick_and_excess(
     space, dynamics = sampler.target.space, sampler.chain.dynamics
     u = unconstrained(samples, space)
     flat = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
-    positions = flat[np.linspace(0, len(flat) - 1, min(_POSITIONS, len(flat))).astype(int)]
+    positions = flat[
+        np.linspace(0, len(flat) - 1, min(_POSITIONS, len(flat))).astype(int)
+    ]
     centers = centers_of(samples, space)
-    meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
+    meter = NoiseMeter(
+        sampler.target, sampler.data, sampler.draws, sampler.chain.gradient
+    )
     center = positions[0] if centers is None else centers[0]
     noise = meter.at(positions, center, sampler.seed)
     variance = _by_parameter(space, np.mean(_tangent(space, positions, noise) ** 2, 0))
     stepsize = np.broadcast_to(final_stepsize(sampler.chain, samples), flat.shape[1])
-    epsilon = {name: float(stepsize[entries].mean()) for name, entries in _slices(space)}
+    epsilon = {
+        name: float(stepsize[entries].mean()) for name, entries in _slices(space)
+    }
     kick = {name: 0.5 * epsilon[name] * variance[name] for name, _ in _slices(space)}
     excess = {}
     for name, entries in _slices(space):
@@ -70,14 +83,20 @@ def _kick_and_excess(
             excess[name] = kick[name] / _mean(dynamics.a, entries)
             continue
         assert isinstance(dynamics, SGGMC)
-        known_variance = variance[name] if dynamics.learns_noise else dynamics.noise_variance
+        known_variance = (
+            variance[name] if dynamics.learns_noise else dynamics.noise_variance
+        )
         if callable(known_variance):
             known_variance = np.mean(
                 [dynamics.variance_at(tf.constant(p)).numpy() for p in positions], 0
             )
         known_variance = _mean(known_variance, entries)
-        friction = _mean(dynamics.alpha, entries) + np.arcsinh(0.5 * epsilon[name] * known_variance)
-        excess[name] = float(max(0.0, kick[name] - 0.5 * epsilon[name] * known_variance) / friction)
+        friction = _mean(dynamics.alpha, entries) + np.arcsinh(
+            0.5 * epsilon[name] * known_variance
+        )
+        excess[name] = float(
+            max(0.0, kick[name] - 0.5 * epsilon[name] * known_variance) / friction
+        )
     return kick, excess
 
 
@@ -91,14 +110,17 @@ def _mean(values: Any, entries: slice) -> float:
 
 def _tangent(space: Space, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     pairs = zip(positions, vectors, strict=True)
-    return np.stack([space.tangent(tf.constant(u), tf.constant(v)).numpy() for u, v in pairs])
+    return np.stack(
+        [space.tangent(tf.constant(u), tf.constant(v)).numpy() for u, v in pairs]
+    )
 
 
 def _by_parameter(space: Space, squares: np.ndarray) -> dict[str, float]:
     """Return the mean over the directions of the tangent space, by parameter."""
     dimensions = space.dimensions()
     return {
-        name: float(squares[entries].sum() / dimensions[name]) for name, entries in _slices(space)
+        name: float(squares[entries].sum() / dimensions[name])
+        for name, entries in _slices(space)
     }
 
 

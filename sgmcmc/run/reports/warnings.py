@@ -22,8 +22,12 @@ from sgmcmc.tuning.mode import Mode
 @dataclass(frozen=True)
 class _Settings:
     rounding: float = 0.1  # largest error of a coordinate, in posterior SDs
-    off_center: float = 0.5  # largest distance of control variates from the mode, in posterior SDs
-    margin: float = 1.2  # of the tolerance: three standard errors of the noise along the chain
+    off_center: float = (
+        0.5  # largest distance of control variates from the mode, in posterior SDs
+    )
+    margin: float = (
+        1.2  # of the tolerance: three standard errors of the noise along the chain
+    )
     mean_shift: float = 3.0  # from the mode, in posterior SDs, that is too large
     sd_ratio: float = 2.0  # that is too large
     draws_examined: int = 1000  # at which the log-prior is evaluated
@@ -51,7 +55,8 @@ def judgement_warnings(
             "SDs from the mode: the chain has not converged, or the posterior is far from normal."
         )
     expected = np.broadcast_to(
-        judgement.prediction.ratio if judgement.prediction.known else 1.0, judgement.ratio.shape
+        judgement.prediction.ratio if judgement.prediction.known else 1.0,
+        judgement.ratio.shape,
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratio = np.abs(np.log(judgement.ratio / expected))
@@ -69,7 +74,9 @@ def judgement_warnings(
         worst = int(np.argmax(log_ratio - noise))
         if log_ratio[worst] <= np.log(_SETTINGS.sd_ratio) + noise[worst]:
             predicted = (
-                "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
+                ""
+                if not judgement.prediction.known
+                else f", {expected[worst]:.3g} predicted"
             )
             return [
                 *warnings,
@@ -92,7 +99,10 @@ def support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
         samples: Draws.
         sampler: Sampler that made them.
     """
-    log_prior, names = untempered(sampler.target.log_prior), set(sampler.target.space.layout.names)
+    log_prior, names = (
+        untempered(sampler.target.log_prior),
+        set(sampler.target.space.layout.names),
+    )
     if log_prior is None or set(samples) != names:
         return []
     flat = {
@@ -112,7 +122,9 @@ def support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
     outside = {name: array[~fine][0] for name, array in draws.items()}
     support = find_support(log_prior, inside, outside)
     if support is None:
-        return [f"{share}: they do not follow the posterior. Use a bijector, or another prior."]
+        return [
+            f"{share}: they do not follow the posterior. Use a bijector, or another prior."
+        ]
     return [
         f"{share}, {support.label} being {support.interval}: they do not follow the posterior, "
         f"since gradients do not keep a chain from crossing an end. {support.advice}"
@@ -150,7 +162,9 @@ def is_within_tolerance(judgement: Judgement, tolerance: float) -> bool:
     return prediction.known and prediction.worst <= _SETTINGS.margin * tolerance
 
 
-def _stepsize_warnings(judgement: Judgement, sampler: Sampler, tolerance: float) -> list[str]:
+def _stepsize_warnings(
+    judgement: Judgement, sampler: Sampler, tolerance: float
+) -> list[str]:
     prediction = judgement.prediction
     if not prediction.known or is_within_tolerance(judgement, tolerance):
         return []
@@ -182,7 +196,10 @@ def _stepsize_warnings(judgement: Judgement, sampler: Sampler, tolerance: float)
 
 
 def draw_warnings(
-    diagnostics: Diagnostics, settings: Mapping[str, Any], ess: float, swings: bool = False
+    diagnostics: Diagnostics,
+    settings: Mapping[str, Any],
+    ess: float,
+    swings: bool = False,
 ) -> list[str]:
     """Return warnings from the draws themselves.
 

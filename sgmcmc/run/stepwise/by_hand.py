@@ -85,7 +85,11 @@ def _iterated(
     sampler = sess._sampler
     chain, target = sampler.chain, sampler.target
     dynamics, gradient, layout = chain.dynamics, chain.gradient, target.space.layout
-    if isinstance(dynamics, ExactDynamics) or gradient.needs_rows or sampler.latents is not None:
+    if (
+        isinstance(dynamics, ExactDynamics)
+        or gradient.needs_rows
+        or sampler.latents is not None
+    ):
         raise ValueError(
             "`minibatch`: this sampler needs more of a minibatch than its columns, so that you "
             "cannot pass one. Call sgmcmc_step."
@@ -98,24 +102,38 @@ def _iterated(
     seeds = rng.integers(-(2**31), 2**31, (dynamics.steps, of_step, 2), dtype=np.int32)
 
     def one_iteration(
-        carry: Carry, columns: Tensors, stepsizes: tf.Tensor, normals: tf.Tensor, seeds: tf.Tensor
+        carry: Carry,
+        columns: Tensors,
+        stepsizes: tf.Tensor,
+        normals: tf.Tensor,
+        seeds: tf.Tensor,
     ) -> Carry:
         minibatch = Minibatch(columns, weight)
         stream = cast(Stream, _SingleMinibatch(minibatch))
         recorder = chain.recorder or Recorder(target)
         iteration = Iteration(
-            target, dynamics, gradient, stream, recorder,
-            order=blockwise, unseen=max(0.0, 1.0 - 1.0 / weight),
-        )  # fmt: skip
+            target,
+            dynamics,
+            gradient,
+            stream,
+            recorder,
+            order=blockwise,
+            unseen=max(0.0, 1.0 - 1.0 / weight),
+        )
         started = iteration.begin(carry, carry.state.position, minibatch, seeds)
-        inputs = BlockInputs({}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds)
+        inputs = BlockInputs(
+            {}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds
+        )
         first, last, number = (tf.constant(k) for k in (0, dynamics.steps - 1, 1))
         carry = carry._replace(gradient=started.gradient)
         return iteration.run(carry, {}, inputs, first, last, number)
 
     row = tf.constant(stepsizes, target.dtype)
     arguments = carry, columns, row, tf.constant(normals), tf.constant(seeds)
-    key = parameter, tuple((name, tuple(value.shape)) for name, value in columns.items())
+    key = (
+        parameter,
+        tuple((name, tuple(value.shape)) for name, value in columns.items()),
+    )
     if key not in sess.graphs:
         sess.graphs[key] = trace(one_iteration, *arguments)
     return sess.graphs[key](*arguments)
@@ -131,7 +149,9 @@ class _SingleMinibatch(NamedTuple):
         return self.only
 
 
-def _blockwise_updates(sampler: Sampler, carry: Carry, parameter: str | None) -> UpdateOrder | None:
+def _blockwise_updates(
+    sampler: Sampler, carry: Carry, parameter: str | None
+) -> UpdateOrder | None:
     """Return who moves; ``None`` if all move together."""
     if parameter is None:
         return sampler.chain.turns
@@ -140,12 +160,17 @@ def _blockwise_updates(sampler: Sampler, carry: Carry, parameter: str | None) ->
     if len(blockwise) == 1:
         return None
     if not blockwise.divides(carry.state):
-        raise ValueError("`parameter`: with this dynamics no parameter moves without the others.")
+        raise ValueError(
+            "`parameter`: with this dynamics no parameter moves without the others."
+        )
     return blockwise
 
 
 def ascended(
-    sampler: StepwiseSampler, position: np.ndarray, minibatch: Mapping[str, Any], iteration: int
+    sampler: StepwiseSampler,
+    position: np.ndarray,
+    minibatch: Mapping[str, Any],
+    iteration: int,
 ) -> np.ndarray:
     """Return a flat position one step of stochastic gradient ascent further.
 

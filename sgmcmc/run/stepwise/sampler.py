@@ -63,7 +63,11 @@ class StepwiseSampler:
         self.params_opt: dict[str, np.ndarray] | None = None
         self.log_post_opt_grad: dict[str, np.ndarray] | None = None
         self.__dict__.update(
-            {name: value for name, value in sampler.tuning.items() if name != "n_iters_opt"}
+            {
+                name: value
+                for name, value in sampler.tuning.items()
+                if name != "n_iters_opt"
+            }
         )
         self.params = {
             name: tf.Variable(value, name=name, trainable=False)
@@ -134,7 +138,9 @@ class StepwiseSampler:
             elif tf.is_tensor(value):
                 tensors[name] = value
             elif column is not None and column.sparse:
-                tensors[name] = read_dataset({name: value}, tf.as_dtype(column.dtype)).whole[name]
+                tensors[name] = read_dataset(
+                    {name: value}, tf.as_dtype(column.dtype)
+                ).whole[name]
             else:
                 dtype = None if column is None else column.dtype
                 tensors[name] = tf.constant(np.asarray(value), dtype)
@@ -146,16 +152,25 @@ class StepwiseSampler:
         return f"{sampler.request.function}: N = {self.N}, n = {self.n}; {shapes}"
 
     def _repr_html_(self) -> str:
-        facts = {"observations": self.N, "in a minibatch": self.n, **self._sampler.tuning}
+        facts = {
+            "observations": self.N,
+            "in a minibatch": self.n,
+            **self._sampler.tuning,
+        }
         return html_page(
             self._sampler.request.function,
             html_table(
-                ["parameter", "shape"], [(k, str(tuple(v.shape))) for k, v in self.params.items()]
+                ["parameter", "shape"],
+                [(k, str(tuple(v.shape))) for k, v in self.params.items()],
             ),
-            html_table(["constant", ""], [(name, str(value)) for name, value in facts.items()]),
+            html_table(
+                ["constant", ""], [(name, str(value)) for name, value in facts.items()]
+            ),
         )
 
-    def _split(self, sampler: Sampler, positions: list[np.ndarray]) -> dict[str, np.ndarray]:
+    def _split(
+        self, sampler: Sampler, positions: list[np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Return flat unconstrained positions, one for each chain, in the user's space."""
         space = sampler.target.space
         return self._user(space.user_layout, constrained(space, positions))
@@ -224,10 +239,16 @@ class Session:
         self.graphs: dict[Any, Any] = {}
         no_records: list[dict[str, Any]] = [{} for _ in starts]
         self._runners = make_runners(
-            sampler, sampler.chain, starts, whole_by_chain(sampler, found), _MOST_ITERATIONS,
-            no_records, lambda runners: None, lambda number, runner: None,
+            sampler,
+            sampler.chain,
+            starts,
+            whole_by_chain(sampler, found),
+            _MOST_ITERATIONS,
+            no_records,
+            lambda runners: None,
+            lambda number, runner: None,
             Threads(sampler.compiler),
-        )  # fmt: skip
+        )
         for runner in self._runners:
             runner.prepare_ahead(core_to_spare(len(self._runners)))
 
@@ -250,7 +271,9 @@ class Session:
         about = {"format": _FORMAT, "fingerprint": fingerprint(self._sampler)}
         arrays = {"about": np.array(json.dumps(about))}
         for number, runner in enumerate(self._runners):
-            arrays |= {f"{number}/{name}": value for name, value in runner.snapshot().items()}
+            arrays |= {
+                f"{number}/{name}": value for name, value in runner.snapshot().items()
+            }
         arrays |= {"positions": np.stack(self._starts), **self._modes()}
         arrays["by_hand"] = np.array(self.by_hand)
         with explained("path", Path(path), KEPT):
@@ -286,7 +309,9 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
         arrays = read_arrays(path)
         about = json.loads(str(arrays["about"]))
         if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+            raise ValueError(
+                f"its format is {about['format']}, this version's is {_FORMAT}"
+            )
         saved = about["fingerprint"]
     except OSError:
         raise
@@ -309,7 +334,13 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
     return session
 
 
-def _restore_runner(runner: Runner, arrays: Mapping[str, np.ndarray], start: str) -> None:
+def _restore_runner(
+    runner: Runner, arrays: Mapping[str, np.ndarray], start: str
+) -> None:
     runner.restore(
-        {name[len(start) :]: value for name, value in arrays.items() if name.startswith(start)}
+        {
+            name[len(start) :]: value
+            for name, value in arrays.items()
+            if name.startswith(start)
+        }
     )

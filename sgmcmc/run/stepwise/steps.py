@@ -162,6 +162,10 @@ def _need_sampler(sampler: Any) -> None:
 def _need_session(sampler: Any, sess: Any) -> None:
     _need_sampler(sampler)
     if not isinstance(sess, Session):
-        raise TypeError(f"`sess` must be what init_sess returned; it is {describe(sess)}.")
+        raise TypeError(
+            f"`sess` must be what init_sess returned; it is {describe(sess)}."
+        )
     if sess._sampler is not sampler._sampler:
-        raise ValueError("`sess` belongs to another sampler: make it with init_sess(sampler).")
+        raise ValueError(
+            "`sess` belongs to another sampler: make it with init_sess(sampler)."
+        )

@@ -52,7 +52,9 @@ def test_likelihood_and_its_gradient_by_hand(model: MatrixFactorization) -> None
     space = Space(model.shapes)
     target = Target(model.log_lik, None, space, tf.float64)
     columns = {name: tf.constant(column, tf.float64) for name, column in data.items()}
-    np.testing.assert_allclose(model.log_lik(tensors(theta), columns), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.log_lik(tensors(theta), columns), expected, rtol=1e-12
+    )
     found = target.gradient(
         tf.constant(space.start(theta, tf.float64)), Minibatch(columns, 1.0)
     ).numpy()
@@ -62,7 +64,9 @@ def test_likelihood_and_its_gradient_by_hand(model: MatrixFactorization) -> None
         gradient["V"][j[k]] += TAU * error[k] * U[i[k]]
         gradient["a"][i[k]] += TAU * error[k]
         gradient["b"][j[k]] += TAU * error[k]
-    np.testing.assert_allclose(found, space.layout.join(gradient, np.float64), rtol=1e-10)
+    np.testing.assert_allclose(
+        found, space.layout.join(gradient, np.float64), rtol=1e-10
+    )
 
 
 def test_second_derivatives_pass_through(model: MatrixFactorization) -> None:
@@ -77,7 +81,9 @@ def test_second_derivatives_pass_through(model: MatrixFactorization) -> None:
         gradient = tf.convert_to_tensor(inner.gradient(value, theta["U"]))[0]
     found = outer.jacobian(gradient, theta["U"], experimental_use_pfor=False)
     V = theta["V"].numpy()[data["item"][data["user"] == 0]]
-    np.testing.assert_allclose(tf.convert_to_tensor(found)[:, 0], -TAU * V.T @ V, rtol=1e-10)
+    np.testing.assert_allclose(
+        tf.convert_to_tensor(found)[:, 0], -TAU * V.T @ V, rtol=1e-10
+    )
 
 
 def test_prior_is_the_integral_over_the_precision(model: MatrixFactorization) -> None:
@@ -97,7 +103,9 @@ def test_prior_is_the_integral_over_the_precision(model: MatrixFactorization) ->
         tape.watch(U)
         value = model.log_prior({**tensors(theta), "U": U})
     mean = model.precisions(tensors(theta)).numpy()
-    np.testing.assert_allclose(tape.gradient(value, U), -mean[0] * theta["U"], rtol=1e-12)
+    np.testing.assert_allclose(
+        tape.gradient(value, U), -mean[0] * theta["U"], rtol=1e-12
+    )
 
 
 def test_scores_along_a_chain(model: MatrixFactorization) -> None:
@@ -130,7 +138,9 @@ def test_scores_along_a_chain(model: MatrixFactorization) -> None:
     np.testing.assert_allclose(later["mean"], rest.mean(0), rtol=1e-8)
     np.testing.assert_allclose(later["sd"], np.sqrt(rest.var(0) + 1 / TAU), rtol=1e-8)
     expected = np.log(density[5:].mean(0)).mean()
-    np.testing.assert_allclose(later["log_predictive_averaged"][-1], expected, rtol=1e-8)
+    np.testing.assert_allclose(
+        later["log_predictive_averaged"][-1], expected, rtol=1e-8
+    )
     # The uncertainty of a rating is that of its mean and its own.
     again = sgmcmc.Samples(
         {n: np.repeat(np.asarray(chain[n]), 100, 0) for n in chain}, settings={}
@@ -140,23 +150,33 @@ def test_scores_along_a_chain(model: MatrixFactorization) -> None:
     np.testing.assert_allclose(noisy.std(0), found["sd"], rtol=4 / np.sqrt(2 * 2000))
 
 
-def test_predictions_of_unknown_users_are_not_numbers(model: MatrixFactorization) -> None:
-    draws = sgmcmc.Samples({name: value[np.newaxis] for name, value in drawn(model).items()})
+def test_predictions_of_unknown_users_are_not_numbers(
+    model: MatrixFactorization,
+) -> None:
+    draws = sgmcmc.Samples(
+        {name: value[np.newaxis] for name, value in drawn(model).items()}
+    )
     found = draws.predict(model.predict, {"user": [0, L, 0, -1], "item": [0, 0, M, 0]})
     assert np.isnan(found).tolist() == [False, True, True, True]
 
 
 def test_ids_that_are_no_integers_are_unknown(model: MatrixFactorization) -> None:
     """1.7 is not user 1, and −0.5 not user 0."""
-    draws = sgmcmc.Samples({name: value[np.newaxis] for name, value in drawn(model).items()})
+    draws = sgmcmc.Samples(
+        {name: value[np.newaxis] for name, value in drawn(model).items()}
+    )
     ids = {"user": [1.0, 1.7, -0.5, 1.0], "item": [2.0, 2.0, 2.0, 0.5]}
     found = draws.predict(model.predict, ids)
     assert np.isnan(found).tolist() == [False, True, True, True]
     assert found[0] == draws.predict(model.predict, {"user": [1], "item": [2]})[0]
 
 
-@pytest.mark.parametrize(("factor", "shift"), [(100.0, 0.0), (1.0, 1e6), (1e-4, 0.0), (10.0, 1e8)])
-def test_units_and_shifts_of_ratings_change_nothing_else(factor: float, shift: float) -> None:
+@pytest.mark.parametrize(
+    ("factor", "shift"), [(100.0, 0.0), (1.0, 1e6), (1e-4, 0.0), (10.0, 1e8)]
+)
+def test_units_and_shifts_of_ratings_change_nothing_else(
+    factor: float, shift: float
+) -> None:
     """In float32: predictions, held-out scores and log densities are those of the ratings as given.
 
     A factor that is a power of ten is that of the unit.
@@ -221,10 +241,14 @@ def test_saga_with_lookups_is_saga(model: MatrixFactorization) -> None:
         for gradient in (SAGA(), SAGA(model.lookups))
     ]  # fmt: skip
     for name in draws[0]:
-        np.testing.assert_allclose(draws[1][name], draws[0][name], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            draws[1][name], draws[0][name], rtol=1e-9, atol=1e-11
+        )
 
 
-def sampled(model: MatrixFactorization, gradient: Any, log_lik: Any = None, **keywords: Any) -> Any:
+def sampled(
+    model: MatrixFactorization, gradient: Any, log_lik: Any = None, **keywords: Any
+) -> Any:
     return sgmcmc.sample(
         log_lik or model.log_lik, model.dataset, model.start(seed=1), model.log_prior,
         dynamics="sgld", gradient=gradient, minibatches="uniform", preconditioner="none",
@@ -237,8 +261,14 @@ def sampled(model: MatrixFactorization, gradient: Any, log_lik: Any = None, **ke
     ("lookups", "message"),
     [
         ({"U": "user"}, "`lookups` lacks the parameter 'V'"),
-        ({"U": "users", "V": "item", "a": "user", "b": "item"}, "'users'.*Did you mean 'user'"),
-        ({"U": "item", "V": "user", "a": "user", "b": "item"}, "from 0 to 4, rows of 'V'"),
+        (
+            {"U": "users", "V": "item", "a": "user", "b": "item"},
+            "'users'.*Did you mean 'user'",
+        ),
+        (
+            {"U": "item", "V": "user", "a": "user", "b": "item"},
+            "from 0 to 4, rows of 'V'",
+        ),
         ({"U": "rating", "V": "item", "a": "user", "b": "item"}, "integers|add up"),
         ("user", "must be a dict"),
     ],
@@ -248,11 +278,15 @@ def test_wrong_lookups(model: MatrixFactorization, lookups: Any, message: str) -
         sampled(model, SAGA(lookups))
 
 
-def test_terms_that_depend_on_other_rows_are_refused(model: MatrixFactorization) -> None:
+def test_terms_that_depend_on_other_rows_are_refused(
+    model: MatrixFactorization,
+) -> None:
     def with_all(params: Any, dataset: Any) -> tf.Tensor:
         return model.log_lik(params, dataset) - tf.reduce_sum(params["a"] ** 2)
 
-    with pytest.raises(ValueError, match="do not add up to the gradient of their terms"):
+    with pytest.raises(
+        ValueError, match="do not add up to the gradient of their terms"
+    ):
         sampled(model, SAGA(model.lookups), with_all, n_chains=1)
 
 
@@ -263,28 +297,68 @@ def change(**columns: Any) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: matrix_factorization([1, 2], D), TypeError, "`ratings` must be a dict or a table"),
-        (lambda: matrix_factorization({"user": [0]}, D), ValueError, "lacks the column 'item'"),
-        (change(user=np.zeros(3, int)), ValueError, "must have equal lengths; they have 3"),
+        (
+            lambda: matrix_factorization([1, 2], D),
+            TypeError,
+            "`ratings` must be a dict or a table",
+        ),
+        (
+            lambda: matrix_factorization({"user": [0]}, D),
+            ValueError,
+            "lacks the column 'item'",
+        ),
+        (
+            change(user=np.zeros(3, int)),
+            ValueError,
+            "must have equal lengths; they have 3",
+        ),
         (change(user=np.zeros((N, 1), int)), ValueError, "must be a vector"),
         (change(item=np.full(N, -1)), ValueError, "by integers from 0; row 0 is -1"),
         (change(item=np.full(N, 0.5)), ValueError, "row 0 is 0.5"),
         (change(rating=np.full(N, np.nan)), ValueError, "must be finite; row 0 is nan"),
-        (change(user=np.full(N, "x")), TypeError, "`ratings['user']` must hold numbers"),
-        (lambda: matrix_factorization(ratings(), 0), ValueError, "`rank`"),
-        (lambda: matrix_factorization(ratings(), D, n_users=3), ValueError, "there are 3 users"),
-        (lambda: matrix_factorization(ratings(), D, precision=0), ValueError, "`precision`"),
-        (lambda: matrix_factorization(ratings(), D, unit=0), ValueError, "`unit`"),
-        (lambda: matrix_factorization(ratings(), D, prior=1.0), TypeError, "two numbers"),
-        (lambda: matrix_factorization(ratings(), D, prior=(1, -1)), ValueError, "`prior`"),
-        (lambda: matrix_factorization(ratings(), D, center="mean"), TypeError, "`center`"),
         (
-            lambda: matrix_factorization(ratings(), D).held_out({**ratings(), "user": [L] * N}),
+            change(user=np.full(N, "x")),
+            TypeError,
+            "`ratings['user']` must hold numbers",
+        ),
+        (lambda: matrix_factorization(ratings(), 0), ValueError, "`rank`"),
+        (
+            lambda: matrix_factorization(ratings(), D, n_users=3),
+            ValueError,
+            "there are 3 users",
+        ),
+        (
+            lambda: matrix_factorization(ratings(), D, precision=0),
+            ValueError,
+            "`precision`",
+        ),
+        (lambda: matrix_factorization(ratings(), D, unit=0), ValueError, "`unit`"),
+        (
+            lambda: matrix_factorization(ratings(), D, prior=1.0),
+            TypeError,
+            "two numbers",
+        ),
+        (
+            lambda: matrix_factorization(ratings(), D, prior=(1, -1)),
+            ValueError,
+            "`prior`",
+        ),
+        (
+            lambda: matrix_factorization(ratings(), D, center="mean"),
+            TypeError,
+            "`center`",
+        ),
+        (
+            lambda: matrix_factorization(ratings(), D).held_out(
+                {**ratings(), "user": [L] * N}
+            ),
             ValueError,
             f"row 0 is {L}, but there are {L} users",
         ),
     ],
 )
-def test_what_is_no_model(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_what_is_no_model(
+    make: Callable[[], Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()

@@ -38,7 +38,9 @@ class Exact:
     concentration: float
 
 
-def exact_posterior(table: np.ndarray, base: float, prior: tuple[float, float]) -> Exact:
+def exact_posterior(
+    table: np.ndarray, base: float, prior: tuple[float, float]
+) -> Exact:
     """Return the posterior by enumeration, α integrated out by quadrature.
 
     p(partition, α) ∝ Gamma(α; s, r) α^k Γ(α)/Γ(α + N) Π_c (n_c − 1)! ∫ Π θ^x dDir(θ).
@@ -57,7 +59,12 @@ def exact_posterior(table: np.ndarray, base: float, prior: tuple[float, float]) 
 
     def of_sizes(k: int, power: int) -> float:
         def density(a: float) -> float:
-            log_p = (shape - 1 + k + power) * np.log(a) - rate * a + gammaln(a) - gammaln(a + N)
+            log_p = (
+                (shape - 1 + k + power) * np.log(a)
+                - rate * a
+                + gammaln(a)
+                - gammaln(a + N)
+            )
             return float(np.exp(log_p))
 
         return integrate.quad(density, 0, np.inf)[0]
@@ -72,10 +79,14 @@ def exact_posterior(table: np.ndarray, base: float, prior: tuple[float, float]) 
             for z in every
         ]
     )
-    weight, moment = (np.array([of_sizes(k, p) for k in range(N + 1)])[sizes] for p in (0, 1))
+    weight, moment = (
+        np.array([of_sizes(k, p) for k in range(N + 1)])[sizes] for p in (0, 1)
+    )
     p = np.exp(log_p - log_p.max())
     total = (p * weight).sum()
     concentration = float((p * moment).sum() / total)
     p = p * weight / total
-    together = np.einsum("p,pij->ij", p, every[:, :, np.newaxis] == every[:, np.newaxis])
+    together = np.einsum(
+        "p,pij->ij", p, every[:, :, np.newaxis] == every[:, np.newaxis]
+    )
     return Exact(np.bincount(sizes, p, N + 1)[1:], together, concentration)

@@ -55,7 +55,13 @@ def test_a_move_has_the_law_of_slice_and_component() -> None:
         p = np.zeros(3)
         for low, high in zip(levels, levels[1:], strict=False):
             if high <= WEIGHTS[z]:
-                p += (high - low) / WEIGHTS[z] * (WEIGHTS >= high) * f / f[WEIGHTS >= high].sum()
+                p += (
+                    (high - low)
+                    / WEIGHTS[z]
+                    * (WEIGHTS >= high)
+                    * f
+                    / f[WEIGHTS >= high].sum()
+                )
         observed = np.bincount(after[before == z], minlength=3)
         possible = p > 0
         assert (observed[~possible] == 0).all()
@@ -85,10 +91,15 @@ def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -
     """The likelihood of long rows outweighs any weight: all different, they use all components."""
     rng = np.random.default_rng(1)
     kinds = rng.dirichlet(np.full(50, 0.5), size=400)
-    model = dp_mixture(np.stack([rng.multinomial(size, p) for p in kinds]), max_components=held)
+    model = dp_mixture(
+        np.stack([rng.multinomial(size, p) for p in kinds]), max_components=held
+    )
     gibbs = tf.function(model.gibbs)
     for seed in range(3):
-        params = {name: tf.constant(a, tf.float32) for name, a in model.start(seed=seed).items()}
+        params = {
+            name: tf.constant(a, tf.float32)
+            for name, a in model.start(seed=seed).items()
+        }
         drawn = {**model.dataset, **model.latents}
         for step in range(3):
             found = gibbs(params, drawn, tf.constant([seed, step]))
@@ -101,7 +112,9 @@ def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -
 def test_a_chain_on_rows_of_20_000_counts() -> None:
     rng = np.random.default_rng(1)
     kinds = rng.dirichlet(np.full(30, 0.5), size=8)
-    model = dp_mixture(np.stack([rng.multinomial(20_000, kinds[i % 8]) for i in range(80)]))
+    model = dp_mixture(
+        np.stack([rng.multinomial(20_000, kinds[i % 8]) for i in range(80)])
+    )
     chain = sgmcmc.scir(
         model.log_lik,
         model.dataset,
@@ -122,7 +135,10 @@ def test_a_chain_on_rows_of_20_000_counts() -> None:
 
 
 def test_a_slice_that_needs_more_components_is_noticed() -> None:
-    for uniform, expected in ((0.5, True), (0.6, False)):  # slices at 0.15 and 0.12, 0.14 is left
+    for uniform, expected in (
+        (0.5, True),
+        (0.6, False),
+    ):  # slices at 0.15 and 0.12, 0.14 is left
         _, enough = slices.draw_components(
             tf.constant(np.log(WEIGHTS)),
             tf.constant(np.log(0.14)),
@@ -136,7 +152,9 @@ def test_a_slice_that_needs_more_components_is_noticed() -> None:
 @pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [1.0, 33.5])
 def test_the_number_for_the_concentration_has_the_gamma_law(shape: float) -> None:
-    seeds = tf.constant(np.random.default_rng(3).integers(2**31, size=(4000, 2)), tf.int32)
+    seeds = tf.constant(
+        np.random.default_rng(3).integers(2**31, size=(4000, 2)), tf.int32
+    )
     draw = tf.function(
         lambda: tf.vectorized_map(lambda s: gamma_number(shape, s, tf.float64), seeds)
     )
@@ -157,7 +175,9 @@ def test_the_counts_are_those_of_the_conditional_laws() -> None:
         value = model.log_lik(params, drawn)
     slopes = tape.gradient(value, params)
     counts = {name: slopes[name] * params[name] for name in params}
-    np.testing.assert_allclose(counts["sticks"], [[2, 5.7], [1, 4.7], [3, 1.7]], rtol=1e-10)
+    np.testing.assert_allclose(
+        counts["sticks"], [[2, 5.7], [1, 4.7], [3, 1.7]], rtol=1e-10
+    )
     expected = [TABLE[[0, 1]].sum(0), TABLE[4], TABLE[[2, 3, 5]].sum(0)]
     np.testing.assert_allclose(counts["components"], expected, rtol=1e-10)
 
@@ -177,9 +197,13 @@ def clusters(chain: sgmcmc.Samples, model: DPMixture) -> dict[str, np.ndarray]:
     number = 1 + (np.diff(z, axis=-1) > 0).sum(axis=-1)
     shape, rate = PRIOR
     return {
-        "clusters": np.stack([(number == k).mean(axis=1) for k in range(1, 7)], axis=-1),
+        "clusters": np.stack(
+            [(number == k).mean(axis=1) for k in range(1, 7)], axis=-1
+        ),
         "together": np.einsum("cink,cimk->cnm", p, p) / p.shape[1],
-        "concentration": ((shape + model.max_components) / (rate - logs[..., 1].sum(-1))).mean(1),
+        "concentration": (
+            (shape + model.max_components) / (rate - logs[..., 1].sum(-1))
+        ).mean(1),
     }
 
 
@@ -226,7 +250,9 @@ def two_groups(rows: int = 40) -> np.ndarray:
     return np.stack([rng.multinomial(20, truth[i % 2]) for i in range(rows)])
 
 
-@pytest.mark.parametrize("method", ["scir", pytest.param("sgrld", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["scir", pytest.param("sgrld", marks=pytest.mark.slow)]
+)
 def test_a_chain_on_minibatches_finds_groups_that_share_no_word(method: str) -> None:
     table = two_groups()
     model = dp_mixture(table[:30], max_components=48)
@@ -286,7 +312,9 @@ def test_predictions_and_allocations_count_components_that_are_not_held() -> Non
     np.testing.assert_allclose(found, np.log(joint.sum(axis=1)), rtol=1e-10)
     expected = joint / joint.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.allocations(PARAMS), expected, rtol=1e-10)
-    np.testing.assert_allclose(model.allocations(PARAMS, TABLE[2:4]), expected[2:4], rtol=1e-10)
+    np.testing.assert_allclose(
+        model.allocations(PARAMS, TABLE[2:4]), expected[2:4], rtol=1e-10
+    )
 
 
 def test_the_log_predictive_is_that_of_the_mean_over_draws() -> None:
@@ -300,9 +328,13 @@ def test_the_log_predictive_is_that_of_the_mean_over_draws() -> None:
     each = [task.log_probabilities(tensors(draw)).numpy() for draw in (PARAMS, other)]
     expected = [np.log(np.mean(np.exp(each[: i + 1]), axis=0)).mean() for i in range(2)]
     np.testing.assert_allclose(found["log_predictive"], [*expected, np.nan], rtol=1e-10)
-    np.testing.assert_allclose(found["of_draw"], [*np.mean(each, axis=1), np.nan], rtol=1e-10)
+    np.testing.assert_allclose(
+        found["of_draw"], [*np.mean(each, axis=1), np.nan], rtol=1e-10
+    )
     words = TABLE[:4].sum() / 4
-    np.testing.assert_allclose(found["perplexity"][:2], np.exp(-np.array(expected) / words))
+    np.testing.assert_allclose(
+        found["perplexity"][:2], np.exp(-np.array(expected) / words)
+    )
 
 
 # ------------------------------------------------------------------------ what goes in
@@ -312,15 +344,30 @@ def test_the_log_predictive_is_that_of_the_mean_over_draws() -> None:
     ("counts", "changes", "error", "message"),
     [
         ([1, 2], {}, ValueError, "`counts` must have two axes"),
-        ([[1, -2]], {}, ValueError, "`counts` must hold integers of at least 0; it holds -2"),
+        (
+            [[1, -2]],
+            {},
+            ValueError,
+            "`counts` must hold integers of at least 0; it holds -2",
+        ),
         ([[1, 0.5]], {}, ValueError, "it holds 0.5"),
         ([["a", "b"]], {}, TypeError, "`counts` must hold integers; its dtype"),
         ([[1, 2], [0, 0]], {}, ValueError, "`counts`: observation 1 is empty"),
         ([[1, 2]], {"base": 0}, ValueError, "`base` must be positive"),
         ([[1, 2]], {"base": "1"}, TypeError, "`base` must be a positive number"),
-        ([[1, 2]], {"concentration": 1.0}, ValueError, "`concentration` must be two numbers"),
+        (
+            [[1, 2]],
+            {"concentration": 1.0},
+            ValueError,
+            "`concentration` must be two numbers",
+        ),
         ([[1, 2]], {"concentration": (1.0, -1.0)}, ValueError, r"`concentration\[1\]`"),
-        ([[1, 2]], {"max_components": 0}, ValueError, "`max_components` must be an integer"),
+        (
+            [[1, 2]],
+            {"max_components": 0},
+            ValueError,
+            "`max_components` must be an integer",
+        ),
         ([[1, 2]], {"max_components": 2**31}, ValueError, "too many"),
     ],
 )
@@ -337,7 +384,9 @@ def test_wrong_arguments_of_the_methods_are_named() -> None:
         model.gibbs(tensors(PARAMS), model.dataset, tf.constant([1, 2]))
     with pytest.raises(KeyError, match="gibbs=model.gibbs"):
         model.log_lik(tensors(PARAMS), model.dataset | model.latents)
-    with pytest.raises(ValueError, match="`n_components` is 4, and the model holds at most 3"):
+    with pytest.raises(
+        ValueError, match="`n_components` is 4, and the model holds at most 3"
+    ):
         model.start(n_components=4)
     with pytest.raises(ValueError, match="`n_components` must be an integer"):
         model.start(n_components=0)

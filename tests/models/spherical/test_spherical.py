@@ -41,7 +41,10 @@ def test_normalizer_on_spheres_that_have_a_formula() -> None:
 def test_normalizer_is_that_of_another_library(dimension: int) -> None:
     """And its derivative the continued fraction of Gauss, 1/(d/κ + 1/((d + 2)/κ + ...))."""
     bessel = pytest.importorskip("tensorflow_probability").math.log_bessel_ive
-    kappa, order = tf.constant([0.5, 40.0, 2000.0, 1e5], tf.float64), 0.5 * dimension - 1
+    kappa, order = (
+        tf.constant([0.5, 40.0, 2000.0, 1e5], tf.float64),
+        0.5 * dimension - 1,
+    )
     with tf.GradientTape() as tape:
         tape.watch(kappa)
         value = log_normalizer(kappa, dimension)
@@ -77,7 +80,12 @@ def case(alpha: float, kappa: float, W: int, seed: int) -> Case:
     return Case(alpha, kappa, units(rng, 3, W), units(rng, W))
 
 
-CASES = [case(0.5, 3.0, 3, 1), case(1.0, 40.0, 6, 2), case(2.5, 40.0, 3, 3), case(0.5, 60.0, 4, 4)]
+CASES = [
+    case(0.5, 3.0, 3, 1),
+    case(1.0, 40.0, 6, 2),
+    case(2.5, 40.0, 3, 3),
+    case(0.5, 60.0, 4, 4),
+]
 
 
 def quadrature(c: Case, n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +130,9 @@ def model_of(c: Case, n_sweeps: int = 4) -> SphericalTopicModel:
     return sam(both, 3, c.kappa, alpha=c.alpha, n_sweeps=n_sweeps, weighting="unit")
 
 
-@pytest.mark.parametrize("n_temperatures", [pytest.param(1, marks=pytest.mark.slow), 10])
+@pytest.mark.parametrize(
+    "n_temperatures", [pytest.param(1, marks=pytest.mark.slow), 10]
+)
 def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> None:
     for c in CASES[1:3]:
         theta, prior = quadrature(c)
@@ -130,12 +140,16 @@ def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> 
         task = model_of(c).held_out(c.document[np.newaxis], 20_000, n_temperatures)
         topics, draws = tf.constant(c.topics), tf.cast(task.prior, tf.float64)
         cosines = tf.constant(np.tile(c.topics @ c.document, (len(draws), 1)))
-        logs = task._annealed(cosines, topics @ tf.transpose(topics), draws, SEED).numpy()
+        logs = task._annealed(
+            cosines, topics @ tf.transpose(topics), draws, SEED
+        ).numpy()
         ratios = np.exp(logs) / exact
         assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
         found = task.log_likelihood(topics, SEED).numpy()
         constant = float(log_normalizer(c.kappa, len(c.document)))
-        np.testing.assert_allclose(found, [np.log(ratios.mean() * exact) + constant], rtol=1e-6)
+        np.testing.assert_allclose(
+            found, [np.log(ratios.mean() * exact) + constant], rtol=1e-6
+        )
 
 
 def test_log_perplexity_is_that_of_the_mean_over_draws() -> None:
@@ -147,7 +161,9 @@ def test_log_perplexity_is_that_of_the_mean_over_draws() -> None:
     update, each = tf.function(reduction.update), []
     for number, draw in enumerate(draws):
         state = update(state, {"topics": tf.constant(draw)})
-        seed = tf.random.experimental.stateless_fold_in(tf.constant([7, 0]), number, alg="philox")
+        seed = tf.random.experimental.stateless_fold_in(
+            tf.constant([7, 0]), number, alg="philox"
+        )
         each.append(task.log_likelihood(tf.constant(draw), seed).numpy())
     found = reduction.result(state)
     means = [special.logsumexp(each[: m + 1], axis=0) - np.log(m + 1) for m in range(2)]
@@ -191,7 +207,11 @@ def test_gradient_is_that_of_the_likelihood_without_proportions() -> None:
             moved = c.topics.copy()
             moved[place] += side
             logs.append(
-                np.log((prior * np.exp(c.kappa * c._replace(topics=moved).cosine(grid))).sum())
+                np.log(
+                    (
+                        prior * np.exp(c.kappa * c._replace(topics=moved).cosine(grid))
+                    ).sum()
+                )
             )
         exact[place] = (logs[0] - logs[1]) / (2 * step)
     error = each.std(axis=0) / np.sqrt(copies)
@@ -207,7 +227,9 @@ def test_prior_is_that_of_topics_around_a_mean() -> None:
     for _ in range(3):
         topics = units(rng, 2, 2)
         found.append(float(model.log_prior({"topics": tf.constant(topics)})))
-        expected.append(np.log(np.exp(1.5 * mu @ m + 3 * (mu @ topics.T).sum(axis=-1)).mean()))
+        expected.append(
+            np.log(np.exp(1.5 * mu @ m + 3 * (mu @ topics.T).sum(axis=-1)).mean())
+        )
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-5)
 
 
@@ -229,7 +251,9 @@ def test_the_chain_has_the_exact_posterior_of_two_topics_on_the_circle() -> None
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     inner = point @ point.T
-    expected = np.array([*p.sum(axis=1) @ point, np.sum(p * inner), np.sum(p * inner**2)])
+    expected = np.array(
+        [*p.sum(axis=1) @ point, np.sum(p * inner), np.sum(p * inner**2)]
+    )
 
     model = sam(documents, 2, kappa, sigma, kappa0, n_sweeps=4, weighting="unit")
     chain = sgmcmc.sggmc(
@@ -304,11 +328,36 @@ def test_documents_come_in_several_forms() -> None:
         ([["a", "b"]], {}, TypeError, "`documents` must hold integers"),
         ([1, 2], {}, ValueError, "`documents` must have two axes"),
         ([[1, 2], [0, 0]], {}, ValueError, "`documents`: document 1 has no words"),
-        ([[1.0, 0.0], [3.0, 4.0]], {"weighting": "unit"}, ValueError, "document 1 has length 5"),
-        ([[1.0, 0.0], [0.0, 0.0]], {"weighting": "unit"}, ValueError, "document 1 has length 0"),
-        ([[1.0, np.nan]], {"weighting": "unit"}, ValueError, "document 0 has length nan"),
-        ([["a", "b"]], {"weighting": "unit"}, TypeError, "`documents` must hold real numbers"),
-        ([1.0, 0.0], {"weighting": "unit"}, ValueError, "`documents` must have two axes"),
+        (
+            [[1.0, 0.0], [3.0, 4.0]],
+            {"weighting": "unit"},
+            ValueError,
+            "document 1 has length 5",
+        ),
+        (
+            [[1.0, 0.0], [0.0, 0.0]],
+            {"weighting": "unit"},
+            ValueError,
+            "document 1 has length 0",
+        ),
+        (
+            [[1.0, np.nan]],
+            {"weighting": "unit"},
+            ValueError,
+            "document 0 has length nan",
+        ),
+        (
+            [["a", "b"]],
+            {"weighting": "unit"},
+            TypeError,
+            "`documents` must hold real numbers",
+        ),
+        (
+            [1.0, 0.0],
+            {"weighting": "unit"},
+            ValueError,
+            "`documents` must have two axes",
+        ),
         ([[1]], {}, ValueError, "at least two"),
         ([[1, 2]], {"weighting": "tfidf"}, ValueError, "`weighting` must be 'tf-idf'"),
         ([[1, 2]], {"n_topics": 0}, ValueError, "`n_topics` must be an integer"),
@@ -333,7 +382,9 @@ def test_wrong_arguments_of_the_methods_are_named() -> None:
         model.log_lik({"topics": tf.eye(2)}, model.dataset)
     with pytest.raises(ValueError, match="`n_documents`"):
         model.start(n_documents=0)
-    with pytest.raises(ValueError, match="`documents` have 3 coordinates, and the model 2"):
+    with pytest.raises(
+        ValueError, match="`documents` have 3 coordinates, and the model 2"
+    ):
         model.held_out([[1, 2, 3]])
     with pytest.raises(ValueError, match="document 0 has no words"):
         model.held_out([[0, 0]])
@@ -373,5 +424,8 @@ def test_a_chain_finds_topics_that_share_no_word(method: str) -> None:
     start = held_out.log_likelihood(tf.constant(model.start(seed=1)["topics"]), SEED)
     found = chain.reductions["held out"]["log_perplexity"]
     assert np.isfinite(found).all() and found[-1] < -float(tf.reduce_mean(start)) - 10
-    best = {frozenset(words) for words in top_words(chain["topics"].mean(0), np.arange(20), n=10)}
+    best = {
+        frozenset(words)
+        for words in top_words(chain["topics"].mean(0), np.arange(20), n=10)
+    }
     assert best == {frozenset(map(str, range(10))), frozenset(map(str, range(10, 20)))}

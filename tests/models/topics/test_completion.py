@@ -12,7 +12,13 @@ from scipy import sparse
 from sgmcmc.counts import Counts
 from sgmcmc.models import documents, dp_mixture, lda, sam, top_words
 from sgmcmc.models import topic_sweeps as sweeps
-from tests.models.topics.enumeration import ALPHA, DOCUMENT, TOPICS, exact_posterior, one_hot_counts
+from tests.models.topics.enumeration import (
+    ALPHA,
+    DOCUMENT,
+    TOPICS,
+    exact_posterior,
+    one_hot_counts,
+)
 
 
 def test_held_out_words() -> None:
@@ -32,7 +38,9 @@ def test_completion_agrees_with_enumeration() -> None:
         np.repeat([[2, 1, 2]], copies, axis=0), n_sweeps=20, every=5
     )
     assert score.word.numpy().tolist() == [2] * copies  # the last of 0 0 1 2 2
-    probabilities = score.probabilities(tf.constant(TOPICS), tf.constant([1, 2])).numpy()
+    probabilities = score.probabilities(
+        tf.constant(TOPICS), tf.constant([1, 2])
+    ).numpy()
     every, p = exact_posterior(DOCUMENT)
     proportions = (ALPHA + p @ one_hot_counts(every.T)) / (3 * ALPHA + 4)
     error = probabilities.std() / np.sqrt(copies)
@@ -50,9 +58,13 @@ def test_perplexity_is_that_of_the_mean_over_draws() -> None:
         seed = sweeps.nth_seed(tf.constant([7, 0]), tf.constant(number))
         each.append(score.probabilities(tf.constant(draw), seed).numpy())
     found = reduction.result(state)
-    expected = [np.exp(-np.log(np.mean(each[: i + 1], axis=0)).mean()) for i in range(2)]
+    expected = [
+        np.exp(-np.log(np.mean(each[: i + 1], axis=0)).mean()) for i in range(2)
+    ]
     np.testing.assert_allclose(found["perplexity"], [*expected, np.nan], rtol=1e-10)
-    np.testing.assert_allclose(found["probabilities"], np.mean(each, axis=0), rtol=1e-10)
+    np.testing.assert_allclose(
+        found["probabilities"], np.mean(each, axis=0), rtol=1e-10
+    )
 
 
 # ------------------------------------------------------------------------ what goes in
@@ -60,7 +72,12 @@ def test_perplexity_is_that_of_the_mean_over_draws() -> None:
 
 def test_counts_come_in_three_forms() -> None:
     table = np.random.default_rng(1).poisson(0.5, (7, 5))
-    for form in (table, table.astype(float), sparse.csr_array(table), Counts.read(table)):
+    for form in (
+        table,
+        table.astype(float),
+        sparse.csr_array(table),
+        Counts.read(table),
+    ):
         np.testing.assert_array_equal(Counts.read(form).toarray(), table)
     counts = Counts.read(table)
     for rows in (slice(1, 6, 2), [3, 0, 3], table[:, 0] > 0, np.array([], int)):
@@ -75,7 +92,12 @@ def test_counts_come_in_three_forms() -> None:
     ("counts", "changes", "error", "message"),
     [
         ([1, 2], {}, ValueError, "`counts` must have two axes"),
-        ([[1, -2]], {}, ValueError, "`counts` must hold integers of at least 0; it holds -2"),
+        (
+            [[1, -2]],
+            {},
+            ValueError,
+            "`counts` must hold integers of at least 0; it holds -2",
+        ),
         ([[1, 0.5]], {}, ValueError, "it holds 0.5"),
         ([[1, np.nan]], {}, ValueError, "it holds nan"),
         ([["a", "b"]], {}, TypeError, "`counts` must hold integers; its dtype"),

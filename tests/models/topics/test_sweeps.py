@@ -12,7 +12,13 @@ from scipy import stats
 import sgmcmc
 from sgmcmc.models import lda, top_words
 from sgmcmc.models import topic_sweeps as sweeps
-from tests.models.topics.enumeration import ALPHA, DOCUMENT, TOPICS, exact_posterior, one_hot_counts
+from tests.models.topics.enumeration import (
+    ALPHA,
+    DOCUMENT,
+    TOPICS,
+    exact_posterior,
+    one_hot_counts,
+)
 
 
 def sweep(
@@ -42,7 +48,9 @@ def transcribed(
             z[i] = -1
             others = np.bincount(z[z >= 0], minlength=len(TOPICS))
             cumulative = np.cumsum((ALPHA + others) * TOPICS[:, words[i, d]])
-            z[i] = np.searchsorted(cumulative, uniforms[i, d] * cumulative[-1], side="right")
+            z[i] = np.searchsorted(
+                cumulative, uniforms[i, d] * cumulative[-1], side="right"
+            )
         after[:length, d] = z[:length]
     return after
 
@@ -58,7 +66,9 @@ def test_a_sweep_does_what_its_equation_says(n_documents: int, first: bool) -> N
     inside = np.arange(shape[0])[:, np.newaxis] < lengths
     assigned = np.where(inside & (not first), rng.integers(3, size=shape), -1)
     after, counts = sweep(words, lengths, assigned, uniforms)
-    np.testing.assert_array_equal(after, transcribed(words, lengths, assigned, uniforms))
+    np.testing.assert_array_equal(
+        after, transcribed(words, lengths, assigned, uniforms)
+    )
     np.testing.assert_allclose(counts, one_hot_counts(after), atol=1e-12)
 
 
@@ -103,7 +113,9 @@ def test_the_counts_are_the_exact_expectation() -> None:
         every, p = exact_posterior(words)
         for k in range(3):
             found, error = probabilities[..., k].mean(0), probabilities[..., k].std(0)
-            assert np.all(np.abs(found - p @ (every == k)) < 4.5 * error / np.sqrt(copies))
+            assert np.all(
+                np.abs(found - p @ (every == k)) < 4.5 * error / np.sqrt(copies)
+            )
 
         # The gradient of log_lik is their sums over ω.
         sums = np.zeros((3, 3))
@@ -111,7 +123,9 @@ def test_the_counts_are_the_exact_expectation() -> None:
             sums[:, word] += probabilities[:, i].sum(axis=0)
         with tf.GradientTape() as tape:
             tape.watch(params["topics"])
-            value = model.log_lik(params, {name: part[rows] for name, part in drawn.items()})
+            value = model.log_lik(
+                params, {name: part[rows] for name, part in drawn.items()}
+            )
         gradient = tape.gradient(value, params["topics"])
         np.testing.assert_allclose(gradient * TOPICS, sums, rtol=1e-4)
         np.testing.assert_allclose(value, log_means.sum(), rtol=1e-4)
@@ -145,7 +159,9 @@ def test_sweeps_go_on_from_the_topics_kept() -> None:
             for k in range(3):
                 expected = p @ (every == k)
                 error = np.sqrt(expected * (1 - expected) / copies)
-                worst = max(worst, np.max(np.abs((mine == k).mean(axis=0) - expected) / error))
+                worst = max(
+                    worst, np.max(np.abs((mine == k).mean(axis=0) - expected) / error)
+                )
         return worst
 
     kept = {"assignments": tf.constant(before, tf.int32)}
@@ -187,7 +203,10 @@ def test_a_chain_finds_topics_that_share_no_word(
     # Five words that are equally probable: the perplexity is 5 if the topics are known.
     found = chain.reductions["completion"]["perplexity"]
     assert np.isfinite(found).all() and 4.5 < found[-1] < 6
-    best = {tuple(sorted(words)) for words in top_words(chain["topics"].mean(0), range(10), n=5)}
+    best = {
+        tuple(sorted(words))
+        for words in top_words(chain["topics"].mean(0), range(10), n=5)
+    }
     assert best == {tuple("01234"), tuple("56789")}
 
 
@@ -202,13 +221,17 @@ def test_seeds_and_sweeps_are_fresh() -> None:
     np.testing.assert_array_equal(one, again)
     assert np.any(one != other)
     words, lengths = model.dataset["words"], model.dataset["lengths"]
-    kept = sweeps.sweep_topics(params["topics"], words, lengths, 0.1, 6, tf.constant([1, 2]), 3)
+    kept = sweeps.sweep_topics(
+        params["topics"], words, lengths, 0.1, 6, tf.constant([1, 2]), 3
+    )
     for a, b in itertools.combinations(range(3), 2):
         assert np.any(kept[..., a] != kept[..., b])
 
 
 def test_nothing_of_probability_zero_is_drawn() -> None:
-    weights = tf.constant([[0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1e-30], [3e-39, 0, 0, 0]])
+    weights = tf.constant(
+        [[0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1e-30], [3e-39, 0, 0, 0]]
+    )
     for uniform in (0.0, 0.5, 1 - 2**-24):
         drawn = sweeps._draw(weights, tf.fill([4], uniform)).numpy().tolist()
         assert drawn[:2] == [2, -1] and drawn[2] == 0 and drawn[3] in (0, -1)

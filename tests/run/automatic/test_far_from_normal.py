@@ -25,12 +25,16 @@ def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
 def funnel(params: Tensors) -> tf.Tensor:
     """v ~ N(0, SD²), x_j | v ~ N(0, e^v): the top is in the neck, the mass is not."""
     v, x = params["v"], params["x"]
-    return -0.5 * (v / SD) ** 2 - 0.5 * WIDTH * v - 0.5 * tf.exp(-v) * tf.reduce_sum(x**2)
+    return (
+        -0.5 * (v / SD) ** 2 - 0.5 * WIDTH * v - 0.5 * tf.exp(-v) * tf.reduce_sum(x**2)
+    )
 
 
 def draw(**keywords: Any) -> sgmcmc.Samples:
     params = {"w": 0.0, "v": 0.0, "x": np.zeros(WIDTH)}
-    return sgmcmc.sample(log_lik, {"y": Y}, params, funnel, seed=2, verbose=False, **keywords)
+    return sgmcmc.sample(
+        log_lik, {"y": Y}, params, funnel, seed=2, verbose=False, **keywords
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +91,15 @@ def _started_again(monkeypatch: pytest.MonkeyPatch, seconds: float) -> sgmcmc.Sa
 
 
 @pytest.mark.slow
-def test_chains_that_would_take_long_go_on_by_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_that_would_take_long_go_on_by_nuts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     samples = _started_again(monkeypatch, 1e4)
     assert samples.settings["dynamics"]["name"] == "NUTS"
-    assert "chains of minibatches need very many" in samples.report["Dynamics"]["reason for NUTS"]
+    assert (
+        "chains of minibatches need very many"
+        in samples.report["Dynamics"]["reason for NUTS"]
+    )
 
 
 @pytest.fixture
@@ -110,7 +119,9 @@ def test_chains_that_take_long_all_the_same_say_so(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:.*will take about")
-def test_they_say_so_before_they_run(slow_nuts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_say_so_before_they_run(
+    slow_nuts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UserWarning, match="will take about 17 more minutes"):
         _started_again(monkeypatch, 1e3)
 

@@ -47,7 +47,13 @@ def of_groups() -> sgmcmc.Samples:
     dataset, _, _ = groups()
     start = {"theta": np.zeros(GROUPS)}
     return sgmcmc.sample(
-        group_terms, dataset, start, standard_normal, seed=1, n_iters=4000, verbose=False
+        group_terms,
+        dataset,
+        start,
+        standard_normal,
+        seed=1,
+        n_iters=4000,
+        verbose=False,
     )
 
 
@@ -98,7 +104,9 @@ def test_exact_moves_are_chosen_where_they_are_quick() -> None:
     z = (draws.mean(0) - mean) / sd * np.sqrt(effective)
     assert z.std() == pytest.approx(1.0, abs=0.2) and np.abs(z).max() < 6
     ratio = np.sqrt((draws.var(0) / sd**2).mean())
-    assert ratio == pytest.approx(1.0, abs=5 * np.sqrt(0.5 / effective / GROUPS) + 1 / effective)
+    assert ratio == pytest.approx(
+        1.0, abs=5 * np.sqrt(0.5 / effective / GROUPS) + 1 / effective
+    )
 
 
 def test_coordinates_that_are_all_independent() -> None:
@@ -119,11 +127,15 @@ def test_coordinates_that_are_all_independent() -> None:
     )
     assert np.abs(z).max() < 6
     ratio = np.sqrt(draws.var(0).mean() * precision)
-    assert ratio == pytest.approx(1.0, abs=5 * np.sqrt(0.5 / effective / levels) + 1 / effective)
+    assert ratio == pytest.approx(
+        1.0, abs=5 * np.sqrt(0.5 / effective / levels) + 1 / effective
+    )
 
 
 @pytest.mark.slow
-def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_levels_of_two_factors_go_around_the_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The information of linear predictors is quick: beyond the limit too, where HMC is not."""
     monkeypatch.setattr(seams.CHOICES_DENSE_UP_TO, 30)
     monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 30)
@@ -134,20 +146,30 @@ def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatc
     y += rng.normal(size=rows)
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        eta = tf.gather(params["f"], dataset["f"]) + tf.gather(params["g"], dataset["g"])
+        eta = tf.gather(params["f"], dataset["f"]) + tf.gather(
+            params["g"], dataset["g"]
+        )
         return -0.5 * (dataset["y"] - eta) ** 2
 
     dataset = {name: tf.constant(places[k], tf.int32) for k, name in enumerate("fg")}
     start = {name: np.zeros(levels) for name in "fg"}
     samples = sgmcmc.sample(
-        log_lik, {**dataset, "y": y}, start, standard_normal, ess=100, seed=1, verbose=False
+        log_lik,
+        {**dataset, "y": y},
+        start,
+        standard_normal,
+        ess=100,
+        seed=1,
+        verbose=False,
     )
     assert "ControlVariate" in samples.report["Chain"]["gradient"]
     assert samples.report["Chain"]["preconditioner"] == "dense"
     X = np.concatenate([np.eye(levels)[place] for place in places], 1)
     covariance = np.linalg.inv(X.T @ X + np.eye(2 * levels))
     mean, sd = covariance @ X.T @ y, np.sqrt(np.diag(covariance))
-    draws = np.concatenate([samples[name].reshape(-1, levels) for name in "fg"], 1).astype(float)
+    draws = np.concatenate(
+        [samples[name].reshape(-1, levels) for name in "fg"], 1
+    ).astype(float)
     effective = float(np.min(samples.report["Draws"]["ESS, bulk"]))
     # The tolerance of SDs is 5 %; effects of a factor have their mean in common.
     assert np.abs((draws.mean(0) - mean) / sd).max() < 5 / np.sqrt(effective)
@@ -155,7 +177,9 @@ def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_error_is_measured_and_the_stepsize_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_is_measured_and_the_stepsize_falls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A tolerance far below the noise's own error: found out, halved, and said."""
     monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
     monkeypatch.setattr(seams.WATCHED_LONGEST, 6000)
@@ -168,14 +192,21 @@ def test_error_is_measured_and_the_stepsize_falls(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(seams.CHOOSE_LOCALLY, too_large)
     dataset, _, sd = groups()
     samples = sgmcmc.sample(
-        group_terms, dataset, {"theta": np.zeros(GROUPS)}, standard_normal, seed=1, verbose=False
+        group_terms,
+        dataset,
+        {"theta": np.zeros(GROUPS)},
+        standard_normal,
+        seed=1,
+        verbose=False,
     )
     report = samples.report
     assert report["Method"]["exact (HMC), predicted seconds"] > 0
     rows = report["Measured error, by half the stepsize"]
     assert "mean square of theta" in rows and "log-prior" in rows
     # What is handed back is nearer than what was begun with: 4 ε has four times the error of ε.
-    ratio = np.sqrt((samples["theta"].reshape(-1, GROUPS).astype(float).var(0) / sd**2).mean())
+    ratio = np.sqrt(
+        (samples["theta"].reshape(-1, GROUPS).astype(float).var(0) / sd**2).mean()
+    )
     begun = report["Chain"]["stepsize, scaled coordinates"]
     assert 0.95 < ratio < 1.2 and begun > 0
 
@@ -188,12 +219,18 @@ def test_the_report_of_a_large_model() -> None:
     assert report["Chain"]["rows"] == "uniform"
     assert report["Found around the chains"]["coordinates"] == GROUPS
     watched = report["Watched"]
-    assert {"log-likelihood of 500 rows", "mean of theta", "mean square of theta"} < set(watched)
+    assert {
+        "log-likelihood of 500 rows",
+        "mean of theta",
+        "mean square of theta",
+    } < set(watched)
     assert float(watched["log-likelihood of 500 rows"].split("R-hat ")[1]) < 1.05
     assert "samples.check()" in report["Measured error"]["not measured"]
     assert not any("disagree" in warning for warning in report.warnings)
     page = str(report)
-    assert "local" in page and max(map(len, page.split("Warnings")[0].splitlines())) <= 100
+    assert (
+        "local" in page and max(map(len, page.split("Warnings")[0].splitlines())) <= 100
+    )
     assert samples["theta"].shape == (4, 2000, GROUPS)
     assert report["Draws"]["kept"].startswith("every 2 iterations")
 
@@ -205,7 +242,10 @@ def simulated(N: int, seed: int = 2) -> dict[str, Array]:
     """Return inputs, of which three matter, and a bent function of them with noise of sd 0.3."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, INPUTS)).astype(np.float32)
-    return {"X": X, "y": np.tanh(X[:, 0]) * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=N)}
+    return {
+        "X": X,
+        "y": np.tanh(X[:, 0]) * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=N),
+    }
 
 
 def fitted(params: Tensors, X: Any) -> tf.Tensor:
@@ -227,7 +267,9 @@ def network(**given: Any) -> sgmcmc.Samples:
     """Sample a small network; everything can be overridden."""
     keywords = {"n_iters": 100, "burn_in": 100, "seed": 1, "verbose": False, **given}
     params = keywords.pop("params", start())
-    return sgmcmc.sample(network_terms, simulated(2500), params, standard_normal, **keywords)
+    return sgmcmc.sample(
+        network_terms, simulated(2500), params, standard_normal, **keywords
+    )
 
 
 @pytest.mark.slow
@@ -245,9 +287,12 @@ def test_a_network_predicts() -> None:
     )
     assert np.mean((predicted - held_out["y"]) ** 2) < 0.09 + 0.25
     assert any(
-        "stiff" in name for name in samples.report["Predicted (local: around the chains only)"]
+        "stiff" in name
+        for name in samples.report["Predicted (local: around the chains only)"]
     )
-    assert any("log-likelihood of 500 rows" in warning for warning in samples.report.warnings)
+    assert any(
+        "log-likelihood of 500 rows" in warning for warning in samples.report.warnings
+    )
 
 
 @pytest.mark.slow
@@ -260,7 +305,10 @@ def test_a_network_of_some_hundreds_of_weights_is_judged_by_predictions() -> Non
         network_terms, simulated(200), params, standard_normal, seed=1, ess=50, max_seconds=30,
         verbose=False,
     )  # fmt: skip
-    facts, said = samples.report["Predictions, by the log-likelihood of rows"], samples.report
+    facts, said = (
+        samples.report["Predictions, by the log-likelihood of rows"],
+        samples.report,
+    )
     assert facts["rows"] == 200 and max(facts["ESS, bulk"]) > 50
     assert "Entries of W, b and v can change places" in said.warnings[0]
     assert not any("[" in text for text in said.warnings)
@@ -325,7 +373,9 @@ def test_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"\n{samples.report}")
     probabilities = vignette.predicted(samples, test)
     log_loss, errors, calibration = vignette.scores(probabilities, test)
-    print(f"log loss {log_loss:.4f}, errors {errors:.2%}, calibration {calibration:.4f}")
+    print(
+        f"log loss {log_loss:.4f}, errors {errors:.2%}, calibration {calibration:.4f}"
+    )
     assert log_loss < 0.24 and errors < 0.07 and calibration < 0.05
     assert sum(a.nbytes for a in samples.values()) <= 2**29
 
@@ -348,7 +398,11 @@ def test_effects_of_some_hundreds_of_groups_are_sampled_by_hmc() -> None:
         return -0.5 * (rows["y"] - mean) ** 2
 
     def log_prior(params: Any) -> tf.Tensor:
-        return -0.5 * tf.reduce_sum(params["z"] ** 2) - params["tau"] - 0.005 * params["mu"] ** 2
+        return (
+            -0.5 * tf.reduce_sum(params["z"] ** 2)
+            - params["tau"]
+            - 0.005 * params["mu"] ** 2
+        )
 
     bijectors = {"tau": tfp.bijectors.Exp()}
     samples = sgmcmc.sample(
@@ -371,13 +425,20 @@ def test_effects_of_some_hundreds_of_groups_are_sampled_by_hmc() -> None:
     for name in ("mu", "tau"):
         one, other = np.asarray(samples[name]), np.asarray(exact[name])
         # Four standard errors, of effective sample sizes of 400 and 2000.
-        assert abs(one.mean() - other.mean()) < 4 * np.sqrt(1 / 400 + 1 / 2000) * other.std()
+        assert (
+            abs(one.mean() - other.mean())
+            < 4 * np.sqrt(1 / 400 + 1 / 2000) * other.std()
+        )
         assert abs(np.log(one.std() / other.std())) < 4 * np.sqrt(1 / 800 + 1 / 4000)
 
 
-def test_of_exact_moves_the_form_of_coordinates_is_checked_before_anything_runs() -> None:
+def test_of_exact_moves_the_form_of_coordinates_is_checked_before_anything_runs() -> (
+    None
+):
     params = {"z": np.zeros(2100)}
-    with pytest.raises(ValueError, match="`preconditioner` must be 'dense', 'diagonal'"):
+    with pytest.raises(
+        ValueError, match="`preconditioner` must be 'dense', 'diagonal'"
+    ):
         sgmcmc.hmc(
             lambda p, rows: rows["y"] * p["z"][0], {"y": np.ones(5)}, params, standard_normal,
             preconditioner="triangular", verbose=False,

@@ -20,7 +20,11 @@ def mixture(first: float, second: float, N: int, **given: Any) -> sgmcmc.Samples
     """Sample the means of a mixture of two normals."""
     keywords = {"seed": 1, "verbose": False, **given}
     return sgmcmc.sample(
-        two_means, mixed(first, second, N), {"m1": 0.0, "m2": 0.5}, gaussian_prior(3.0), **keywords
+        two_means,
+        mixed(first, second, N),
+        {"m1": 0.0, "m2": 0.5},
+        gaussian_prior(3.0),
+        **keywords,
     )
 
 
@@ -32,11 +36,14 @@ def test_both_modes_are_reported(N: int) -> None:
     modes = report["Modes"]
     assert modes["found"] == 2
     found = {
-        (round(float(modes[f"mode {k}: m1"])), round(float(modes[f"mode {k}: m2"]))) for k in (1, 2)
+        (round(float(modes[f"mode {k}: m1"])), round(float(modes[f"mode {k}: m2"])))
+        for k in (1, 2)
     }
     assert found == {(-4, 4), (4, -4)}
     assert modes["mode 1: Laplace weight"] == pytest.approx(0.5, abs=0.01)
-    assert modes["mode 1: log posterior"] == pytest.approx(modes["mode 2: log posterior"], abs=0.01)
+    assert modes["mode 1: log posterior"] == pytest.approx(
+        modes["mode 2: log posterior"], abs=0.01
+    )
     assert modes["mode 1: chains that start there"] == "1, 3"
     (warning,) = report.warnings
     assert "2 modes" in warning and "do not cross" in warning
@@ -44,7 +51,10 @@ def test_both_modes_are_reported(N: int) -> None:
     assert warning in repr(samples) and warning in str(report)
     # Each chain is right about its own mode: means about ∓4, sds that of half the data.
     m1, sd = samples["m1"].astype(float), (N / 2 + 1 / 9) ** -0.5
-    assert np.sign(m1.mean(1)).prod() == 1 and np.abs(np.abs(m1.mean(1)) - 4).max() < 5 * sd
+    assert (
+        np.sign(m1.mean(1)).prod() == 1
+        and np.abs(np.abs(m1.mean(1)) - 4).max() < 5 * sd
+    )
     np.testing.assert_allclose(m1.std(1), sd, rtol=0.15)
     assert min(report["Draws"]["ESS within modes (worst mode), bulk"]) >= 200
     assert samples.settings["gradient"]["name"] == (
@@ -62,7 +72,9 @@ def test_chains_that_cross_are_one_posterior() -> None:
             tf.stack([-((t - 1.5) ** 2), -((t + 1.5) ** 2)])
         )
 
-    samples = sgmcmc.sample(wells, {"one": np.ones(1)}, {"t": 0.5}, seed=1, verbose=False)
+    samples = sgmcmc.sample(
+        wells, {"one": np.ones(1)}, {"t": 0.5}, seed=1, verbose=False
+    )
     assert samples.report["Modes"]["found"] == 2
     assert samples.report.warnings == []
     assert max(samples.report["Draws"]["R-hat"]) <= 1.01
@@ -76,14 +88,18 @@ def test_fewer_chains_than_modes() -> None:
     x = np.concatenate([rng.normal(m, 1.0, 100) for m in (-6.0, 0.0, 6.0)])
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
-        return tf.reduce_logsumexp(-0.5 * (dataset["x"][:, None] - params["mu"]) ** 2, 1)
+        return tf.reduce_logsumexp(
+            -0.5 * (dataset["x"][:, None] - params["mu"]) ** 2, 1
+        )
 
     samples = sgmcmc.sample(
         log_lik, {"x": x}, {"mu": [-1.0, 0.0, 1.0]}, gaussian_prior(5.0), seed=1, n_iters=300,
         verbose=False,
     )  # fmt: skip
     assert samples.report["Modes"]["found"] == 6
-    assert any("6 modes, and only 4 chains" in warning for warning in samples.report.warnings)
+    assert any(
+        "6 modes, and only 4 chains" in warning for warning in samples.report.warnings
+    )
     orders = {tuple(np.argsort(mean)) for mean in samples["mu"].mean(1)}
     assert len(orders) == 4
 
@@ -101,4 +117,6 @@ def test_an_improper_posterior_is_named() -> None:
         logistic_terms, {"X": X, "y": (X[:, 0] > 0).astype(float)}, {"beta": np.zeros(2)},
         seed=1, n_iters=200, verbose=False,
     )  # fmt: skip
-    assert any("There is no mode" in w and "'beta'" in w for w in samples.report.warnings)
+    assert any(
+        "There is no mode" in w and "'beta'" in w for w in samples.report.warnings
+    )

@@ -40,7 +40,9 @@ class Posterior(NamedTuple):
         """Sample without constants; everything can be overridden."""
         keywords = {"verbose": False, "seed": 1, **self.keywords, **given}
         params = keywords.pop("params", self.params)
-        return sgmcmc.sample(self.log_lik, self.dataset, params, self.log_prior, **keywords)
+        return sgmcmc.sample(
+            self.log_lik, self.dataset, params, self.log_prior, **keywords
+        )
 
 
 def normal_mean(N: int) -> Posterior:
@@ -48,7 +50,9 @@ def normal_mean(N: int) -> Posterior:
     x = np.random.default_rng(N).normal(3.0, 2.0, N).astype(np.float32)
     precision = N / 4 + 1 / 9
     return Posterior(
-        lambda params, dataset: -0.125 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2),
+        lambda params, dataset: (
+            -0.125 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        ),
         {"x": x},
         {"theta": 0.0},
         lambda params: -0.5 * params["theta"] ** 2 / 9,
@@ -64,7 +68,9 @@ def regression(N: int, scales: tuple[float, ...] = (1.0, 0.01, 500.0)) -> Poster
     X = rng.normal(size=(N, 3))
     X[:, 1] += 2 * X[:, 0]
     X = (X * scales).astype(np.float32)
-    y = (1.5 + X @ (np.array([1.0, -0.5, 0.2]) / scales) + rng.normal(size=N)).astype(np.float32)
+    y = (1.5 + X @ (np.array([1.0, -0.5, 0.2]) / scales) + rng.normal(size=N)).astype(
+        np.float32
+    )
     design = np.column_stack([np.ones(N), X]).astype(float)
     covariance = np.linalg.inv(design.T @ design + np.eye(4) / 1e6)
     mean, sd = covariance @ design.T @ y.astype(float), np.sqrt(np.diag(covariance))
@@ -77,7 +83,9 @@ def regression(N: int, scales: tuple[float, ...] = (1.0, 0.01, 500.0)) -> Poster
         log_lik,
         {"X": X, "y": y},
         {"bias": 0.0, "beta": np.zeros(3)},
-        lambda params: -0.5e-6 * (params["bias"] ** 2 + tf.reduce_sum(params["beta"] ** 2)),
+        lambda params: (
+            -0.5e-6 * (params["bias"] ** 2 + tf.reduce_sum(params["beta"] ** 2))
+        ),
         {"bias": mean[0], "beta": mean[1:]},
         {"bias": sd[0], "beta": sd[1:]},
         {},
@@ -89,7 +97,9 @@ def gamma_poisson(N: int) -> Posterior:
     y = np.random.default_rng([N, 3]).poisson(0.7, N).astype(np.float32)
     shape, rate = 2 + y.sum(dtype=float), 3.0 + N
     return Posterior(
-        lambda params, dataset: dataset["y"] * tf.math.log(params["rate"]) - params["rate"],
+        lambda params, dataset: (
+            dataset["y"] * tf.math.log(params["rate"]) - params["rate"]
+        ),
         {"y": y},
         {"rate": 1.0},
         lambda params: tf.math.log(params["rate"]) - 3.0 * params["rate"],
@@ -115,7 +125,9 @@ def drawn(name: str) -> sgmcmc.Samples:
     return POSTERIORS[name].sample(ess=2000, max_seconds=1000)
 
 
-def check_moments(samples: sgmcmc.Samples, posterior: Posterior, tolerance: float) -> None:
+def check_moments(
+    samples: sgmcmc.Samples, posterior: Posterior, tolerance: float
+) -> None:
     """Assert that means and sds are right, within Monte Carlo error and the stated tolerance."""
     report, place = samples.report, 0
     comparisons = 2 * sum(np.size(m) for m in posterior.mean.values())
@@ -146,7 +158,9 @@ def test_what_is_chosen_and_reached(name: str) -> None:
     report, whole = samples.report, N <= 2000
     assert report["Mode"]["found"]
     assert report["Chain"]["rows"] == ("all" if whole else "in proportion to leverage")
-    assert report["Chain"]["gradient"] == ("FullGradient" if whole else "ControlVariate")
+    assert report["Chain"]["gradient"] == (
+        "FullGradient" if whole else "ControlVariate"
+    )
     assert report["Chain"]["dynamics"] == "Underdamped(friction=0.5)"
     assert samples.settings["n"] == N if whole else samples.settings["n"] <= N
     assert min(report["Draws"]["ESS, bulk"] + report["Draws"]["ESS, tail"]) >= 2000
@@ -196,7 +210,9 @@ def test_same_seed_same_bits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamics", ["sgld", "sghmc", sgmcmc.dynamics.Underdamped(1.0)])
+@pytest.mark.parametrize(
+    "dynamics", ["sgld", "sghmc", sgmcmc.dynamics.Underdamped(1.0)]
+)
 @pytest.mark.parametrize(
     "name",
     ["regression, all rows", "regression, minibatches"],
@@ -212,7 +228,9 @@ def test_dynamics_that_are_given(dynamics: Any, name: str) -> None:
 def test_far_start_and_float64() -> None:
     """A start 10⁵ posterior sds off leads to the same posterior."""
     posterior = POSTERIORS["regression, minibatches"]
-    away = {name: mean + 1e5 * posterior.sd[name] for name, mean in posterior.mean.items()}
+    away = {
+        name: mean + 1e5 * posterior.sd[name] for name, mean in posterior.mean.items()
+    }
     samples = posterior.sample(params=away, dtype=tf.float64)
     assert samples["beta"].dtype == np.float64
     assert samples.report["Mode"]["found"] and samples.report.warnings == []
@@ -235,7 +253,9 @@ class TestWishes:
         samples = few_with_a_large_tolerance()
         assert samples["beta"].shape == (3, 150, 3)
         assert samples.settings["burn_in"] == samples.report["Draws"]["burn-in"] == 30
-        assert any("effective sample size" in warning for warning in samples.report.warnings)
+        assert any(
+            "effective sample size" in warning for warning in samples.report.warnings
+        )
 
     @pytest.mark.slow
     def test_ess(self) -> None:
@@ -249,7 +269,8 @@ class TestWishes:
         strict = self.posterior.sample(tolerance=0.001, n_iters=200)
         loose = few_with_a_large_tolerance()
         errors = [
-            max(s.report["Predicted"]["SD error (noise along the chain)"]) for s in (strict, loose)
+            max(s.report["Predicted"]["SD error (noise along the chain)"])
+            for s in (strict, loose)
         ]
         assert errors[0] <= 0.001
         assert errors[1] <= 0.2
@@ -265,7 +286,9 @@ class TestWishes:
         started = time.monotonic()
         samples = self.posterior.sample(ess=1e9, max_seconds=4)
         assert time.monotonic() - started < 12
-        assert any("effective sample size" in warning for warning in samples.report.warnings)
+        assert any(
+            "effective sample size" in warning for warning in samples.report.warnings
+        )
         assert len(samples["bias"][0]) >= 250
 
 
@@ -279,13 +302,20 @@ def test_what_is_kept_passes_through() -> None:
         reductions={"mean": sgmcmc.running_mean(lambda params: params["beta"])},
     )
     assert samples["beta"].shape == samples.gradients["beta"].shape == (4, 100, 3)
-    np.testing.assert_allclose(samples.test_functions["sum"], samples["beta"].sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(
+        samples.test_functions["sum"], samples["beta"].sum(-1), rtol=1e-5
+    )
     assert samples.reductions["mean"].shape == (4, 3)
     spread = posterior.sd["beta"]
-    assert (np.abs(samples.reductions["mean"].mean(0) - posterior.mean["beta"]) < spread).all()
+    assert (
+        np.abs(samples.reductions["mean"].mean(0) - posterior.mean["beta"]) < spread
+    ).all()
     # Gradients are those of the log posterior with respect to the unconstrained parameters.
     X, y = posterior.dataset["X"].astype(float), posterior.dataset["y"].astype(float)
-    draws = samples["beta"].reshape(-1, 3).astype(float), samples["bias"].reshape(-1).astype(float)
+    draws = (
+        samples["beta"].reshape(-1, 3).astype(float),
+        samples["bias"].reshape(-1).astype(float),
+    )
     exact = (y - draws[1][:, None] - draws[0] @ X.T) @ X - 1e-6 * draws[0]
     gap = (samples.gradients["beta"].reshape(-1, 3) - exact) * spread
     # In whitened coordinates the noise has a variance of a few per cent of N/n.
@@ -295,7 +325,10 @@ def test_what_is_kept_passes_through() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["normal mean, all rows", pytest.param("normal mean, minibatches", marks=pytest.mark.slow)],
+    [
+        "normal mean, all rows",
+        pytest.param("normal mean, minibatches", marks=pytest.mark.slow),
+    ],
 )
 def test_thinned_draws_count(name: str) -> None:
     """What is asked for is reached by the draws that are kept."""
@@ -324,7 +357,9 @@ def test_bijectors_of_vectors_and_matrices() -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         L = params["L"]
         z = tf.linalg.triangular_solve(L, tf.transpose(dataset["x"]))
-        normal = -0.5 * tf.reduce_sum(z**2, 0) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)))
+        normal = -0.5 * tf.reduce_sum(z**2, 0) - tf.reduce_sum(
+            tf.math.log(tf.linalg.diag_part(L))
+        )
         return normal + tf.reduce_sum(dataset["label"] * tf.math.log(params["w"]), -1)
 
     samples = sgmcmc.sample(
@@ -343,7 +378,9 @@ def test_bijectors_of_vectors_and_matrices() -> None:
     alpha = np.bincount(labels) + 1.0
     mean = alpha / alpha.sum()
     sd = np.sqrt(mean * (1 - mean) / (alpha.sum() + 1))
-    assert (np.abs(samples["w"].mean((0, 1)) - mean) < bound(3) * sd / np.sqrt(400)).all()
+    assert (
+        np.abs(samples["w"].mean((0, 1)) - mean) < bound(3) * sd / np.sqrt(400)
+    ).all()
     L = samples["L"].astype(float)
     covariance = (L @ np.swapaxes(L, -1, -2)).mean((0, 1))
     np.testing.assert_allclose(covariance, x.T @ x / 800, rtol=0.05, atol=0.05)
@@ -363,7 +400,14 @@ class TestShown:
     def test_report_is_a_page(self) -> None:
         for name in ("counts, minibatches", "regression, all rows"):
             page = str(drawn(name).report)
-            for part in ("Mode", "Chain", "Predicted", "Draws", "Seconds", "Warnings\n  none"):
+            for part in (
+                "Mode",
+                "Chain",
+                "Predicted",
+                "Draws",
+                "Seconds",
+                "Warnings\n  none",
+            ):
                 assert part in page
             assert max(map(len, page.splitlines())) <= 100
 
@@ -383,7 +427,9 @@ class TestShown:
 
 
 def with_one_row(
-    log_density: Callable[..., tf.Tensor], params: dict[str, Any], max_seconds: float = 3
+    log_density: Callable[..., tf.Tensor],
+    params: dict[str, Any],
+    max_seconds: float = 3,
 ) -> sgmcmc.Samples:
     """Sample a density as it stands."""
     return sgmcmc.sample(
@@ -409,7 +455,9 @@ class TestNotTrusted:
         assert samples.report["Modes"]["found"] == 2
         # ½ N(2, ½) + ½ N(−2, ½), if the chains cross often enough; else that is said.
         right = abs(samples["t"].std() / np.sqrt(4.5) - 1) < 0.05
-        assert right or any("do not cross" in w or "rarely" in w for w in samples.report.warnings)
+        assert right or any(
+            "do not cross" in w or "rarely" in w for w in samples.report.warnings
+        )
 
     @pytest.mark.slow
     def test_bent(self) -> None:
@@ -431,7 +479,9 @@ class TestNotTrusted:
     @pytest.mark.slow
     def test_no_mode(self) -> None:
         # Half of the time is for the mode, which busy cores take longer for.
-        samples = with_one_row(lambda params: 50.0 * params["t"], {"t": 0.0}, max_seconds=16)
+        samples = with_one_row(
+            lambda params: 50.0 * params["t"], {"t": 0.0}, max_seconds=16
+        )
         assert "reason for NUTS" in samples.report["Dynamics"]
         assert "No mode of use was found" in repr(samples)
 
@@ -443,8 +493,12 @@ class TestNotTrusted:
 
         given = {"n_iters": 1000, "seed": 1, "verbose": False}
         rounded = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, **given)
-        assert any("the rounding error of float32" in w for w in rounded.report.warnings)
-        exact = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, dtype=tf.float64, **given)
+        assert any(
+            "the rounding error of float32" in w for w in rounded.report.warnings
+        )
+        exact = sgmcmc.sample(
+            log_lik, {"x": x}, {"theta": 0.0}, dtype=tf.float64, **given
+        )
         assert not any("rounding" in w for w in exact.report.warnings)
         assert exact["theta"].std() == pytest.approx(0.01 / np.sqrt(500), rel=0.1)
 
@@ -476,7 +530,11 @@ def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "gradient": ({"gradient": "minibach"}, ValueError, "`gradient` must be"),
     "minibatch_size": ({"minibatch_size": 51}, ValueError, "`minibatch_size`"),
-    "preconditioner": ({"preconditioner": [-1.0]}, ValueError, "`preconditioner` must hold"),
+    "preconditioner": (
+        {"preconditioner": [-1.0]},
+        ValueError,
+        "`preconditioner` must hold",
+    ),
     "gibbs": (
         {"gibbs": lambda params, dataset, seed: {}},
         ValueError,
@@ -533,7 +591,9 @@ def test_rare_features() -> None:
     """10⁵ rows with features of prevalence 0.3 to 10⁻⁴: sds against the same model, all rows."""
     rng, N = np.random.default_rng(7), 100_000
     prevalence = np.geomspace(0.3, 1e-4, 100)
-    X = np.column_stack([np.ones(N), rng.random((N, 100)) < prevalence]).astype(np.float32)
+    X = np.column_stack([np.ones(N), rng.random((N, 100)) < prevalence]).astype(
+        np.float32
+    )
     beta = np.concatenate([[-1.0], rng.normal(0, 0.5, 100)])
     y = (rng.random(N) < 1 / (1 + np.exp(-X @ beta))).astype(np.float32)
 

@@ -28,9 +28,13 @@ def of_stepsize(stepsize: float) -> sgmcmc.Samples:
     return sgldcv(stepsize)
 
 
-def sgldcv(stepsize: Any = 0.1, opt_stepsize: Any = "auto", **given: Any) -> sgmcmc.Samples:
+def sgldcv(
+    stepsize: Any = 0.1, opt_stepsize: Any = "auto", **given: Any
+) -> sgmcmc.Samples:
     arguments = {"preconditioner": COVARIANCE, "log_prior": log_prior, **WHITE, **given}
-    return sgmcmc.sgldcv(log_lik, DATA, {"beta": MODE}, stepsize, opt_stepsize, **arguments)
+    return sgmcmc.sgldcv(
+        log_lik, DATA, {"beta": MODE}, stepsize, opt_stepsize, **arguments
+    )
 
 
 def warnings_of(samples: sgmcmc.Samples) -> str:
@@ -55,7 +59,9 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
         **{**WHITE, "n_iters": 20_000},
     )  # fmt: skip
     assert found.report is not None
-    predicted = 1 + np.asarray(found.report["Predicted"]["SD error (noise along the chain)"])
+    predicted = 1 + np.asarray(
+        found.report["Predicted"]["SD error (noise along the chain)"]
+    )
     sds = found["beta"].reshape(-1, 2).std(0) / np.sqrt(np.diag(COVARIANCE))
     ess = min(found.report["Draws"]["ESS, bulk"])
     # Noise from 256 pairs of minibatches: its variance to √(2/256), of which an sd has half; four
@@ -73,7 +79,10 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
         ({"stepsize": 10.0}, "too large for the curvature"),
         ({"stepsize": 1e-3}, "smallest effective sample size"),
         ({"stepsize": 1e-6, "burn_in": 0}, "explored the posterior"),
-        ({"opt_stepsize": 1e-12, "far": True}, "centered .* posterior SDs from the mode"),
+        (
+            {"opt_stepsize": 1e-12, "far": True},
+            "centered .* posterior SDs from the mode",
+        ),
         ({"n_chains": None}, "There is a single chain"),
     ],
     ids=["large", "unstable", "small", "tiny", "center", "one chain"],
@@ -85,7 +94,9 @@ def test_each_is_named(change: dict[str, Any], says: str) -> None:
             preconditioner=COVARIANCE, **WHITE,
         )  # fmt: skip
     else:
-        found = of_stepsize(**change) if list(change) == ["stepsize"] else sgldcv(**change)
+        found = (
+            of_stepsize(**change) if list(change) == ["stepsize"] else sgldcv(**change)
+        )
     assert re.search(says, warnings_of(found)), warnings_of(found)
     assert re.search(says, repr(found))
     with pytest.warns(UserWarning, match=says):
@@ -109,7 +120,9 @@ def test_no_stepsize_is_named_where_none_suits(least: float, suits: bool) -> Non
     around = Surroundings(curvatures, 100 * curvatures, np.ones(2))
     exact = 4 * (1.05**2 - 1) / (100 + 1.05**2)
     expected = exact if suits else 0.0
-    assert judging._largest(SGLD(), around, 0.05, None) == pytest.approx(expected, rel=1e-4)
+    assert judging._largest(SGLD(), around, 0.05, None) == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 def test_draws_from_a_file_keep_their_report(tmp_path: Any) -> None:
@@ -122,7 +135,8 @@ def test_draws_from_a_file_keep_their_report(tmp_path: Any) -> None:
 
 def test_where_curvature_says_nothing_the_draws_are_judged() -> None:
     found = sgldcv(
-        store_params=False, test_functions={"sum": lambda p: p["beta"][0] + p["beta"][1]}
+        store_params=False,
+        test_functions={"sum": lambda p: p["beta"][0] + p["beta"][1]},
     )
     assert found.report is None
     counts = np.repeat(np.eye(3), [50, 30, 20], axis=0)

@@ -38,14 +38,20 @@ def summary(
     """Return a summary: ``labels``, ``columns`` and ``warnings``."""
     samples = _judged(chain)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # they are in the table's attributes
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # they are in the table's attributes
         table = sgmcmc.summary(samples, names, quantiles=quantiles)
     if (samples.settings["n_chains"] or 1) == 1:
-        flat = np.concatenate([a.reshape(*a.shape[:1], -1) for a in _wanted(samples, names)], 1)
+        flat = np.concatenate(
+            [a.reshape(*a.shape[:1], -1) for a in _wanted(samples, names)], 1
+        )
         table["r_hat"] = [r_hat_of_one(values) for values in flat.T]
     quantile = {f"q{100 * q:g}": f"q{100 * q:g}" for q in quantiles}
     ours = {"mean": "mean", "sd": "sd", **quantile, **_TABLE}
-    columns = {ours[name]: table[name].to_numpy(float) for name in ours if name in table}
+    columns = {
+        ours[name]: table[name].to_numpy(float) for name in ours if name in table
+    }
     return {
         "labels": list(table.index), "columns": columns, "warnings": table.attrs["warnings"],
     }  # fmt: skip
@@ -54,7 +60,10 @@ def summary(
 def _wanted(samples: Samples, names: Sequence[str] | None) -> list[np.ndarray]:
     """Return the draws of a single chain by parameter, (draws, ...), in the order of a summary."""
     draws = by_chain(samples.settings, samples)
-    return [np.asarray(draws[name][0], float) for name in (draws if names is None else names)]
+    return [
+        np.asarray(draws[name][0], float)
+        for name in (draws if names is None else names)
+    ]
 
 
 def predict(
@@ -87,7 +96,9 @@ def effects(
 
 
 def terms(
-    chain: Mapping[str, Any], dataset: Mapping[str, Any] | None, log_lik: Callable[..., Any] | None
+    chain: Mapping[str, Any],
+    dataset: Mapping[str, Any] | None,
+    log_lik: Callable[..., Any] | None,
 ) -> np.ndarray:
     """Return the terms of the log-likelihood, (draws, chains, N), as R's packages have them."""
     return np.swapaxes(rebuilt(chain).log_lik(dataset, log_lik=log_lik), 0, 1)

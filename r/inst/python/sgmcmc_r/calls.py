@@ -57,7 +57,9 @@ def call(name: str, *arguments: Any) -> dict[str, Any]:
             outcome["interrupted"] = True
         except Exception as error:
             outcome["error"] = _described(error)
-    texts = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    texts = [
+        str(one.message) for one in caught if issubclass(one.category, UserWarning)
+    ]
     outcome["warnings"] = [text for text in texts if not text.startswith(_INTERRUPTED)]
     # Python hands over the draws so far and goes on; R goes back to the prompt.
     outcome["interrupted"] |= len(outcome["warnings"]) < len(texts)

@@ -37,7 +37,9 @@ def listed(path: str) -> list[str]:
     """Return their names, sorted."""
     ours, theirs = _PLACES[path]
     names = {name for name in dir(theirs) if not name.startswith("_")}
-    return sorted(names | set(ours) | ({"bijectors"} if path == "distributions" else set()))
+    return sorted(
+        names | set(ours) | ({"bijectors"} if path == "distributions" else set())
+    )
 
 
 def _wishart(df: Any, scale: Any = None, scale_tril: Any = None, **further: Any) -> Any:
@@ -79,18 +81,25 @@ def _abs_df(distribution: Any, *positive: str) -> Callable[..., Any]:
     inner = _softplus(distribution, *positive)
 
     def with_abs_df(df: Any, *values: Any, **named: Any) -> Any:
-        return inner(tf.floor(tf.abs(tf.convert_to_tensor(df, _common(df)))), *values, **named)
+        return inner(
+            tf.floor(tf.abs(tf.convert_to_tensor(df, _common(df)))), *values, **named
+        )
 
     return with_abs_df
 
 
-def _inverse_gamma(concentration: Any, scale: Any = None, rate: Any = None, **further: Any) -> Any:
+def _inverse_gamma(
+    concentration: Any, scale: Any = None, rate: Any = None, **further: Any
+) -> Any:
     """Return an inverse gamma distribution, whose second parameter used to be called ``rate``."""
     return _new.InverseGamma(concentration, rate if scale is None else scale, **further)
 
 
 def _normal_diag(
-    loc: Any = None, scale_diag: Any = None, scale_identity_multiplier: Any = None, **further: Any
+    loc: Any = None,
+    scale_diag: Any = None,
+    scale_identity_multiplier: Any = None,
+    **further: Any,
 ) -> Any:
     if scale_identity_multiplier is not None:
         scale_diag = _diagonal(loc, scale_diag, scale_identity_multiplier)
@@ -105,10 +114,17 @@ def _vector(distribution: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return the vector of independent coordinates loc + scale * standard one."""
 
     def of_vectors(
-        loc: Any = None, scale_diag: Any = None, scale_identity_multiplier: Any = None, **more: Any
+        loc: Any = None,
+        scale_diag: Any = None,
+        scale_identity_multiplier: Any = None,
+        **more: Any,
     ) -> Any:
         scale = _diagonal(loc, scale_diag, scale_identity_multiplier)
-        loc = tf.zeros_like(scale) if loc is None else tf.convert_to_tensor(loc, scale.dtype)
+        loc = (
+            tf.zeros_like(scale)
+            if loc is None
+            else tf.convert_to_tensor(loc, scale.dtype)
+        )
         return _new.Independent(distribution(loc, scale, **more), 1)
 
     return of_vectors
@@ -117,26 +133,38 @@ def _vector(distribution: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 def _diagonal(loc: Any, scale_diag: Any, multiplier: Any) -> tf.Tensor:
     """Return the diagonal diag(scale_diag) + multiplier I, which is I if neither is given."""
     dtype = _common(loc, scale_diag, multiplier)
-    parts = [tf.convert_to_tensor(v, dtype) for v in (scale_diag, multiplier) if v is not None]
+    parts = [
+        tf.convert_to_tensor(v, dtype)
+        for v in (scale_diag, multiplier)
+        if v is not None
+    ]
     total = (
         tf.add_n([part + tf.zeros_like(parts[0]) for part in parts])
         if parts
         else tf.ones([], dtype)
     )
-    return total if loc is None else total + tf.zeros_like(tf.convert_to_tensor(loc, dtype))
+    return (
+        total
+        if loc is None
+        else total + tf.zeros_like(tf.convert_to_tensor(loc, dtype))
+    )
 
 
 def _shifted_exponential(loc: Any, scale: Any) -> Any:
     return _bijectors.Shift(loc)(_new.Exponential(1 / scale))
 
 
-def _matrix_diag_transform(matrix: Any, transform: Any = None, name: Any = None) -> tf.Tensor:
+def _matrix_diag_transform(
+    matrix: Any, transform: Any = None, name: Any = None
+) -> tf.Tensor:
     if transform is None:
         return matrix
     return tf.linalg.set_diag(matrix, transform(tf.linalg.diag_part(matrix)))
 
 
-def _tridiag(below: Any = None, diag: Any = None, above: Any = None, name: Any = None) -> tf.Tensor:
+def _tridiag(
+    below: Any = None, diag: Any = None, above: Any = None, name: Any = None
+) -> tf.Tensor:
     parts = [
         tf.linalg.diag(part, k=k)
         for part, k in ((below, -1), (diag, 0), (above, 1))
@@ -156,7 +184,13 @@ def _affine(
     **further: Any,
 ) -> Any:
     """Return y = (c I + diag(d) + L + U diag(v) Uᵀ) x + shift."""
-    given = (shift, scale_identity_multiplier, scale_diag, scale_tril, scale_perturb_factor)
+    given = (
+        shift,
+        scale_identity_multiplier,
+        scale_diag,
+        scale_tril,
+        scale_perturb_factor,
+    )
     dtype = _common(*given)
     shift, c, d, tril, u = (
         None if value is None else tf.convert_to_tensor(value, dtype) for value in given
@@ -196,7 +230,9 @@ def _affine_operator(
     return bijector if shift is None else _bijectors.Shift(shift)(bijector)
 
 
-def _affine_scalar(shift: Any = None, scale: Any = None, log_scale: Any = None, **more: Any) -> Any:
+def _affine_scalar(
+    shift: Any = None, scale: Any = None, log_scale: Any = None, **more: Any
+) -> Any:
     if scale is None and log_scale is None:
         return _affine_operator(shift)
     bijector = _bijectors.Scale(scale=scale, log_scale=log_scale)
@@ -207,10 +243,14 @@ _DISTRIBUTIONS: dict[str, Any] = {
     "Wishart": _wishart,
     "WishartFull": _wishart_full,
     "WishartCholesky": _wishart_cholesky,
-    "BetaWithSoftplusConcentration": _softplus(_new.Beta, "concentration1", "concentration0"),
+    "BetaWithSoftplusConcentration": _softplus(
+        _new.Beta, "concentration1", "concentration0"
+    ),
     "Chi2WithAbsDf": _abs_df(_new.Chi2),
     "ExponentialWithSoftplusRate": _softplus(_new.Exponential, "rate"),
-    "GammaWithSoftplusConcentrationRate": _softplus(_new.Gamma, "concentration", "rate"),
+    "GammaWithSoftplusConcentrationRate": _softplus(
+        _new.Gamma, "concentration", "rate"
+    ),
     "InverseGammaWithSoftplusConcentrationRate": _softplus(
         _new.InverseGamma, "concentration", "scale"
     ),

@@ -63,15 +63,21 @@ class Documented:
         each = [sampler.params_opt]
         if self._inner.options.n_chains is not None:
             count = next(iter(shapes.values()))[0]
-            each = [{k: v[i] for k, v in sampler.params_opt.items()} for i in range(count)]
-        self._positions = [space.start(values, self._inner.target.dtype) for values in each]
+            each = [
+                {k: v[i] for k, v in sampler.params_opt.items()} for i in range(count)
+            ]
+        self._positions = [
+            space.start(values, self._inner.target.dtype) for values in each
+        ]
 
     def placeholders(self) -> dict[str, tf.Tensor]:
         """Return a placeholder for a minibatch of each array of the dataset."""
         if not self._placeholders or self._owner is not graphs.present():
             columns, n = self._inner.data.columns, self._sampler.n
             self._placeholders = {
-                name: graphs.placeholder(columns[name].dtype, [n, *columns[name].row_shape])
+                name: graphs.placeholder(
+                    columns[name].dtype, [n, *columns[name].row_shape]
+                )
                 for name in columns
             }
             self._owner = graphs.present()
@@ -88,7 +94,9 @@ class Documented:
         """Return the estimate of the log posterior at the mode from a minibatch."""
         return self._sampler.est_log_post(minibatch, self.params_opt)
 
-    def step(self, session: sgmcmc.Session, parameter: str | None, feeds: Feeds) -> None:
+    def step(
+        self, session: sgmcmc.Session, parameter: str | None, feeds: Feeds
+    ) -> None:
         """Take a session an iteration further, on what is fed for the placeholders if anything.
 
         Args:
@@ -128,7 +136,10 @@ class Documented:
 
 
 def _variables(values: Mapping[str, Any]) -> dict[str, tf.Variable]:
-    return {name: tf.Variable(value, trainable=False, name=name) for name, value in values.items()}
+    return {
+        name: tf.Variable(value, trainable=False, name=name)
+        for name, value in values.items()
+    }
 
 
 def _assign(variables: Mapping[str, tf.Variable], values: Mapping[str, Any]) -> None:

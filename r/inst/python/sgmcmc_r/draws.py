@@ -42,7 +42,11 @@ def parts(samples: Samples) -> dict[str, Any]:
 
 def told(report: Report) -> dict[str, Any]:
     """Return a report as R takes it: its facts, the page, and the warnings."""
-    return {"facts": plain(dict(report)), "page": str(report), "warnings": report.warnings}
+    return {
+        "facts": plain(dict(report)),
+        "page": str(report),
+        "warnings": report.warnings,
+    }
 
 
 def rebuilt(chain: Mapping[str, Any]) -> Samples:
@@ -76,7 +80,11 @@ def rebuilt(chain: Mapping[str, Any]) -> Samples:
 
     def points(group: str) -> dict[str, np.ndarray] | None:
         found = chain.get(group)
-        return None if found is None else {n: np.asarray(a, dtype) for n, a in found.items()}
+        return (
+            None
+            if found is None
+            else {n: np.asarray(a, dtype) for n, a in found.items()}
+        )
 
     samples = Samples(
         arrays("draws") or {},
@@ -112,7 +120,9 @@ def _with_last_axis(
     if arrays is None:
         return None
     return {
-        name: np.asarray(values)[..., np.newaxis] if values.ndim == leading else np.asarray(values)
+        name: np.asarray(values)[..., np.newaxis]
+        if values.ndim == leading
+        else np.asarray(values)
         for name, values in arrays.items()
     }
 
@@ -135,7 +145,9 @@ def r_hat_of_one(values: np.ndarray) -> float:
     """
     half = len(values) // 2
     chains = np.stack([values[:half], values[-half:]])
-    return max(_r_hat(_normal_scores(x)) for x in (chains, np.abs(chains - np.median(chains))))
+    return max(
+        _r_hat(_normal_scores(x)) for x in (chains, np.abs(chains - np.median(chains)))
+    )
 
 
 def _normal_scores(chains: np.ndarray) -> np.ndarray:

@@ -40,7 +40,9 @@ class _Graph:
         self._open = None
         return True
 
-    def run(self, fetches: list[Any], feeds: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> Any:
+    def run(
+        self, fetches: list[Any], feeds: Sequence[tuple[tf.Tensor, tf.Tensor]]
+    ) -> Any:
         """Return the values of tensors, and ``None`` for operations."""
         placeholders = [placeholder for placeholder, _ in feeds]
         # The tensors are part of the entry, so that no other can come to have their ids.
@@ -124,7 +126,11 @@ def evaluated(value: Any) -> Any:
         return {name: evaluated(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return type(value)(map(evaluated, value))
-    if not tf.is_tensor(value) or isinstance(value, tf.Variable) or hasattr(value, "numpy"):
+    if (
+        not tf.is_tensor(value)
+        or isinstance(value, tf.Variable)
+        or hasattr(value, "numpy")
+    ):
         return value
     owner = _owner(value)
     if owner is None:
@@ -161,10 +167,18 @@ def feed(key: Any, value: Any) -> tf.Tensor:
         ValueError: the value has another shape.
     """
     if not tf.is_tensor(key) or isinstance(key, tf.Variable) or _owner(key) is None:
-        raise TypeError("the key of a feed must be a tensor that tf.placeholder returned.")
-    tensor = tf.cast(value, key.dtype) if tf.is_tensor(value) else tf.constant(value, key.dtype)
+        raise TypeError(
+            "the key of a feed must be a tensor that tf.placeholder returned."
+        )
+    tensor = (
+        tf.cast(value, key.dtype)
+        if tf.is_tensor(value)
+        else tf.constant(value, key.dtype)
+    )
     if not key.shape.is_compatible_with(tensor.shape):
-        raise ValueError(f"the placeholder has shape {key.shape}, what is fed {tensor.shape}.")
+        raise ValueError(
+            f"the placeholder has shape {key.shape}, what is fed {tensor.shape}."
+        )
     return tensor
 
 
@@ -175,11 +189,16 @@ def run(fetches: Any, feeds: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> Any:
         TypeError, ValueError: one of them has no value that changes, or no value at all.
     """
     leaves = tf.nest.flatten(fetches)
-    values = [plain(leaf.numpy()) if isinstance(leaf, tf.Variable) else None for leaf in leaves]
+    values = [
+        plain(leaf.numpy()) if isinstance(leaf, tf.Variable) else None
+        for leaf in leaves
+    ]
     wanted = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, tf.Variable)]
     if wanted:
         owner = _common_owner([leaves[i] for i in wanted])
-        for i, value in zip(wanted, owner.run([leaves[i] for i in wanted], feeds), strict=True):
+        for i, value in zip(
+            wanted, owner.run([leaves[i] for i in wanted], feeds), strict=True
+        ):
             values[i] = None if value is None else plain(value.numpy())
     return tf.nest.pack_sequence_as(fetches, values)
 

@@ -29,7 +29,9 @@ class Live:
         store = None if sampler is None else sampler.options.store
         self.store = None if store is None else str(store)
         known = made_before(samples)
-        self._reports: dict[int, Report | None] = {} if known is None else {_sum(samples): known}
+        self._reports: dict[int, Report | None] = (
+            {} if known is None else {_sum(samples): known}
+        )
 
     def __repr__(self) -> str:
         return "the sampler that made these draws"
@@ -50,7 +52,9 @@ class _Remembering(Samples):
     key: int
 
     @classmethod
-    def of(cls, samples: Samples, reports: dict[int, Report | None], key: int) -> _Remembering:
+    def of(
+        cls, samples: Samples, reports: dict[int, Report | None], key: int
+    ) -> _Remembering:
         found = object.__new__(cls)
         found.__dict__.update(samples.__dict__, reports=reports, key=key)
         return found

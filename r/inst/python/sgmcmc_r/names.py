@@ -120,8 +120,12 @@ def listed(path: str) -> list[str]:
     if path in ("distributions", "distributions.bijectors"):
         return distributions.listed(path)
     modules = [_inside(module, path) for module in (tf, tf.compat.v1)]
-    names = {name for module in modules for name in dir(module) if not name.startswith("_")}
-    return sorted(names | ({*_OURS, "contrib", "distributions"} if path == "" else set()))
+    names = {
+        name for module in modules for name in dir(module) if not name.startswith("_")
+    }
+    return sorted(
+        names | ({*_OURS, "contrib", "distributions"} if path == "" else set())
+    )
 
 
 def _inside(module: Any, path: str) -> Any:
@@ -131,19 +135,29 @@ def _inside(module: Any, path: str) -> Any:
 
 
 def _member(path: str, name: str) -> Any:
-    new, old = (getattr(_inside(module, path), name, None) for module in (tf, tf.compat.v1))
+    new, old = (
+        getattr(_inside(module, path), name, None) for module in (tf, tf.compat.v1)
+    )
     if new is None:
         return old
-    if old is None or old is new or not (inspect.isroutine(new) and inspect.isroutine(old)):
+    if (
+        old is None
+        or old is new
+        or not (inspect.isroutine(new) and inspect.isroutine(old))
+    ):
         return new
     return _either(f"{path}.{name}".lstrip("."), new, old)
 
 
 @functools.cache
-def _either(whole: str, new: Callable[..., Any], old: Callable[..., Any]) -> Callable[..., Any]:
+def _either(
+    whole: str, new: Callable[..., Any], old: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a function that takes the arguments of either version."""
     try:
-        of_new, of_old = (inspect.signature(function).parameters for function in (new, old))
+        of_new, of_old = (
+            inspect.signature(function).parameters for function in (new, old)
+        )
     except (TypeError, ValueError):
         return new
     if any(p.kind is p.VAR_KEYWORD for p in of_new.values()):
@@ -187,7 +201,9 @@ _PLACES_TO_LOOK = ("", "nn", "math", "linalg", "random", "train", "distributions
 
 
 def _near(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 2, 0.75)
+    return difflib.get_close_matches(
+        name, [n for n in names if not n.startswith("_")], 2, 0.75
+    )
 
 
 def _written(path: str, name: str) -> str:

@@ -33,11 +33,15 @@ def predict(
     frame = None if sent is None else frame_of(sent)
     if sent is not None and frame is not None and made.family == "binomial":
         trials = sent.get("trials")
-        frame["trials_"] = np.ones(len(frame)) if trials is None else np.atleast_1d(trials)
+        frame["trials_"] = (
+            np.ones(len(frame)) if trials is None else np.atleast_1d(trials)
+        )
     kind, statistic, factors = wanted["kind"], wanted["statistic"], wanted["factors"]
     quantiles = [float(q) for q in wanted["quantiles"] or ()]
     if factors is None and kind == "response" and statistic in ("mean", "quantiles"):
-        return made.predict(frame, statistic, quantiles=quantiles or (0.5,), seed=wanted["seed"])
+        return made.predict(
+            frame, statistic, quantiles=quantiles or (0.5,), seed=wanted["seed"]
+        )
     predictor = _predictor(made, factors)
     weights, axis = predictor.linear.weights, 0 if statistic in ("mean", "sd") else 1
     return np.concatenate(
@@ -64,7 +68,9 @@ def _predictor(made: sgmcmc.Regression, factors: Sequence[str] | None) -> Predic
     )
 
 
-def _draws(predictor: Predictor, frame: Any, kind: str, seed: int) -> Iterator[np.ndarray]:
+def _draws(
+    predictor: Predictor, frame: Any, kind: str, seed: int
+) -> Iterator[np.ndarray]:
     """Yield draws of what is predicted, (draws, rows, ...), for some rows at a time."""
     model, linear, rng = predictor.model, predictor.linear, np.random.default_rng(seed)
     for part, eta in predictor.pieces(frame, seed):
@@ -73,13 +79,20 @@ def _draws(predictor: Predictor, frame: Any, kind: str, seed: int) -> Iterator[n
         elif kind == "response":
             yield np.asarray(linear.expected(eta))
         else:
-            trials = trials_of(model.formula, part) if model.family.name == "binomial" else None
+            trials = (
+                trials_of(model.formula, part)
+                if model.family.name == "binomial"
+                else None
+            )
             drawn = model.family.draw(rng, eta, linear.aux, trials)
             yield np.asarray(model.outcomes)[drawn] if model.family.by_level else drawn
 
 
 def _reduced(
-    draws: np.ndarray, weights: np.ndarray | None, statistic: str, quantiles: Sequence[float]
+    draws: np.ndarray,
+    weights: np.ndarray | None,
+    statistic: str,
+    quantiles: Sequence[float],
 ) -> np.ndarray:
     if statistic == "draws":
         return draws

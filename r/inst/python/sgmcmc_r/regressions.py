@@ -60,7 +60,9 @@ def entries(made: sgmcmc.Regression) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     outcomes = range(2, len(model.outcomes) + 1) if model.family.several else [None]
     for level in outcomes:
-        found += [{"role": "fixed", "terms": [term], "level": level} for term in model.terms]
+        found += [
+            {"role": "fixed", "terms": [term], "level": level} for term in model.terms
+        ]
     for each in model.effects:
         pairs = [[each.terms[j], each.terms[i]] for i, j in each.pairs]
         found += [{"role": "sd", "by": each.by, "terms": [term]} for term in each.terms]
@@ -68,12 +70,16 @@ def entries(made: sgmcmc.Regression) -> list[dict[str, Any]]:
     for name, where in model.family.aux:
         if where == "ordered":
             places = range(1, len(model.outcomes))
-            found += [{"role": "cutpoint", "terms": [], "level": place} for place in places]
+            found += [
+                {"role": "cutpoint", "terms": [], "level": place} for place in places
+            ]
         else:
             found.append({"role": "auxiliary", "terms": [name]})
     draws = made._draws
     if len(found) != len(draws):
-        raise AssertionError(f"{len(found)} entries and {len(draws)} draws of {list(draws)}")
+        raise AssertionError(
+            f"{len(found)} entries and {len(draws)} draws of {list(draws)}"
+        )
     for entry, (key, values) in zip(found, draws.items(), strict=True):
         entry.update(key=key, draws=np.asarray(values, float))
     return found
@@ -101,7 +107,9 @@ def judged(draws: Mapping[str, Any]) -> dict[str, list[float]]:
 def effects(made: sgmcmc.Regression, by: str) -> dict[str, Any]:
     """Return estimates and standard deviations of the effects of groups, (groups, effects)."""
     table = made.effects(by)
-    wide = {name: table[name].unstack("term", sort=False) for name in ("estimate", "error")}
+    wide = {
+        name: table[name].unstack("term", sort=False) for name in ("estimate", "error")
+    }
     return {
         "groups": [str(group) for group in wide["estimate"].index],
         "terms": [str(term) for term in wide["estimate"].columns],

@@ -20,7 +20,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "found": lambda parts: parts.found(),
     "est_log_post_tensor": lambda parts, at_mode: parts.est_log_post(at_mode),
     "est_log_post_opt": lambda parts, minibatch: parts.est_log_post_opt_at(minibatch),
-    "step": lambda parts, session, parameter, feeds: parts.step(session, parameter, feeds),
+    "step": lambda parts, session, parameter, feeds: parts.step(
+        session, parameter, feeds
+    ),
     "ascend": lambda parts, feeds: parts.ascend(feeds),
 }
 
