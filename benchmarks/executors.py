@@ -22,8 +22,8 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
-from sgmcmc.tuning.leverage import leverage
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.plan.leverage import leverage
+from sgmcmc.plan.objective import Objective
 
 FEATURES = 8
 

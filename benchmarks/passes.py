@@ -24,9 +24,9 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.gradients import WholeData
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.tuning.leverage import PROBES, leverage
-from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.plan import mode_from, whitening_at
+from sgmcmc.plan.leverage import PROBES, leverage
+from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.plan import mode_from, whitening_at
 
 SIZES, FEATURES = (10**7, 10**8), 8
 

@@ -23,8 +23,9 @@ from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.geometry import root_of
-from sgmcmc.model.target import Target
-from sgmcmc.results.arrays import coordinate_name
+from sgmcmc.model.target import Target, untempered
+from sgmcmc.results.arrays import by_chain, coordinate_name
+from sgmcmc.results.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class _Settings:
     draws: int = (
         8  # from the normal approximation, at which float32 is tried next to the mode
     )
+    draws_examined: int = 1000  # of a chain, at which the log-prior is evaluated
     tolerated_failures: int = 2  # largest number of these at which float32 may fail
     negligible_depth: float = (
         100.0  # below the highest value, where errors do not matter
@@ -310,3 +312,59 @@ def _values(
             pass_on(error)
             evaluations.append((np.nan, first_lines(error)))
     return evaluations, any(op.type in _LOSSY for op in log_post.graph.get_operations())
+
+
+def support_warnings(
+    samples: Samples, target: Target, start: Mapping[str, np.ndarray]
+) -> list[str]:
+    """Return a warning if draws lie where the log-prior is not finite.
+
+    Args:
+        samples: Draws.
+        target: Log posterior that they were drawn from.
+        start: Parameters where a chain began.
+    """
+    log_prior = untempered(target.log_prior)
+    if log_prior is None or set(samples) != set(target.space.layout.names):
+        return []
+    flat = {
+        name: array.reshape(-1, *array.shape[2:])
+        for name, array in by_chain(samples.settings, samples).items()
+    }
+    count = len(next(iter(flat.values())))
+    indices = np.unique(np.linspace(0, count - 1, _SETTINGS.draws_examined).astype(int))
+    draws = {name: np.asarray(array[indices]) for name, array in flat.items()}
+    fine = finite_priors(log_prior, draws)
+    if fine.all():
+        return []
+    share = f"{1 - fine.mean():.2g} of the draws lie where `log_prior` is not finite"
+    inside = dict(start)
+    if fine.any():
+        inside = {name: array[fine][0] for name, array in draws.items()}
+    outside = {name: array[~fine][0] for name, array in draws.items()}
+    support = find_support(log_prior, inside, outside)
+    if support is None:
+        return [
+            f"{share}: they do not follow the posterior. Use a bijector, or another prior."
+        ]
+    return [
+        f"{share}, {support.label} being {support.interval}: they do not follow the posterior, "
+        f"since gradients do not keep a chain from crossing an end. {support.advice}"
+    ]
+
+
+def infinite_value_warnings(
+    samples: Samples, target: Target, start: Mapping[str, np.ndarray]
+) -> list[str]:
+    """Return warnings about log posteriors along a chain that are not finite."""
+    bad = ~np.isfinite(samples.log_post.values)
+    if not bad.any():
+        return []
+    warnings = support_warnings(samples, target, start)
+    if warnings or not all(g.affine for g in target.space.geometries.values()):
+        return warnings
+    return [
+        f"The estimated log posterior is not finite at {bad.sum()} of {bad.size} points of the "
+        "chain: some rows have a density of zero there, which their gradient may not show. Look "
+        "for rows that are mistakes, or use a density that is positive everywhere."
+    ]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from sgmcmc.checks import flag, outside
+from sgmcmc.checks import outside
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.engine.scheduler import advance_all
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.options import read_length
+from sgmcmc.inputs.support import infinite_value_warnings
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.libraries import need_no_fork
 from sgmcmc.results.samples import Samples
@@ -32,34 +33,44 @@ from sgmcmc.run.checkpoints import (
     record_specs,
     schema_of,
 )
-from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import executor_of
-from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import GoOn, SamplerOrigin
-from sgmcmc.run.reports.warnings import infinite_value_warnings
-from sgmcmc.run.request import Request, brief, on_machines
+from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
 
 _MOST_GOALS = 64  # stops of a chain whose length is decided during the run
 _FEWEST = 4  # draws for which there are diagnostics
 
 
-@brief
-@on_machines
-def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
-    """Make the user's sampler, run it, and return its draws.
+class StoppingRule(Protocol):
+    """Length of chains that is decided while they run.
 
-    Args:
-        request: Request of the user.
-        n_iters: Number of iterations after burn-in.
-        verbose: Whether to show progress.
-
-    Raises:
-        ValueError, TypeError: An argument is wrong; the message names it.
-        DivergenceError: A chain became NaN or infinite.
+    Attributes:
+        burn_in: Number of iterations dropped first.
+        cap: Largest number of iterations after burn-in.
+        until: Time at which the chains should end, by the monotonic clock.
+        least_seconds: Seconds that chains have, once they are compiled, even if time is up by then.
     """
-    verbose = flag("verbose", verbose)
-    return run_tuned(complete(request, verbose), n_iters, verbose)
+
+    burn_in: int | None
+    cap: int
+
+    @property
+    def until(self) -> float:
+        """Time at which the chains should end, by the monotonic clock."""
+
+    @property
+    def least_seconds(self) -> float:
+        """Seconds that chains have, once they are compiled, even if time is up by then."""
+
+    def goals(self) -> Iterator[int]:
+        """Yield the numbers of iterations after burn-in at which to stop."""
+
+    def see(self, samples: Samples) -> None:
+        """Check the draws when a goal has been reached, before the next one."""
+
+    def announce(self, seconds: float) -> None:
+        """Warn, once, that many more seconds are predicted."""
 
 
 def run_tuned(request: Request, n_iters: Any, verbose: bool) -> Samples:
@@ -80,7 +91,7 @@ def with_seed(sampler: Sampler, seed: int) -> Sampler:
     return replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
 
 
-def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
+def run_lengths(request: Request, lengths: StoppingRule, verbose: bool) -> Samples:
     """Make the requested sampler, run it to the end, and return its draws.
 
     Raises:
@@ -124,7 +135,7 @@ class _Run:
             )
             self.rows = [store.rows(number) for number in chains]
 
-    def reach(self, lengths: Lengths, verbose: bool) -> Samples:
+    def reach(self, lengths: StoppingRule, verbose: bool) -> Samples:
         """Run from goal to goal and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
@@ -145,7 +156,8 @@ class _Run:
         samples = self._advance(
             self._runners(checkpoints, verbose), checkpoints, verbose
         )
-        for text in infinite_value_warnings(samples, self.sampler):
+        start = self.sampler.request.read.params[0]
+        for text in infinite_value_warnings(samples, self.sampler.target, start):
             warnings.warn(text, stacklevel=outside())
         return samples
 

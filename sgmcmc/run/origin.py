@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.groups.effects import (
     Units,
     draw_effects,
@@ -26,18 +26,11 @@ from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.reports.reporting import report_on_constants
-from sgmcmc.run.reports.robust import robust_draws
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Reporter, Request
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.tuning.prediction import Surroundings
 
 _QUICK_SIZE = 200  # coordinates up to which a Hessian costs about a second
 _QUICK_WORK = 3e8  # N times squared coordinates up to which it does
-_NOISE = (
-    1.0  # of gradients, in units of the curvature, that shows the order of an error
-)
-_SMALL = 0.01  # stepsize, in units of the curvature, that shows the order of an error
 
 GoOn = Callable[[int, bool], Samples]
 """Continues chains for some more iterations, with progress or without, and returns all draws."""
@@ -153,13 +146,19 @@ class SamplerOrigin:
             )
         return structure
 
+    @property
+    def _reporter(self) -> Reporter:
+        reporter = self.sampler.request.reporter
+        assert reporter is not None, "a request without a reporter"
+        return reporter
+
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""
-        return report_on_constants(self.sampler, samples)
+        return self._reporter.report(self.sampler, samples)
 
     def robust(self, samples: Samples) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""
-        return robust_draws(self.sampler, samples)
+        return self._reporter.robust(self.sampler, samples)
 
     def at_half_stepsize(
         self, samples: Samples, seed: int | None, verbose: bool
@@ -189,20 +188,7 @@ class SamplerOrigin:
                 executor=machines,
             )
             halved_samples = self.run_again(request, 2 * draws * options.thin, verbose)
-        return halved_samples, error_factor(dynamics)
-
-
-def error_factor(dynamics: Dynamics) -> float:
-    """Return ε's error over its difference to that of ε/2: 2 of errors in proportion to ε."""
-    geometry = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
-    try:
-        error, error_at_half = (
-            float(geometry.predict(dynamics, size).error[0])
-            for size in (_SMALL, _SMALL / 2)
-        )
-    except ValueError:  # there is no closed form
-        return 2.0
-    return error / (error - error_at_half)
+        return halved_samples, self._reporter.error_factor(dynamics)
 
 
 def origin_of(samples: Samples) -> SamplerOrigin:

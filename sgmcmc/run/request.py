@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.travel import read_machines
-from sgmcmc.dynamics import Underdamped
+from sgmcmc.dynamics import Dynamics, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.gradients import ControlVariate, Gradient
 from sgmcmc.graphs.tracing import quiet_start
@@ -26,10 +26,12 @@ from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.interrupts import passed_on
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import LogLik, LogPrior, Target, tempered
-from sgmcmc.tuning.mode import Mode
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
 
 if TYPE_CHECKING:
-    from sgmcmc.tuning.plan import Earlier, Plan
+    from sgmcmc.plan.mode import Mode
+    from sgmcmc.plan.plan import Plan
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -106,6 +108,30 @@ class LaplaceApproximation(NamedTuple):
     others: np.ndarray
 
 
+class Earlier(NamedTuple):
+    """A plan for fewer rows of the same kind.
+
+    Attributes:
+        plan: Plan.
+        rows: Number of rows.
+    """
+
+    plan: Plan
+    rows: int
+
+    def noise_in(self, whitening: Preconditioner, rows: int) -> np.ndarray:
+        """Return the noise of gradients for a number of rows, in the coordinates of a chain.
+
+        As long as minibatches have one size, its covariance grows like the information.
+        """
+        earlier_root, root = (
+            coordinates.times(np.eye(len(coordinates.origin))).T
+            for coordinates in (self.plan.whitening, whitening)
+        )
+        change = np.linalg.solve(earlier_root, root)
+        return rows / self.rows * change.T @ self.plan.around.noise @ change
+
+
 class PreviousFit(NamedTuple):
     """An earlier posterior, at whose mode chains of this one begin.
 
@@ -122,6 +148,19 @@ class PreviousFit(NamedTuple):
     plan: Earlier | None = None
     values: dict[str, float] | None = None
     pace: float | None = None
+
+
+class Reporter(Protocol):
+    """Statements on draws whose constants the user gave, computed when they are asked for."""
+
+    def report(self, sampler: Any, samples: Samples) -> Report | None:
+        """Return the report on draws of a sampler."""
+
+    def robust(self, sampler: Any, samples: Samples) -> dict[str, np.ndarray]:
+        """Return draws moved so that their covariance is that of the sandwich."""
+
+    def error_factor(self, dynamics: Dynamics) -> float:
+        """Return ε's error over its difference to that of ε/2."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +189,7 @@ class Request:
         previous: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
         plan: Plan by which it was chosen; ``None`` if nothing was.
+        reporter: What reports on the draws.
     """
 
     function: str
@@ -172,6 +212,7 @@ class Request:
     previous: PreviousFit | None = None
     mode: Mode | None = None
     plan: Plan | None = None
+    reporter: Reporter | None = None
 
     @property
     def read(self) -> Model:

@@ -17,9 +17,8 @@ from sgmcmc.groups.model import Structure
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.origin import SamplerOrigin, origin_of
-from sgmcmc.run.request import PreviousFit, Request, brief
+from sgmcmc.run.request import Earlier, PreviousFit, Request, brief
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.tuning.plan import Earlier
 
 Call = Callable[[Request, bool], Samples]
 """Function that makes draws of a user's request, with progress or without."""

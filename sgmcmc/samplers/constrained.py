@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sgmcmc import checks
 from sgmcmc.dynamics import GSGNHT, SCIR, SGGMC, SGRLD
 from sgmcmc.model.target import LogLik, LogPrior
+from sgmcmc.plan.choices import run, set_up
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run
-from sgmcmc.run.stepwise import StepwiseSampler, set_up
+from sgmcmc.run.stepwise import StepwiseSampler
 from sgmcmc.samplers.named import Method
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import tensorflow as tf
 from sgmcmc.dynamics import HMC, MALA, NUTS, Dynamics
 from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.model.target import LogLik, LogPrior
+from sgmcmc.plan.exact import run_exactly
+from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.named import Function, with_arguments
 from sgmcmc.samplers.sample import PARTS, with_updates
@@ -245,6 +246,7 @@ def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples
             "preconditioner": given["preconditioner"],
             "dtype": given["dtype"],
         },
+        reporter=CurvatureReporter(),
     )
     required = Requirements(
         _EXACT,

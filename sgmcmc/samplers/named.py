@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, KEYWORDS, OF_A_RUN, OF_GEODESICS
+from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.run.request import Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -207,6 +208,7 @@ class Method:
             ),
             gradient=gradient,
             stepwise=stepwise,
+            reporter=CurvatureReporter(),
             **{name: given[name] for name in _OF_A_MODEL},
         )
 

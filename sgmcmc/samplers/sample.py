@@ -9,13 +9,14 @@ from typing import Any
 from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.model.target import LogLik, LogPrior
+from sgmcmc.plan.automatic import run_automatically
+from sgmcmc.plan.choices import run, set_up
+from sgmcmc.plan.exact import run_exactly
+from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.automatic import run_automatically
-from sgmcmc.run.driver import run
-from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import AUTO, Request, brief, is_one_of, open_arguments
-from sgmcmc.run.stepwise import StepwiseSampler, set_up
+from sgmcmc.run.stepwise import StepwiseSampler
 from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.named import with_arguments
 
@@ -238,6 +239,7 @@ def _request(
             "preconditioner": part["preconditioner"],
         },
         stepwise=stepwise,
+        reporter=CurvatureReporter(),
     )
 
 

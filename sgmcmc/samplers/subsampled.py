@@ -14,9 +14,10 @@ from sgmcmc.dynamics import MHSS, ZigZag
 from sgmcmc.dynamics.subsampled import Subsampled
 from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.model.target import LogLik, LogPrior
+from sgmcmc.plan.exact.subsampled import run_subsampled
+from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.exact.subsampled import run_subsampled
-from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.hmc import EXACT_TEXTS, NOT_HERE
 from sgmcmc.samplers.named import with_arguments
@@ -266,6 +267,7 @@ def _run(function: str, dynamics: Subsampled, given: Mapping[str, Any]) -> Sampl
             "preconditioner": given["preconditioner"],
             "dtype": given["dtype"],
         },
+        reporter=CurvatureReporter(),
     )
     asked = ("ess", "n_chains", "n_iters", "burn_in", "max_seconds")
     required = Requirements(_EXACT, *(given[name] for name in asked))

@@ -15,8 +15,8 @@ from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import SLOT
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.run.anchored import Searching
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.plan.anchored import Searching
+from sgmcmc.plan.objective import Objective
 from tests import seams
 
 RNG = np.random.default_rng(1)

@@ -20,12 +20,12 @@ from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.tuning.leverage import leverage
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.plan.leverage import leverage
+from sgmcmc.plan.objective import Objective
 from tests import seams
 from tests.machines.work import CALL, ROWS, log_lik
+from tests.plan.models import make
 from tests.run.stopping import same
-from tests.tuning.models import make
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import tensorflow_probability as tfp
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.plan.objective import Objective
 from tests import seams
 
 RNG = np.random.default_rng(1)

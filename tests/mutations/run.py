@@ -24,7 +24,7 @@ import coverage
 from tests.mutations.changes import Change, drawn
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ["results", "after", "groups", "regression", "tuning"]
+ROOMS = ["results", "after", "groups", "regression", "plan"]
 OTHERS = ["contract", "estimators", "invariances", "run"]
 """Folders of tests that run next to those of the rooms."""
 SURVIVORS = Path(__file__).parent / "survivors.json"

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
-from sgmcmc.run.automatic import large, watched
-from sgmcmc.run.automatic import posterior as automatic
-from sgmcmc.run.exact import posterior as exact
+from sgmcmc.plan.automatic import large, watched
+from sgmcmc.plan.automatic import posterior as automatic
+from sgmcmc.plan.exact import posterior as exact
 from tests import seams
 
 X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)

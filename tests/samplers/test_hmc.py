@@ -18,14 +18,14 @@ from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.posterior import WholePosterior
 from sgmcmc.model.target import Target
+from sgmcmc.plan.ascent import DualAveraging
+from sgmcmc.plan.exact.adaptation import spread_of
+from sgmcmc.plan.exact.reporting import _of_divergences
+from sgmcmc.plan.exact.start import find_start, read
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.store import Store
-from sgmcmc.run.exact.adaptation import spread_of
-from sgmcmc.run.exact.reporting import _of_divergences
-from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Request
-from sgmcmc.tuning.ascent import DualAveraging
 from tests import seams
 from tests.ladder import (
     EXACT,

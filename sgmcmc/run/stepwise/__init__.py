@@ -5,13 +5,12 @@ has the same two.
 """
 
 from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler
-from sgmcmc.run.stepwise.steps import get_params, init_sess, set_up, sgmcmc_step
+from sgmcmc.run.stepwise.steps import get_params, init_sess, sgmcmc_step
 
 __all__ = [
     "Session",
     "StepwiseSampler",
     "get_params",
     "init_sess",
-    "set_up",
     "sgmcmc_step",
 ]

@@ -11,24 +11,8 @@ import numpy as np
 from sgmcmc.checks import describe, flag, whole_number
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.interrupts import passed_on
-from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
-from sgmcmc.run.request import Request, brief
-from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler, restored
-
-
-@brief
-def set_up(request: Request, verbose: Any) -> StepwiseSampler:
-    """Return the user's sampler, to run step by step.
-
-    Args:
-        request: Request of the user.
-        verbose: Whether to show the progress of the phases that ``init_sess`` runs first.
-    """
-    verbose = flag("verbose", verbose)
-    with passed_on():
-        return StepwiseSampler(make_sampler(complete(request, verbose)), verbose)
 
 
 def init_sess(

@@ -1,0 +1,516 @@
+"""Posteriors of very many coordinates without constants: networks, matrix factors, mixtures."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.bars import Clock
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.dynamics import HMC, Dynamics
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.interrupts import TimeUpError, limited, out_of_time
+from sgmcmc.model.target import Target
+from sgmcmc.plan.automatic.methods import (
+    WARN_SECONDS,
+    Cost,
+    run_exact,
+    seconds_of_gradient,
+)
+from sgmcmc.plan.automatic.warm_up import ascend, planned, spread_out, warm_up
+from sgmcmc.plan.automatic.watched import Watched, lengths_of
+from sgmcmc.plan.choices import has_dense_information
+from sgmcmc.plan.exact.shape import is_in_blocks
+from sgmcmc.plan.laws import LinearRecursion
+from sgmcmc.plan.lengths import (
+    Requirements,
+    RowsWatched,
+    need_draws,
+    with_smaller_steps,
+)
+from sgmcmc.plan.local import (
+    LocalPlan,
+    Neighbourhood,
+    at_stepsize,
+    choose_locally,
+    look_around,
+)
+from sgmcmc.plan.mode import DENSE_UP_TO
+from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.prediction import error_factor
+from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
+from sgmcmc.results.diagnostics import RHAT
+from sgmcmc.results.measured_error import MeasuredError, compared
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.origin import origin_of
+from sgmcmc.run.request import Model, Request, all_parts_open
+
+
+@dataclass(frozen=True)
+class _Settings:
+    share_to_ascend: float = (
+        0.25  # of `max_seconds`, after which the ascent stops where it is
+    )
+    share_to_choose: float = (
+        0.5  # the same for the warm-up, which ends the choice of constants
+    )
+    halvings: int = 3  # of a stepsize, for its error
+    longest_measurement: float = (
+        4.0  # of the error, in seconds of the first chains and all before
+    )
+    names_shown: int = 3  # watched quantities that a warning names
+    share_of_chains: float = (
+        0.6  # of the user's seconds, before the chains' error is measured
+    )
+    few_numbers: int = (
+        10  # coordinates for each number of a row from which rows have few numbers
+    )
+    curvature_growth: float = 2.0  # largest, until the chain's end
+
+
+_SETTINGS = _Settings()
+
+
+def run_large(
+    request: Request,
+    dynamics: Dynamics,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
+    cost: Cost | None = None,
+) -> Samples:
+    """Choose constants from measurements around the chains' starts, run them, and report.
+
+    The chains go up the likelihood, each from its own start; scales, curvature and noise are
+    measured there; the chains run for a while; everything is measured again, and frozen; and then
+    draws are kept.
+
+    Args:
+        request: Request, read.
+        dynamics: Dynamics, bound.
+        required: Requested precision and length of the draws.
+        verbose: Whether to show progress.
+        start_time: Time at which the clock of ``max_seconds`` was started.
+        cost: Predicted cost of HMC, if it is known.
+
+    Raises:
+        ValueError: The dynamics have no closed form, or too few draws would be kept.
+    """
+    model = request.read
+    target, data, starts, seed = model.target, model.data, model.starts, model.seed
+    thin = model.options.thin
+    _check_linear(dynamics)
+    need_draws(required, thin)
+    cost = cost or cost_of_hmc(request, required)
+    if cost is not None and cost.affordable:
+        cost.warn(request.function)
+        return _by_hmc(request, cost, required, verbose, start_time)
+    clock = Clock(start_time)
+    first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
+    try:
+        with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
+            geometry = _look(
+                target, data, [starts[0].astype(np.float64)], seed, verbose
+            )
+            positions = spread_out(
+                target.space, starts, required.n_chains, geometry, seed
+            )
+            clock.done("scales, curvature and noise")
+    except TimeUpError:
+        raise out_of_time(
+            "scales, curvature and noise were known", start_time
+        ) from None
+    with limited(start_time + _SETTINGS.share_to_ascend * required.seconds):
+        positions = ascend(first, positions, geometry, verbose)
+    clock.done("ascent")
+    with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
+        plan, positions = _warmed_up(
+            first, positions, geometry, dynamics, required, verbose, clock
+        )
+    rows = RowsWatched(target, data, seed)
+    measures_error, chain_requirements = required.n_iters is None, required
+    if measures_error and required.max_seconds is not None:
+        seconds = _SETTINGS.share_of_chains * required.max_seconds
+        chain_requirements = replace(required, max_seconds=seconds)
+
+    def run_chains(factor: float) -> _SampledPlan:
+        lowered = _lowered(plan, factor)
+        lengths = Watched(
+            chain_requirements,
+            lowered,
+            target,
+            rows.for_other_draws(),
+            thin,
+            start_time,
+        )
+        chain_request = planned(request, lowered, positions).tuned(thin=lengths.thin)
+        return _SampledPlan(
+            lowered, lengths, run_lengths(chain_request, lengths, verbose)
+        )
+
+    run = with_smaller_steps(run_chains)
+    clock.done("chains")
+    error = None
+    if measures_error:
+        run, error = _measure_error(request, run, rows, required, verbose, start_time)
+        clock.done("measured error")
+    positions = _last_positions(run.samples, target, required.n_chains)
+    final_geometry = None
+    deadline = max(
+        start_time + required.seconds, time.monotonic() + run.lengths.least_seconds
+    )
+    with contextlib.suppress(TimeUpError), limited(deadline):
+        final_geometry = _look(target, data, positions, seed + 1, verbose)
+    clock.done("scales, curvature and noise")
+    return run.samples.with_report(
+        _report(run, required, final_geometry, thin, error, cost, clock)
+    )
+
+
+def run_in_blocks(
+    request: Request, required: Requirements, verbose: bool, start_time: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
+
+    Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
+    """
+    model = request.read
+    if request.groups is not None or not is_in_blocks(model):
+        return None
+    cost = cost_of_hmc(request, required)
+    if cost is None or not cost.quick:
+        return None
+    return _by_hmc(request, cost, required, verbose, start_time)
+
+
+def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
+    if (
+        not all_parts_open(request)
+        or required.n_iters is not None
+        or required.burn_in is not None
+    ):
+        return None
+    model = request.read
+    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
+    return Cost.of(seconds, model.target.size, required)
+
+
+def needs_mode(request: Request, cost: Cost | None) -> bool:
+    """Return whether only chains around a mode are quick, and a dense information is possible.
+
+    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
+    the products of HMC with all rows, for all chains at once, are as quick.
+
+    Args:
+        request: Request, read.
+        cost: Predicted cost of HMC.
+    """
+    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
+        return False
+    model = request.read
+    return has_dense_information(model) and (
+        not cost.affordable or _has_few_numbers(model)
+    )
+
+
+def _has_few_numbers(model: Model) -> bool:
+    width = Objective(model.target, model.data).width
+    return width is not None and _SETTINGS.few_numbers * width <= model.target.size
+
+
+def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
+    return plan if factor == 1 else at_stepsize(plan, factor * plan.stepsize)
+
+
+@dataclass(frozen=True)
+class _SampledPlan:
+    """Draws with the plan of their chains and its length."""
+
+    plan: LocalPlan
+    lengths: Watched
+    samples: Samples
+
+
+def _by_hmc(
+    request: Request,
+    cost: Cost,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
+) -> Samples:
+    reason = (
+        f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
+        f"{cost.seconds:.0f} s"
+    )
+    return run_exact(request, HMC(), required, verbose, start_time, reason, [], cost)
+
+
+def _measure_error(
+    request: Request,
+    run: _SampledPlan,
+    rows: RowsWatched,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
+) -> tuple[_SampledPlan, MeasuredError]:
+    """Return the chains whose error is within the tolerance, or the last, with that error.
+
+    They run again at half the stepsize, from the ends of the others. If the difference is an error
+    beyond the tolerance, these are the draws, and their error is what extrapolation leaves; if
+    that is too large still, the stepsize is halved again.
+    """
+    target, thin = request.read.target, request.read.options.thin
+    factor, seconds = error_factor(run.plan.dynamics), required.max_seconds
+    if seconds is None:
+        seconds = _SETTINGS.longest_measurement * (time.monotonic() - start_time)
+    deadline = start_time + seconds
+    for halving in range(_SETTINGS.halvings):
+        plan = at_stepsize(run.plan, run.plan.stepsize / 2)
+        lengths = Watched(
+            required, plan, target, rows.for_other_draws(), thin, start_time
+        )
+        positions = _last_positions(run.samples, target, required.n_chains)
+        seed = request.read.seed + 1 + halving
+        chain_request = planned(request, plan, positions).tuned(
+            thin=lengths.thin, seed=seed
+        )
+        halved = _SampledPlan(
+            plan, lengths, run_lengths(chain_request, lengths, verbose)
+        )
+        series, halved_series = run.lengths.series, halved.lengths.series
+        error = compared(
+            series, halved_series, factor, required.tolerance, halved.samples
+        )
+        if not error.certain:
+            return run, error
+        error = compared(
+            series, halved_series, factor - 1.0, required.tolerance, halved.samples
+        )
+        run = halved
+        if not error.certain or time.monotonic() > deadline:
+            return run, error
+    return run, error
+
+
+def _last_positions(
+    samples: Samples, target: Target, n_chains: int
+) -> list[np.ndarray]:
+    return [_unconstrained(samples, target, chain) for chain in range(n_chains)]
+
+
+def _check_linear(dynamics: Dynamics) -> None:
+    try:
+        LinearRecursion(dynamics, 0.1)
+    except ValueError as error:
+        raise ValueError(
+            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates use 'underdamped', 'sgld' or "
+            "'sghmc', or give all constants."
+        ) from None
+
+
+def _warmed_up(
+    request: Request,
+    positions: list[np.ndarray],
+    geometry: Neighbourhood,
+    dynamics: Dynamics,
+    required: Requirements,
+    verbose: bool,
+    clock: Clock,
+) -> tuple[LocalPlan, list[np.ndarray]]:
+    """Return the plan after a warm-up, and the positions at its end.
+
+    If time is up, the last geometry that was measured is used.
+    """
+    target, data, seed = request.read.target, request.read.data, request.read.seed
+    with contextlib.suppress(TimeUpError):
+        geometry = _look(target, data, positions, seed, verbose)
+    plan = choose_locally(geometry, dynamics, required.tolerance)
+    clock.done("scales, curvature and noise")
+    length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
+    n_iters = max(1, length)
+    positions = with_smaller_steps(
+        lambda factor: warm_up(
+            request, _lowered(plan, factor), positions, n_iters, verbose
+        )
+    )
+    clock.done("warm-up")
+    with contextlib.suppress(TimeUpError):
+        geometry = _look(target, data, positions, seed + 1, verbose)
+    clock.done("scales, curvature and noise")
+    return choose_locally(geometry, dynamics, required.tolerance), positions
+
+
+def _look(
+    target: Target, data: Data, positions: list[np.ndarray], seed: int, verbose: bool
+) -> Neighbourhood:
+    with Progress("scales, curvature and noise", 1, verbose) as progress:
+        geometry = look_around(target, data, positions, seed)
+        progress.advance(1)
+    return geometry
+
+
+def _seed_before_chains(seed: int) -> int:
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
+    return int(rng.integers(2**62))
+
+
+def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
+    last = {name: array[chain, -1] for name, array in samples.items()}
+    return target.space.start(last, target.dtype).astype(np.float64)
+
+
+def _report(
+    run: _SampledPlan,
+    required: Requirements,
+    final_geometry: Neighbourhood | None,
+    thin: int,
+    error: MeasuredError | None,
+    cost: Cost | None,
+    clock: Clock,
+) -> Report:
+    plan, lengths, samples = run.plan, run.lengths, run.samples
+    n, N = plan.minibatch_size, plan.around.size
+    kept_draws = (
+        "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
+    )
+    if lengths.thin > thin:
+        kept_draws += " (at most 2000 draws, 512 MB)"
+    sections: Sections = {}
+    if cost is not None:
+        sections["Method"] = {
+            "exact (HMC), predicted seconds": cost.seconds,
+            "reason for stochastic gradients": "exact moves would need more time than there is",
+        }
+    sections |= {
+        "Found around the chains": {
+            "coordinates": len(plan.noise),
+            "conditional SDs of single coordinates": _range(plan.around.whitening.root),
+            "largest curvature, scaled coordinates": plan.around.curvature,
+            "largest curvature at the end of the chains": (
+                "not measured: time was up"
+                if final_geometry is None
+                else final_geometry.curvature
+            ),
+            "likelihood share of the information, mean": float(
+                plan.around.share.mean()
+            ),
+        },
+        "Chain": {
+            "dynamics": repr(plan.dynamics),
+            "gradient": samples.settings["gradient"]["name"],
+            "minibatch size": f"{n} of {N}",
+            "rows": "all" if n >= N else "uniform",
+            "preconditioner": "diagonal, from the warm-up's gradients, frozen",
+            "stepsize, scaled coordinates": plan.stepsize,
+        },
+        "Predicted (local: around the chains only)": {
+            "gradient noise, by coordinate": _range(plan.noise),
+            "SD error, by coordinate": _range(plan.error),
+            "SD error, stiffest direction": plan.stiff_error,
+            "autocorrelation time, iterations": plan.autocorrelation,
+        },
+        "Draws": {
+            "kept": kept_draws,
+        },
+        "Watched": watched_facts(lengths.diagnostics),
+        **_error_section(error),
+    }
+    warnings = _warnings(plan, lengths, required, final_geometry, error)
+    return make_report(
+        origin_of(samples).sampler, samples, None, sections, warnings, clock
+    )
+
+
+def _range(values: np.ndarray) -> list[float]:
+    return [float(values.min()), float(values.max())]
+
+
+def _error_section(error: MeasuredError | None) -> dict[str, Any]:
+    if error is None:
+        return {
+            "Measured error": {
+                "not measured": "`n_iters` is given; `samples.check()` has it"
+            }
+        }
+    rows = {
+        str(name): (
+            f"mean {row.mean_error:+.2f} ± {row.mean_error_se:.2f} SD, "
+            f"SD {100 * row.sd_error:+.1f} ± {100 * row.sd_error_se:.1f} %"
+        )
+        for name, row in error.table.iterrows()
+    }
+    return {"Measured error, by half the stepsize": rows}
+
+
+def _warnings(
+    plan: LocalPlan,
+    lengths: Watched,
+    required: Requirements,
+    final_geometry: Neighbourhood | None,
+    error: MeasuredError | None,
+) -> list[str]:
+    warnings = []
+    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * required.tolerance:
+        warnings.append(
+            f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
+            f"the largest curvature (a local bound); the tolerance is {required.tolerance:.1%}. "
+            "Larger minibatches have less noise."
+        )
+    largest_curvature = _SETTINGS.curvature_growth * plan.around.curvature
+    if final_geometry is not None and final_geometry.curvature > largest_curvature:
+        warnings.append(
+            f"The largest curvature grew from {plan.around.curvature:.3g} to "
+            f"{final_geometry.curvature:.3g} along the chains: the constants chosen at their start "
+            "are not suitable at their end."
+        )
+    warnings += [] if error is None else error.warnings
+    ess = {
+        name: diagnostics.smallest for name, diagnostics in lengths.diagnostics.items()
+    }
+    few = sorted(
+        (name for name in ess if ess[name] < required.ess), key=ess.__getitem__
+    )
+    if few:
+        listed = ", ".join(
+            f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths)
+        )
+        warnings.append(
+            f"Effective sample sizes are below {required.ess:g}: {listed}{_and_more(few)}."
+        )
+    rhat = {
+        name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()
+    }
+    disagreeing = sorted(
+        (name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True
+    )
+    if disagreeing:
+        listed = ", ".join(
+            f"{rhat[name]:.3f} for {name}"
+            for name in _named_first(disagreeing, lengths)
+        )
+        warnings.append(
+            f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}."
+        )
+    return warnings
+
+
+def _named_first(names: list[str], lengths: Watched) -> list[str]:
+    """Return the log-likelihood of rows if it is among the names, and the first of the others."""
+    of_rows = [name for name in names if name == lengths.rows.name]
+    return [*of_rows, *(name for name in names if name not in of_rows)][
+        : _SETTINGS.names_shown
+    ]
+
+
+def _and_more(names: list[str]) -> str:
+    """Return the number of those that are not named."""
+    more = len(names) - _SETTINGS.names_shown
+    return f", and {more} other watched quantities fall short" if more > 0 else ""

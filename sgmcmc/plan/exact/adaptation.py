@@ -1,0 +1,473 @@
+"""The warm-up of Hamiltonian Monte Carlo: coordinates and stepsize from what chains show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.numbers import RunPhase
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.model.geometry import Arrow, Preconditioner
+from sgmcmc.model.layout import Layout
+from sgmcmc.plan.ascent import DualAveraging
+from sgmcmc.plan.information import shrunk_covariance
+from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
+from sgmcmc.run.builder import make_runners
+from sgmcmc.run.crews import executor_of
+from sgmcmc.run.driver import whole_by_chain
+from sgmcmc.run.sampler import Sampler
+
+# Iterations; in the first only the stepsize is adapted; after each of the others the warm-up ends
+# if the draws are as wide as they should be, else coordinates are changed.
+WINDOWS = (25, 25, 50, 100, 200)
+SHORT = (25, 25)  # windows after which curvature is computed
+LAST = (25, 50, 50)  # windows after the last time that it is
+AROUND_MODE = (25, 50)  # windows after that of chains that start around the mode
+WHITENED = (25, 50, 100)  # windows of chains that start in whitened coordinates
+
+
+@dataclass(frozen=True)
+class _Settings:
+    last_window: int = (
+        50  # iterations after a change of coordinates that no other follows
+    )
+    single_iterations: int = (
+        25  # first ones, after each of which the stepsize is changed
+    )
+    batch: int = 5  # iterations after which it is changed later
+    cut_short: float = (
+        0.25  # largest share of trajectories in a warm-up that makes progress
+    )
+    autocorrelation: float = 5.0  # assumed, of coordinates of unknown scale
+    recent_draws: int = 64  # that are passed on at most
+    residual: float = (
+        0.5  # largest share of the gradients' mean square that a useful split leaves
+    )
+    frequency_change: float = 0.1  # that calls for another stepsize
+    mean_change: float = 1.5  # in SDs, of chains that have not converged
+    variance: float = (
+        2.5  # in the chain's coordinates, or its inverse, that calls for others
+    )
+
+
+_SETTINGS = _Settings()
+
+
+class LeftModeError(Exception):
+    """Chains left the region around the mode in which alone their log posterior is right."""
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """Result of the warm-up.
+
+    Attributes:
+        preconditioner: û and C, including those that the chain started with; ``None`` for none.
+        stepsize: ε in those coordinates; ``None`` if it should not be chosen.
+        positions: Positions of the chains, as the user sees them, by parameter.
+        iterations: Number of iterations.
+        changed: Number of changes of the coordinates.
+        gradients: Number of full gradients, over all chains.
+        seconds: Seconds spent in its iterations.
+        lost: Whether the chains failed to reach the region in which draws are as wide as they
+            should be.
+        frequency: ω of the part of the potential whose flow should be exact.
+        width: Mean variance of the last draws in the coordinates of the end.
+        mean_change: Largest change of the mean from the first half of the last draws to the second,
+            in the coordinates whose scale alone may change; 0 if there are none.
+        recent_draws: Some of the last draws, flat and unconstrained, (k, d).
+    """
+
+    preconditioner: Preconditioner | None
+    stepsize: float | None
+    positions: list[dict[str, np.ndarray]]
+    iterations: int
+    changed: int
+    gradients: float
+    seconds: float
+    lost: bool
+    frequency: float
+    width: float
+    mean_change: float
+    recent_draws: np.ndarray
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last draws are about as wide as they should be, and their mean is stable."""
+        widest = _SETTINGS.variance
+        return (
+            1 / widest < self.width < widest
+            and self.mean_change < _SETTINGS.mean_change
+        )
+
+
+class _PositionRecorder(Recorder):
+    """Writes down the positions themselves, and the gradients there."""
+
+    def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
+        """Return shape and dtype of a position and of a gradient."""
+        spec = ((self.target.size,), self.target.dtype)
+        return {DRAWS: spec, GRADIENTS: spec}
+
+    def values(
+        self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor
+    ) -> Any:
+        """Return position and gradient."""
+        return {DRAWS: position, GRADIENTS: gradient}
+
+    @property
+    def draw_layout(self) -> Layout:
+        """Layout of the position."""
+        return self.target.space.layout
+
+    @property
+    def gradient_layout(self) -> Layout:
+        """Layout of the gradient."""
+        return self.target.space.layout
+
+
+class WarmUp:
+    """The warm-up of one sampler.
+
+    Args:
+        sampler: Sampler whose chain should be warmed up; its stepsize is the first one tried, and
+            its dynamics hold coordinates in their state if those may change.
+        acceptance: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
+        deadline: Time at which to stop, by the monotonic clock.
+        windows: Iterations of the windows.
+        scaled: Indices of the coordinates whose scale alone may change; ``None`` for all.
+        at_mode: Whether chains start around a mode: then no progress in the first window is enough
+            to give up.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        acceptance: float | None,
+        deadline: float,
+        windows: Sequence[int] = WINDOWS,
+        scaled: np.ndarray | None = None,
+        at_mode: bool = False,
+    ) -> None:
+        self._sampler, self._acceptance, self._deadline = sampler, acceptance, deadline
+        self._patience = sum(windows[: 1 if at_mode else 2])
+        self._windows, self._scaled_indices = windows, scaled
+        dynamics = sampler.chain.dynamics
+        assert isinstance(dynamics, Hamiltonian)
+        self._dynamics, self._metric = dynamics, dynamics.metric
+        self._first = float(sampler.chain.stepsizes.at(1, 1).max())
+        d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
+        self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
+        max_iterations = sum(windows) + _SETTINGS.last_window
+        self._rows = [
+            {
+                DRAWS: np.empty((max_iterations, d), dtype),
+                GRADIENTS: np.empty((max_iterations, d), dtype),
+                LOG_POST: np.empty((2 * max_iterations, 2)),
+            }
+            for _ in sampler.starts
+        ]
+        self._splits, self._frequency, self._center = (
+            hasattr(dynamics, "frequency"),
+            0.0,
+            None,
+        )
+        label = f"{sampler.chain.label}, warm-up"
+        phase = replace(
+            sampler.chain,
+            kind=RunPhase.MODE,
+            label=label,
+            recorder=_PositionRecorder(sampler.target),
+        )
+        self._executor = executor_of(sampler, phase, max_iterations)
+        self._runners = make_runners(
+            sampler,
+            phase,
+            sampler.starts,
+            whole_by_chain(sampler),
+            max_iterations,
+            self._rows,
+            lambda runners: None,
+            lambda number, runner: None,
+            self._executor,
+        )
+        self._label, self._max_iterations = label, max_iterations
+        self._done = self._changed = 0
+        self._astray = False
+
+    def run(self, verbose: bool) -> WarmedUp:
+        """Run it."""
+        averaging, start = self._averaging(self._first), time.monotonic()
+        limit, total = (
+            limited(self._deadline),
+            self._max_iterations * len(self._runners),
+        )
+        with limit, Progress(self._label, total, verbose) as progress:
+            self._window(self._windows[0], averaging, progress)
+            length = self._windows[0]
+            for length in self._windows[1:]:
+                if self._time_is_up:
+                    break
+                if self._split(length):
+                    averaging = self._averaging(self._restarted)
+                self._window(length, averaging, progress)
+                if self._stuck or self._time_is_up:
+                    break
+                if self._scaled_indices is not None:
+                    self._rescale(length)
+                elif self._metric is not None:
+                    if not self._change(length):
+                        break
+                    averaging = self._averaging(self._restarted)
+            else:
+                if self._metric is not None and self._scaled_indices is None:
+                    length = _SETTINGS.last_window
+                    self._window(_SETTINGS.last_window, averaging, progress)
+                    self._astray = not self._normal(_SETTINGS.last_window)[0]
+            self._find_center(length)
+        space = self._sampler.target.space
+        chain_facts = [runner.facts() for runner in self._runners]
+        return WarmedUp(
+            self._combined(),
+            None if averaging is None else self._suitable(averaging.settled),
+            [
+                space.params(r.position(), self._sampler.target.dtype)
+                for r in self._runners
+            ],
+            self._done,
+            self._changed,
+            sum(facts["moves"] * facts["gradients of a move"] for facts in chain_facts),
+            time.monotonic() - start,
+            self._astray or self._stuck,
+            self._frequency,
+            float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
+            self._mean_change(length),
+            self._recent_draws(length),
+        )
+
+    @property
+    def _time_is_up(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether trajectories are cut short again and again."""
+        chain_facts = [runner.facts() for runner in self._runners]
+        cut = sum(facts["moves cut short"] for facts in chain_facts)
+        return cut > _SETTINGS.cut_short * sum(facts["moves"] for facts in chain_facts)
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether there is no time left, or no progress after the first windows."""
+        return self._time_is_up or (self._done >= self._patience and self._stuck)
+
+    @property
+    def _restarted(self) -> float:
+        return first_stepsize(self._sampler.target.size)
+
+    def _averaging(self, stepsize: float) -> DualAveraging | None:
+        if self._acceptance is None:
+            return None
+        averaging = DualAveraging(stepsize, self._acceptance)
+        self._scale(stepsize)
+        return averaging
+
+    def _suitable(self, stepsize: float) -> float:
+        return self._dynamics.suitable(stepsize, self._metric is not None)
+
+    def _scale(self, stepsize: float) -> None:
+        for runner in self._runners:
+            runner.scale_stepsizes(stepsize / self._first)
+
+    def _window(
+        self, length: int, averaging: DualAveraging | None, progress: Progress
+    ) -> None:
+        end, first = self._done + length, self._done
+        while self._done < end and not (self._time_is_up and self._done):
+            if self._hopeless and self._done > self._windows[0]:
+                break
+            single = self._done - first < _SETTINGS.single_iterations
+            batch = min(1 if single else _SETTINGS.batch, end - self._done)
+            before = self._accepted()
+            self._done += batch
+            goals = [self._done] * len(self._runners)
+            try:
+                self._executor.advance_to(goals, self._runners, progress)
+            except TimeUpError:
+                self._done = min(runner.iteration for runner in self._runners)
+                break
+            if averaging is not None:
+                averaging.see(
+                    (self._accepted() - before) / (batch * len(self._runners))
+                )
+                self._scale(self._suitable(averaging.stepsize))
+        if averaging is not None:
+            self._scale(self._suitable(averaging.settled))
+
+    def _accepted(self) -> float:
+        """Return the sum of the acceptance probabilities of all moves so far."""
+        chain_facts = [runner.facts() for runner in self._runners]
+        return sum(facts["moves"] * facts["acceptance rate"] for facts in chain_facts)
+
+    def _change(self, length: int) -> bool:
+        """Change the coordinates if those of the last iterations call for it; return whether."""
+        normal, spread = self._normal(length)
+        if normal:
+            return False
+        root = self._root
+        self._root = (
+            root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
+        )
+        self._changed += 1
+        for runner in self._runners:
+            runner.change_state(
+                lambda state: state._replace(root=tf.constant(self._root))
+            )
+        return True
+
+    def _rescale(self, length: int) -> None:
+        indices = self._scaled_indices
+        variances = self._within(length)[0][:, indices].var(0)
+        effective = length * len(self._rows) / _SETTINGS.autocorrelation
+        self._root = self._root.copy()
+        self._root[indices] *= np.sqrt(
+            (effective * variances + 5.0) / (effective + 5.0)
+        )
+        self._changed += 1
+        for runner in self._runners:
+            runner.change_state(
+                lambda state: state._replace(root=tf.constant(self._root))
+            )
+
+    def _normal(self, length: int) -> tuple[bool, np.ndarray]:
+        """Return whether the last draws are near N(0, I), and their covariance or variances."""
+        spread, widest, narrowest = spread_of(
+            self._within(length)[0], self._root.ndim == 2
+        )
+        return (
+            widest <= _SETTINGS.variance and narrowest >= 1 / _SETTINGS.variance,
+            spread,
+        )
+
+    def _within(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the last draws, and the gradients there, in the present coordinates, (k, d)."""
+        last = slice(max(0, self._done - length), self._done)
+        zeta, gradients = (
+            np.concatenate([row[name][last] for row in self._rows]).astype(np.float64)
+            for name in (DRAWS, GRADIENTS)
+        )
+        root = self._root
+        if root.ndim == 2:
+            return np.linalg.solve(root, zeta.T).T, gradients @ root
+        return zeta / root, gradients * root
+
+    def _mean_change(self, length: int) -> float:
+        """Return the largest change of a scaled coordinate's mean within the last draws."""
+        if self._scaled_indices is None:
+            return 0.0
+        indices, chains = self._scaled_indices, len(self._rows)
+        zeta = self._within(length)[0]
+        zeta = zeta.reshape(chains, -1, zeta.shape[1])[..., indices]
+        middle = zeta.shape[1] // 2
+        if not middle:  # time was up
+            return np.inf
+        change = zeta[:, middle:].mean((0, 1)) - zeta[:, :middle].mean((0, 1))
+        return float(np.abs(change).max(initial=0.0))
+
+    def _recent_draws(self, length: int) -> np.ndarray:
+        step = max(1, -(-length * len(self._rows) // _SETTINGS.recent_draws))
+        last = slice(max(0, self._done - length), self._done, step)
+        rows = [row[DRAWS][last] for row in self._rows]
+        zeta = np.concatenate(rows).astype(np.float64)
+        before = self._sampler.target.space.preconditioner
+        return zeta if before is None else before.origin + before.times(zeta)
+
+    def _split(self, length: int) -> bool:
+        """Choose the part of the potential whose flow is exact; return whether it changed much.
+
+        ω² is the regression of −∇log p on ζ over the last draws, at most 1. It is used if at least
+        half of the gradient's mean square is explained by it.
+        """
+        if not self._splits or self._acceptance is None:
+            return False
+        zeta, gradients = self._within(-(-length // 2))
+        square, before = float((zeta**2).sum()), self._frequency
+        slope = min(
+            1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300))
+        )
+        residual = float(((gradients + slope * zeta) ** 2).sum())
+        explained = residual < _SETTINGS.residual * float((gradients**2).sum())
+        self._frequency = float(np.sqrt(slope)) if explained else 0.0
+        for runner in self._runners:
+            runner.change_state(
+                lambda state: state._replace(
+                    frequency=tf.constant(self._frequency, tf.float64)
+                )
+            )
+        return abs(self._frequency - before) > _SETTINGS.frequency_change
+
+    def _find_center(self, length: int) -> None:
+        """Find the posterior mean in the chain's coordinates, with gradients as control variates.
+
+        The mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if the posterior is N(·, I).
+        """
+        if self._frequency > 0 and not self._stuck:
+            zeta, gradients = self._within(length)
+            center = (zeta + gradients).mean(0)
+            self._center = (
+                self._root @ center if self._root.ndim == 2 else self._root * center
+            )
+
+    def _combined(self) -> Preconditioner | None:
+        """Return the preconditioner that makes the coordinates those of the warm-up's end."""
+        preconditioner = self._scaled()
+        if preconditioner is None or self._center is None:
+            return preconditioner
+        before = self._sampler.target.space.preconditioner
+        shift = self._center if before is None else before.times(self._center)
+        return preconditioner.centered_at(preconditioner.origin + shift)
+
+    def _scaled(self) -> Preconditioner | None:
+        """Return the same without a change of the origin."""
+        before = self._sampler.target.space.preconditioner
+        if not self._changed:
+            return before
+        if before is None:
+            return Preconditioner(self._root, np.zeros(len(self._root)))
+        if isinstance(before, Arrow):
+            return before.scaled(self._root)
+        if before.dense or self._root.ndim == 2:
+            outer, inner = (
+                a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root)
+            )
+            return Preconditioner(outer @ inner, before.origin)
+        return before.scaled(self._root)
+
+
+def first_stepsize(d: int) -> float:
+    """Return a stepsize to begin with if the posterior is near N(0, I)."""
+    return float(d**-0.25)
+
+
+def spread_of(draws: np.ndarray, dense: bool) -> tuple[np.ndarray, float, float]:
+    """Return the covariance of draws, drawn toward the identity, and its extreme eigenvalues.
+
+    Args:
+        draws: Draws in coordinates in which the covariance may be the identity, (k, d).
+        dense: Whether to return the whole covariance, or only the variances, (d,).
+    """
+    effective = len(draws) / 2
+    if not dense:
+        variances = (effective * draws.var(0) + 10.0) / (effective + 10.0)
+        return variances, float(variances.max()), float(variances.min())
+    covariance = shrunk_covariance(draws, effective)
+    values = np.linalg.eigvalsh(covariance)
+    return covariance, float(values[-1]), float(values[0])

@@ -1,0 +1,558 @@
+"""Hamiltonian Monte Carlo without constants from the user: mode, coordinates, stepsize, length."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc import checks
+from sgmcmc.bars import Clock
+from sgmcmc.dynamics import HMC
+from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.gradients import FullGradient
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.options import Options, read_length, without
+from sgmcmc.inputs.tuning import JOINT, need_steps
+from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.plan.exact.adaptation import (
+    AROUND_MODE,
+    LAST,
+    SHORT,
+    WHITENED,
+    WINDOWS,
+    LeftModeError,
+    WarmedUp,
+    WarmUp,
+    first_stepsize,
+)
+from sgmcmc.plan.exact.reporting import ChoiceLog, report_on_moves
+from sgmcmc.plan.exact.shape import Whitener, is_in_blocks
+from sgmcmc.plan.exact.start import (
+    Start,
+    find_start,
+    read,
+    start_at_params,
+    start_without_curvature,
+)
+from sgmcmc.plan.kept_choices import tune_once
+from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
+from sgmcmc.plan.lengths import (
+    Requirements,
+    RowsWatched,
+    UntilEffective,
+    UntilPredictive,
+)
+from sgmcmc.plan.mode import DENSE_UP_TO
+from sgmcmc.plan.reports.reporting import COARSE, quadrature_error
+from sgmcmc.plan.symmetries import alike
+from sgmcmc.plan.uncentered import uncentered
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.origin import origin_of
+from sgmcmc.run.request import (
+    LaplaceApproximation,
+    Request,
+    brief,
+    is_open,
+    on_machines,
+)
+from sgmcmc.run.sampler import make_sampler
+
+# Largest number of gradients over all rows of small data, all chains: a minute or a few.
+_MOST_GRADIENTS = 2e6
+
+
+@dataclass(frozen=True)
+class _Settings:
+    burn_in: int = 20  # iterations dropped after a warm-up
+    burn_in_without_warm_up: int = 100
+    leapfrog_steps: int = 12  # of a move while directions of curvature are not known
+    # Iterations at most before the draws are checked, if seconds are limited.
+    first_look: int = 1000
+    extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
+    share_to_choose: float = (
+        0.35  # of the seconds, after which the warm-up begins as it is
+    )
+    share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up
+    small_data: int = (
+        10**6
+    )  # rows × coordinates for which gradients are bounded by default
+
+
+_SETTINGS = _Settings()
+
+# Keywords that mean nothing to a warm-up.
+_KEYWORDS_OF_THE_CHAIN = (
+    "burn_in",
+    "thin",
+    "store",
+    "store_gradients",
+    "store_params",
+    "test_functions",
+    "reductions",
+)
+
+_NO_TIME_WARNING = (
+    "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
+    "`params`, in coordinates of the warm-up alone. Give more seconds, or a `preconditioner`."
+)
+
+
+@dataclass(frozen=True)
+class _Quick:
+    """A chain whose draws are nearly independent, for the choice of its length."""
+
+    autocorrelation: float = 1.0
+
+
+class _UntilCostly(UntilEffective):
+    """Runs until every coordinate has its effective sample size, or costs more than it may.
+
+    Of small data, without a time limit, the number of gradients is bounded. It is counted, not
+    timed, so that the same seed gives the same draws on every machine.
+    """
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        super().see(samples)
+        origin, required = origin_of(samples), self._required
+        if required.n_iters is not None or required.max_seconds is not None:
+            return
+        if origin.sampler.data.size * origin.sampler.target.size > _SETTINGS.small_data:
+            return
+        gradients = sum(
+            chain["moves"] * chain["gradients of a move"] for chain in origin.facts
+        )
+        assert self.diagnostics is not None
+        done = self.diagnostics.draws * origin.sampler.options.thin
+        self.cap = min(
+            self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients)))
+        )
+
+
+class _UntilCoarse(_UntilCostly):
+    """Runs until every coordinate has its effective sample size, near where nodes are fixed.
+
+    Farther away the density by these nodes may be any, even higher than at the mode.
+    """
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far.
+
+        Raises:
+            LeftModeError: The quadrature over effects is too coarse for them.
+        """
+        super().see(samples)
+        if quadrature_error(origin_of(samples).sampler, samples) > COARSE:
+            raise LeftModeError
+
+
+def _is_right_near_mode_only(request: Request) -> bool:
+    return request.held is not None and request.held.near_only
+
+
+def _with_whole_dataset(request: Request) -> Request:
+    """Return the request with dynamics that are known, and the whole dataset for every gradient."""
+    dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
+    if not is_open(request.gradient):
+        parts.read_gradient(request.gradient, dynamics)
+    need_steps(keywords.get("updates", JOINT), dynamics)
+    minibatches = keywords.pop("minibatches", None)
+    if not (is_open(minibatches) or minibatches == "uniform"):
+        raise ValueError("`minibatches`: every move uses the whole dataset; omit it.")
+    if not is_open(request.minibatch_size):
+        raise ValueError(
+            "`minibatch_size`: every move uses the whole dataset; omit it."
+        )
+    return replace(
+        request,
+        dynamics=dynamics,
+        gradient=FullGradient(),
+        minibatch_size=None,
+        keywords=keywords,
+    )
+
+
+@brief
+@on_machines
+def run_exactly(
+    request: Request,
+    required: Requirements,
+    verbose: Any,
+    reason: str = "",
+    extra_warnings: Sequence[str] = (),
+    earlier_seconds: Mapping[str, float] | None = None,
+) -> Samples:
+    """Make the open choices, run the chains, and return draws with their report.
+
+    Args:
+        request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
+            "auto" for each open constant, and the whole dataset for its gradient.
+        required: Requested precision and length of the draws.
+        verbose: Whether to show progress.
+        reason: Reason for the dynamics, if the user did not choose them.
+        extra_warnings: Further warnings for the report.
+        earlier_seconds: Seconds of the call before this one, by what was done.
+
+    Raises:
+        LeftModeError: Quadrature nodes of the request are fixed around the mode, and the chains
+            leave it. Nodes that are fixed here are not, the second time.
+    """
+    arguments = request, required, verbose, reason, extra_warnings, earlier_seconds
+    try:
+        return _run(*arguments, fix_nodes=True)
+    except LeftModeError:
+        if request.held is not None:
+            raise
+    return _run(*arguments, fix_nodes=False)
+
+
+def _run(
+    request: Request,
+    required: Requirements,
+    verbose: Any,
+    reason: str,
+    extra_warnings: Sequence[str],
+    earlier: Mapping[str, float] | None,
+    fix_nodes: bool,
+) -> Samples:
+    """Return draws with their report; ``fix_nodes`` allows nodes that are fixed at the mode."""
+    log = ChoiceLog(
+        Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings)
+    )
+    verbose, required = checks.flag("verbose", verbose), required.checked()
+    request = _with_whole_dataset(request)
+    keywords = {**request.keywords, "n_chains": required.n_chains}
+    request = read(replace(request, keywords=keywords))
+    options, d = request.read.options, request.read.target.size
+    _need_fixed_length(options, required)
+    dynamics = _dynamics(request)
+    length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
+    request = replace(request, dynamics=dynamics)
+    target, data, seed = request.read.target, request.read.data, request.read.seed
+    log.exchangeable = alike(
+        target, data, request.read.starts[0].astype(np.float64), seed
+    )
+    rows = RowsWatched(target, data, seed) if log.exchangeable else None
+    coordinates_are_open = _coordinates_are_open(keywords.get("preconditioner"))
+    has_open_constants = coordinates_are_open or is_open(request.stepsize)
+    burn_in = required.burn_in
+    if burn_in is None:
+        burn_in = (
+            _SETTINGS.burn_in
+            if has_open_constants
+            else _SETTINGS.burn_in_without_warm_up
+        )
+    required = replace(required, burn_in=burn_in)
+
+    def tune(request: Request) -> Request:
+        request = _with_constants(request, required, log, verbose, fix_nodes)
+        if length_is_open and log.whitener is not None:
+            request = request.tuned(dynamics=log.whitener.suited(request.dynamics))
+        return request
+
+    if options.store is None:
+        request = tune(request) if has_open_constants else request
+        trial = _iterations_in_half_the_time(required, log)
+        arguments = required, _Quick(), d, options.thin, log.clock.began, trial
+        lengths: UntilEffective
+        if rows is not None:
+            lengths = UntilPredictive(rows, *arguments)
+        elif _is_right_near_mode_only(request):
+            lengths = _UntilCoarse(*arguments)
+        else:
+            lengths = _UntilCostly(*arguments)
+        lengths.doubt = next(iter(extra_warnings), "")
+        samples = run_lengths(request, lengths, verbose)
+        log.predicted = None if rows is None else lengths.diagnostics
+        return _reported(samples, required, log)
+    request = tune_once(request, tune) if has_open_constants else request
+    request = request.tuned(burn_in=burn_in)
+    with limited(log.clock.began + required.seconds):
+        samples = run_tuned(request, required.n_iters, verbose)
+    if rows is not None:
+        log.predicted = rows.diagnosed(by_chain(samples.settings, samples))
+    return _reported(samples, required, log)
+
+
+def _need_fixed_length(options: Options, required: Requirements) -> None:
+    if options.store is not None and required.n_iters is None:
+        raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
+    if options.store_params is not True:
+        raise ValueError(
+            "`store_params`: all parameters are kept, because the draws are judged by them."
+        )
+    if required.n_iters is not None:
+        read_length(required.n_iters, options.thin)
+
+
+def _iterations_in_half_the_time(required: Requirements, log: ChoiceLog) -> int:
+    """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
+    if required.max_seconds is None or log.warmed_up is None:
+        return _SETTINGS.first_look
+    seconds_left = log.clock.began + required.seconds - time.monotonic()
+    seconds_per_iteration = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
+    iterations = 0.5 * seconds_left / max(seconds_per_iteration, 1e-6)
+    return int(max(1, min(_SETTINGS.first_look, iterations)))
+
+
+def _coordinates_are_open(preconditioner: Any) -> bool:
+    return (
+        preconditioner is None
+        or isinstance(preconditioner, str)
+        and preconditioner != "none"
+    )
+
+
+def _dynamics(request: Request) -> Hamiltonian:
+    dynamics: Hamiltonian = request.dynamics
+    if (
+        isinstance(dynamics, HMC)
+        and dynamics.length is None
+        and dynamics.n_leapfrog is None
+    ):
+        preconditioner = request.keywords.get("preconditioner")
+        if isinstance(preconditioner, str) and preconditioner == "none":
+            return replace(dynamics, n_leapfrog=STEPS)
+        return replace(dynamics, length=math.pi / 2)
+    return dynamics
+
+
+def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Samples:
+    log.clock.done("chain")
+    return samples.with_report(report_on_moves(samples, log, required.ess))
+
+
+def _with_constants(
+    request: Request,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+    fix_nodes: bool,
+) -> Request:
+    """Return the request with everything given that was left open.
+
+    If the time for that is over, chains start at the user's values, in coordinates of the warm-up.
+    """
+    if not required.hurried:
+        with contextlib.suppress(TimeUpError):
+            return _tuned_at_mode(request, required, log, verbose, fix_nodes)
+        log.mode = log.whitener = None
+    log.warnings.append(_NO_TIME_WARNING)
+    log.clock.done("mode and information")
+    start = start_without_curvature(
+        request.read, request.keywords.get("preconditioner")
+    )
+    return _with_warm_up(
+        request, _run_warm_up(request, start, required, log, verbose), log
+    )
+
+
+def _time_to_choose(
+    required: Requirements, log: ChoiceLog
+) -> contextlib.AbstractContextManager[None]:
+    """Limit the time of what comes before the warm-up."""
+    return limited(log.clock.began + _SETTINGS.share_to_choose * required.seconds)
+
+
+def _tuned_at_mode(
+    request: Request,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+    fix_nodes: bool,
+) -> Request:
+    """Return the request with everything given, from the mode or the curvature if there is any.
+
+    Raises:
+        TimeUpError: The time for that is over.
+    """
+    preconditioner = request.keywords.get("preconditioner")
+    has_effects = request.groups is not None and request.groups.coordinates
+    if _coordinates_are_open(preconditioner):
+        if has_effects:
+            limit = _time_to_choose(required, log)
+            with limit, Progress("coordinates of effects", 1, verbose) as progress:
+                request = uncentered(request, request.read.seed, fix_nodes)
+                progress.advance(1)
+        elif is_open(preconditioner) and not log.reason and not log.exchangeable:
+            # `sample` has looked for a field before it chose exact moves for some reason.
+            with _time_to_choose(required, log):
+                field = find_latent_field(request)
+                if field is not None:
+                    request = with_field_coordinates(request, field, verbose)
+    if request.laplace is not None:
+        return _with_effects(request, request.laplace, required, log, verbose)
+    model, start = request.read, Start(None, None, None, "none")
+    chosen = _coordinates_are_open(preconditioner)
+    no_mode = model.target.size > DENSE_UP_TO or bool(log.exchangeable)
+    if not no_mode and preconditioner != "diagonal" and request.mode is None:
+        with _time_to_choose(required, log):
+            no_mode = is_in_blocks(model)
+    large = chosen and no_mode
+    if chosen:
+        with _time_to_choose(required, log):
+            start = find_start(
+                model,
+                preconditioner,
+                required.n_chains,
+                verbose,
+                large,
+                request.previous_hessian,
+                request.mode,
+            )
+        log.mode = start.mode
+        log.warnings += start.warnings
+        log.clock.done("mode and information")
+    if large and not log.exchangeable and preconditioner != "diagonal":
+        warmed_up = _with_curvature(request, start, required, log, verbose)
+    else:
+        warmed_up = _run_warm_up(request, start, required, log, verbose)
+    if warmed_up.lost and _is_right_near_mode_only(request):
+        raise LeftModeError
+    if warmed_up.lost and start.mode is not None:
+        # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
+        start, log.mode = start_at_params(model, preconditioner), None
+        log.warnings += start.warnings
+        warmed_up = _run_warm_up(request, start, required, log, verbose)
+    return _with_warm_up(request, warmed_up, log)
+
+
+def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Request:
+    log.warmed_up = warmed_up
+    log.clock.done("warm-up")
+    dynamics = request.dynamics
+    if hasattr(dynamics, "frequency"):
+        dynamics = replace(dynamics, frequency=warmed_up.frequency)
+    return request.tuned(
+        warmed_up.positions,
+        dynamics=dynamics,
+        stepsize=request.stepsize if warmed_up.stepsize is None else warmed_up.stepsize,
+        preconditioner=warmed_up.preconditioner or "none",
+        mode=log.mode,
+    )
+
+
+def _with_effects(
+    request: Request,
+    laplace: LaplaceApproximation,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+) -> Request:
+    """Return the request with everything given, for coordinates that the approximation whitens."""
+    target, seed = request.read.target, request.read.seed
+    log.clock.done("mode and information")
+    rng = np.random.default_rng([seed, 2])
+    steps = laplace.whitening.times(
+        rng.standard_normal((required.n_chains, target.size))
+    )
+    positions = laplace.whitening.origin + steps
+    params = [target.space.params(position, target.dtype) for position in positions]
+    start = Start(laplace.whitening, params, None, "diagonal", scaled=laplace.others)
+    warmed_up = _run_warm_up(request, start, required, log, verbose, WHITENED)
+    return _with_warm_up(request, warmed_up, log)
+
+
+def _with_curvature(
+    request: Request,
+    start: Start,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+) -> WarmedUp:
+    """Return the result of a warm-up whose coordinates come from the curvature at the chains.
+
+    Before coordinates are known, trajectories of a given length would have very many steps.
+    """
+    seconds = required.seconds
+    with _time_to_choose(required, log), Progress("curvature", 1, verbose) as progress:
+        whitener = log.whitener = Whitener(request.read, seconds)
+        starts = whitener.starts_at_mode(required.n_chains)
+        progress.advance(1)
+    log.clock.done("curvature")
+    if starts is not None:
+        start = Start(whitener.whitening, starts, None, "none")
+        warmed_up = _run_warm_up(request, start, required, log, verbose, SHORT)
+        rounds: list[tuple[int, ...]] = [AROUND_MODE]
+    else:
+        short_request = replace(request, dynamics=HMC(_SETTINGS.leapfrog_steps))
+        start = replace(
+            start, preconditioner=whitener.slowed(start.preconditioner), metric="none"
+        )
+        warmed_up = _run_warm_up(short_request, start, required, log, verbose, SHORT)
+        rounds = [SHORT, LAST] if whitener.whitens else [SHORT, SHORT, LAST]
+    extra_rounds = _SETTINGS.extra_rounds if whitener.whitens else 0
+    while rounds:
+        windows = rounds.pop(0)
+        log.clock.done("warm-up")
+        seconds_left = log.clock.began + seconds - time.monotonic()
+        try:
+            limit = limited(log.clock.began + _SETTINGS.share_of_warm_up * seconds)
+            with limit, Progress("curvature", 1, verbose) as progress:
+                preconditioner = whitener.at(warmed_up, seconds_left, last=not rounds)
+                progress.advance(1)
+        except TimeUpError:
+            return warmed_up
+        log.clock.done("curvature")
+        scaled = whitener.scaled
+        metric = "none" if scaled is None else "diagonal"
+        start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
+        windows = SHORT if preconditioner is warmed_up.preconditioner else windows
+        warmed_up = _run_warm_up(
+            request, start, required, log, verbose, windows, warmed_up
+        )
+        if extra_rounds and not warmed_up.settled:
+            extra_rounds -= 1
+            rounds.insert(0, windows)
+    return warmed_up
+
+
+def _run_warm_up(
+    request: Request,
+    start: Start,
+    required: Requirements,
+    log: ChoiceLog,
+    verbose: bool,
+    windows: Sequence[int] = WINDOWS,
+    previous: WarmedUp | None = None,
+) -> WarmedUp:
+    """Return the result of a warm-up from a start, added to that of one ``previous``."""
+    dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
+    size = request.read.target.size
+    warm_up_request = request.tuned(
+        start.params,
+        dynamics=replace(
+            dynamics, metric=None if start.metric == "none" else start.metric
+        ),
+        stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
+        preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
+    )
+    model = warm_up_request.read
+    options = without(model.options, _KEYWORDS_OF_THE_CHAIN)
+    warm_up_request = replace(warm_up_request, model=replace(model, options=options))
+    acceptance = dynamics.acceptance if stepsize_is_open else None
+    now, end = time.monotonic(), log.clock.began + required.seconds
+    deadline = max(
+        log.clock.began + _SETTINGS.share_of_warm_up * required.seconds, (now + end) / 2
+    )
+    sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
+    warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
+    warmed_up = warm_up.run(verbose)
+    if previous is None:
+        return warmed_up
+    return replace(
+        warmed_up,
+        iterations=previous.iterations + warmed_up.iterations,
+        changed=previous.changed + warmed_up.changed,
+        gradients=previous.gradients + warmed_up.gradients,
+        seconds=previous.seconds + warmed_up.seconds,
+    )

@@ -1,0 +1,238 @@
+"""Starts and coordinates of exact chains: from the mode, or from the user's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.support import need_precision
+from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.model.posterior import is_in_pieces
+from sgmcmc.model.target import Target
+from sgmcmc.plan.information import observed_information
+from sgmcmc.plan.local import look_around
+from sgmcmc.plan.mode import DENSE_UP_TO, Mode
+from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.plan import mode_from, whitening_at
+from sgmcmc.run.request import Model, Request, prepared
+
+_NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
+
+
+@dataclass(frozen=True)
+class _Settings:
+    spread: float = (
+        1.5  # root mean square distance of starts from the mode, in posterior SDs
+    )
+    newton_step: float = 2.0  # largest, in posterior SDs, from a usable mode
+    drop: float = (
+        100.0  # of the log posterior from the mode to a start, beyond the usual for d
+    )
+    halvings: int = 20  # of a start's distance from the mode
+    dense_from_draws: int = (
+        200  # coordinates whose covariance a warm-up determines by itself
+    )
+
+
+_SETTINGS = _Settings()
+
+_NO_MODE = (
+    "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "
+    "alone."
+)
+
+
+def read(request: Request) -> Request:
+    """Return a request whose model has been read and tried.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message names it.
+    """
+    request = prepared(request)
+    model = request.read
+    request.dynamics.bind(model.target.space)
+    if model.values is None:
+        rows = min(500, model.data.size)
+        in_parts = is_in_pieces(model.data)
+        values = dry_run(
+            model.target,
+            model.data,
+            rows,
+            model.starts,
+            None,
+            False,
+            in_parts,
+            corrected=True,
+        )
+        model = replace(model, values=values)
+    return replace(request, model=model)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Starts of chains.
+
+    Attributes:
+        preconditioner: û and C; ``None`` for the user's.
+        params: User's parameters there, for each chain or for all.
+        mode: Mode; ``None`` if none was useful.
+        metric: Form of the coordinates that the warm-up may change: "dense", "diagonal", or "none".
+        scaled: Indices of the coordinates whose scale alone it may change; ``None`` for all.
+        warnings: Sentences on problems.
+    """
+
+    preconditioner: Preconditioner | None
+    params: Any
+    mode: Mode | None
+    metric: str
+    warnings: tuple[str, ...] = ()
+    scaled: np.ndarray | None = None
+
+
+def find_start(
+    model: Model,
+    form: str | None,
+    n_chains: int,
+    verbose: bool,
+    large: bool = False,
+    hessian: np.ndarray | None = None,
+    mode: Mode | None = None,
+) -> Start:
+    """Return over-dispersed starts around the mode, or the user's if no mode of use was found.
+
+    Args:
+        model: Model, read.
+        form: Requested form: "dense", "diagonal", or either.
+        n_chains: Number of chains.
+        verbose: Whether to show progress.
+        large: Whether no mode is assumed.
+        hessian: Same as ``known`` in :func:`sgmcmc.plan.mode.find_mode`.
+        mode: Mode, if it is known, at which the precision has been checked.
+    """
+    target, data, seed = model.target, model.data, model.seed
+    if form not in (None, "auto", "dense", "diagonal"):
+        raise ValueError(
+            "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
+            f"(p = {target.size}), or a dict of arrays by parameter; it is {form!r}."
+        )
+    if large or target.size > DENSE_UP_TO:
+        return start_at_params(model, form, True)
+    dense = _is_dense(target, form)
+    with Progress("finding the mode", 1, verbose) as progress:
+        objective = Objective(target, data)
+        if mode is None:
+            start = model.starts[0].astype(np.float64)
+            mode = _usable_mode(objective, target, data, start, seed, hessian)
+            if mode is not None:
+                need_precision(target, data, mode.position, mode.information.covariance)
+        progress.advance(1)
+    if mode is None:
+        return start_at_params(model, form)
+    whitening = whitening_at(mode.position, mode.information.covariance)
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
+    steps = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
+    spread = [
+        target.space.params(
+            _start_near_mode(objective, mode, _SETTINGS.spread * step), target.dtype
+        )
+        for step in steps
+    ]
+    if not dense:
+        sds = np.sqrt(np.diag(mode.information.covariance))
+        whitening = Preconditioner(sds, mode.position)
+    return Start(whitening, spread, mode, "dense" if dense else "diagonal")
+
+
+def start_at_params(model: Model, form: str | None, large: bool = False) -> Start:
+    """Return the user's starts, with scales from the curvature there.
+
+    Args:
+        model: Model, read.
+        form: Requested form: "dense", "diagonal", or either.
+        large: Whether no mode is assumed: the scales are then those of minibatches' gradients.
+    """
+    target, starts = model.target, [start.astype(np.float64) for start in model.starts]
+    params = _params(model)
+    if large:
+        geometry = look_around(target, model.data, starts, model.seed)
+        return Start(geometry.whitening, params, None, "diagonal")
+    scales = _scales(Objective(target, model.data), starts[0])
+    dense = _is_dense(target, form) and (
+        form == "dense" or target.size <= _SETTINGS.dense_from_draws
+    )
+    return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
+
+
+def start_without_curvature(model: Model, form: str | None) -> Start:
+    """Return the user's starts, with nothing known of scales.
+
+    Args:
+        model: Model, read.
+        form: Requested form: "dense", "diagonal", or either.
+    """
+    scales = Preconditioner(
+        np.ones(model.target.size), model.starts[0].astype(np.float64)
+    )
+    metric = "dense" if form == "dense" else "diagonal"
+    return Start(scales, _params(model), None, metric)
+
+
+def _params(model: Model) -> Any:
+    """Return the user's starts, for each chain or for all."""
+    target = model.target
+    params = [target.space.params(start, target.dtype) for start in model.starts]
+    return params[0] if len(params) == 1 else params
+
+
+def _is_dense(target: Target, form: str | None) -> bool:
+    return form == "dense" or (form != "diagonal" and target.size <= DENSE_UP_TO)
+
+
+def _usable_mode(
+    objective: Objective,
+    target: Target,
+    data: Data,
+    start: np.ndarray,
+    seed: int,
+    hessian: np.ndarray | None,
+) -> Mode | None:
+    try:
+        with np.errstate(all="ignore"):
+            mode = mode_from(target, data, start, seed, objective, hessian)
+    except (np.linalg.LinAlgError, ValueError, FloatingPointError):
+        return None
+    variances = np.diag(mode.information.covariance)
+    good = (
+        np.isfinite(mode.information.covariance).all()
+        and mode.distance < _SETTINGS.newton_step
+    )
+    good = good and variances.min() > _NARROW**2 * variances.max()
+    return mode if good else None
+
+
+def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.ndarray:
+    """Return a start that far from the mode, or nearer if the posterior does not reach there."""
+    top, d = objective.value_and_gradient(mode.position)[0], len(step)
+    lowest = top - 10 * d * _SETTINGS.spread**2 - _SETTINGS.drop
+    for _ in range(_SETTINGS.halvings):
+        value, gradient = objective.value_and_gradient(mode.position + step)
+        if value > lowest and np.isfinite(gradient).all():
+            break
+        step = step / 2
+    return mode.position + step
+
+
+def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:
+    try:
+        with np.errstate(all="ignore"):
+            curvature = np.abs(np.diag(observed_information(objective, u).matrix))
+    except (np.linalg.LinAlgError, ValueError):
+        curvature = np.ones(len(u))
+    good = np.isfinite(curvature) & (curvature > 0)
+    return Preconditioner(1.0 / np.sqrt(np.where(good, curvature, 1.0)), u)

@@ -1,0 +1,282 @@
+"""The mode of a posterior in coordinates of several parameters together, and the shape there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.model.geometry import Preconditioner, Space, arrow_of_coupled
+from sgmcmc.model.geometry.space import Joint
+from sgmcmc.model.target import Target
+from sgmcmc.plan.lanczos import Directions, Product, unusual_directions
+from sgmcmc.plan.objective import Objective
+from sgmcmc.run.request import LaplaceApproximation, Request
+
+
+@dataclass(frozen=True)
+class _Settings:
+    newton_steps: int = 8  # at the end
+    difference: float = (
+        0.5  # of positions for a product, in conditional SDs of global parameters
+    )
+    largest_difference: float = 0.02
+    at_mode: float = (
+        0.1  # distance from the mode, in posterior SDs, at which the last steps end
+    )
+    products: int = (
+        40  # with the information about joint coordinates, to find directions
+    )
+    directions: int = 30  # in which they are coupled, at most
+    residual: float = 1e-3  # of linear equations, relative to the right side
+    joint_difference: float = 0.3  # of positions for such a product, in posterior SDs
+    draws: int = 4  # of a normal approximation at which it is judged
+    search_steps: int = 25  # at most
+
+
+_SETTINGS = _Settings()
+
+
+def with_joint_coordinates(request: Request, joint: Joint) -> Request:
+    """Return a request whose chains move in these coordinates."""
+    model, target = request.read, request.read.target
+    space = target.space.joined_by(joint)
+    joint_target = Target(target.log_lik, target.log_prior, space, target.dtype)
+    # An earlier Hessian is one in other coordinates.
+    return replace(request, model=replace(model, target=joint_target), previous=None)
+
+
+class JointMode:
+    """The log posterior in coordinates of several parameters, over the whole dataset.
+
+    Args:
+        objective: Log posterior in the user's parameters.
+        space: Space of the parameters, without these coordinates.
+        names: Names of the parameters that have them.
+        seed: Seed of random signs and directions.
+    """
+
+    def __init__(
+        self, objective: Objective, space: Space, names: Sequence[str], seed: int
+    ) -> None:
+        self.objective, self.space, self.joint_names = (
+            objective,
+            space,
+            frozenset(names),
+        )
+        self.rng = np.random.default_rng([seed, space.layout.size])
+        self._graphs: tuple[Joint, Any, Any] | None = None
+        slices = [space.layout.slices[name] for name in names]
+        entries = np.concatenate([np.arange(s.start, s.stop) for s in slices])
+        self.global_indices = np.setdiff1d(np.arange(space.layout.size), entries)
+
+    def scale(self, u: np.ndarray) -> np.ndarray:
+        """Return the scales that a search is in: those of global parameters, one at a time."""
+        scale = np.ones(len(u))
+        for index in self.global_indices:
+            unit = np.zeros((len(u), 1))
+            unit[index] = 0.1
+            curvature = -self.objective.times_hessians(u, unit)[index, 0] / 0.1
+            scale[index] = 1.0 / np.sqrt(max(float(curvature), 1.0))
+        return scale
+
+    def climb(
+        self, u: np.ndarray, joint: Joint, scale: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """Return the end of steps in some coordinates, in the user's, and the gain."""
+        best = u, -np.inf
+
+        def negative_value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best
+            value, gradient, position = self.look(joint, scale * x)
+            if value > best[1]:
+                best = position, value
+            return -value, -scale * gradient
+
+        start = self.into(joint, u) / scale
+        before = -negative_value_and_gradient(start)[0]
+        scipy.optimize.minimize(
+            negative_value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": _SETTINGS.search_steps,
+                "maxfun": 2 * _SETTINGS.search_steps,
+            },
+        )
+        return best[0], best[1] - before
+
+    def into(self, joint: Joint, u: np.ndarray) -> np.ndarray:
+        """Return the position in these coordinates of a position in the user's."""
+        dtype = self.objective.target.dtype
+        params = self.space.params(u, dtype)
+        return self.space.joined_by(joint).start(params, dtype).astype(np.float64)
+
+    def look(self, joint: Joint, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return log posterior and gradient at a position, and the position in the user's."""
+        dtype = self.objective.target.dtype
+        position = tf.constant(x, dtype)
+        user_position, pullback = self._graphs_of(joint, position)
+        user_x, log_jacobian = user_position(position)
+        u = user_x.numpy().astype(np.float64)
+        value, user_gradient = self.objective.value_and_gradient(u)
+        value += float(log_jacobian)
+        gradient = (
+            pullback(position, tf.constant(user_gradient, dtype))
+            .numpy()
+            .astype(np.float64)
+        )
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return -np.inf, np.zeros_like(x), u
+        return value, gradient, u
+
+    def around(self, joint: Joint, u: np.ndarray) -> LaplaceApproximation:
+        """Return the normal approximation in some coordinates, after the last steps to the mode.
+
+        In them the information is nearly an arrow matrix: that about joint coordinates is
+        the identity but for a few directions, such as those in which the effects of two crossed
+        factors move against each other. Its products are differences of gradients.
+
+        Args:
+            joint: Coordinates.
+            u: Position near the mode, in the user's coordinates.
+        """
+        x = self.into(joint, u)
+        joint_entries = np.setdiff1d(np.arange(len(x)), self.global_indices)
+        conditional_sds = self.scale(u)[self.global_indices]
+        steps = np.minimum(
+            _SETTINGS.difference * conditional_sds, _SETTINGS.largest_difference
+        )
+        products = np.zeros((len(steps), len(x)))
+        for row, (index, step) in enumerate(
+            zip(self.global_indices, steps, strict=True)
+        ):
+            products[row] = self._product(joint, x, np.eye(1, len(x), index)[0], step)
+
+        def among_joint(vector: np.ndarray) -> np.ndarray:
+            direction = np.zeros(len(x))
+            direction[joint_entries] = vector
+            step = _SETTINGS.joint_difference / max(
+                float(np.linalg.norm(vector)), 1e-30
+            )
+            return self._product(joint, x, direction, step)[joint_entries]
+
+        directions = unusual_directions(
+            among_joint,
+            len(joint_entries),
+            _SETTINGS.products,
+            _SETTINGS.directions,
+            self.rng,
+        )
+        global_products, coupling = (
+            products[:, self.global_indices],
+            products[:, joint_entries],
+        )
+        solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
+        whitening: Preconditioner = arrow_of_coupled(
+            x,
+            joint_entries,
+            directions.vectors,
+            directions.values,
+            coupling,
+            solved,
+            (global_products + global_products.T) / 2,
+        )
+        value, gradient, _ = self.look(joint, x)
+        for _ in range(_SETTINGS.newton_steps):
+            if (
+                np.sqrt((whitening.transposed_times(gradient) ** 2).mean())
+                < _SETTINGS.at_mode
+            ):
+                break
+            candidate = x + whitening.times(whitening.transposed_times(gradient))
+            candidate_value, candidate_gradient, _ = self.look(joint, candidate)
+            if not candidate_value > value:
+                break
+            x, value, gradient = candidate, candidate_value, candidate_gradient
+        return LaplaceApproximation(whitening.centered_at(x), self.global_indices)
+
+    def misfit(self, joint: Joint, laplace: LaplaceApproximation) -> float:
+        """Return the part of whitened gradients, by their squares, that is not as of N(0, I)."""
+        whitening, misfits = laplace.whitening, []
+        for _ in range(_SETTINGS.draws):
+            standard = self.rng.standard_normal(len(whitening.origin))
+            _, gradient, _ = self.look(
+                joint, whitening.origin + whitening.times(standard)
+            )
+            deviation = whitening.transposed_times(gradient) + standard
+            misfits.append(float(deviation @ deviation) / float(standard @ standard))
+        return float(np.mean(misfits))
+
+    def _product(
+        self, joint: Joint, x: np.ndarray, vector: np.ndarray, step: float
+    ) -> np.ndarray:
+        """Return the information times a vector, by a difference of gradients."""
+        backward, forward = (
+            self.look(joint, x + sign * step * vector)[1] for sign in (-1.0, 1.0)
+        )
+        return (backward - forward) / (2 * step)
+
+    def _graphs_of(self, joint: Joint, position: tf.Tensor) -> tuple[Any, Any]:
+        if self._graphs is not None and self._graphs[0] is joint:
+            return self._graphs[1:]
+
+        def pullback(position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(position)
+                outputs = self._user_position(joint, position)
+            weights = slope, tf.ones([], slope.dtype)
+            return tf.convert_to_tensor(tape.gradient(outputs, position, weights))
+
+        user_position = trace(partial(self._user_position, joint), position)
+        self._graphs = joint, user_position, trace(pullback, position, position)
+        return self._graphs[1:]
+
+    def _user_position(
+        self, joint: Joint, position: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the position in the user's coordinates, and the log-determinant."""
+        joint_space = self.space.joined_by(joint)
+        u = joint_space.coordinates(position)
+        constrained = {
+            name: joint_space.geometries[name].constrain(value)
+            for name, value in u.items()
+        }
+        user = joint.user(constrained)
+        values = [user[name] if name in self.joint_names else u[name] for name in u]
+        position = tf.concat([tf.reshape(value, [-1]) for value in values], 0)
+        return position, joint.log_jacobian(constrained)
+
+
+def _solved(
+    product: Product, right_side: np.ndarray, directions: Directions
+) -> np.ndarray:
+    """Return the solution of linear equations by conjugate gradients.
+
+    Args:
+        product: Product of the matrix, which is near the identity, with a vector.
+        right_side: Right side.
+        directions: Directions in which the matrix is not near the identity.
+    """
+    shape = len(right_side), len(right_side)
+    vectors, factors = directions.vectors, 1.0 / directions.values
+    matrix = scipy.sparse.linalg.LinearOperator(shape, product)
+    preconditioner = scipy.sparse.linalg.LinearOperator(
+        shape,
+        lambda vector: vector + vectors @ ((factors - 1.0) * (vectors.T @ vector)),
+    )
+    solution, _ = scipy.sparse.linalg.cg(
+        matrix,
+        right_side,
+        rtol=_SETTINGS.residual,
+        maxiter=_SETTINGS.products,
+        M=preconditioner,
+    )
+    return solution if np.isfinite(solution).all() else right_side

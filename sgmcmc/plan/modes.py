@@ -1,0 +1,441 @@
+"""Search for further modes, and for directions in which a posterior has no maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.model.geometry import root_of
+from sgmcmc.model.target import Target
+from sgmcmc.plan.mode import Mode, find_mode
+from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.symmetries import rearranged
+
+CLOSE = 0.01  # gradient, in posterior SDs, at which a search has converged
+DIP = 1.0  # smallest dip of the log posterior on the line between two modes
+LINE = (
+    0.5,
+    0.4,
+    0.6,
+    0.25,
+    0.75,
+    0.15,
+    0.85,
+)  # fractions of that line at which it is computed
+PART_ROWS = 2000  # rows of the subset on which other modes are searched
+
+
+@dataclass(frozen=True)
+class _Settings:
+    climb_iterations: int = 40  # of L-BFGS in one search
+    check_every: int = (
+        10  # iterations between checks whether a search goes to a known mode
+    )
+    rearrangements: int = (
+        3  # the best rearrangements of the mode, which searches start from
+    )
+    random_distances: tuple[float, ...] = (
+        5.0,
+        20.0,
+        80.0,
+    )  # of random starts, posterior SDs
+    observation_distances: tuple[float, ...] = (
+        1.0,
+        3.0,
+    )  # of further starts, SDs of one row
+    low_dimension: int = 8  # coordinates up to which there are more random starts
+    low_dimension_factor: int = 2  # factor of their number
+    height_tolerance: float = (
+        0.1  # difference of log posteriors of modes that are exchanged
+    )
+    min_distance: float = 2.0  # between two modes, in SDs of either
+    min_weight: float = 1e-3  # relative to the heaviest mode: others are not reported
+    max_candidates: int = 6  # modes that are computed with all the data
+    outward: tuple[float, ...] = (
+        4.0,
+        40.0,
+    )  # SDs beyond the mode: the posterior must have fallen
+    required_fall: float = 1.0  # of the log posterior there
+    min_sd_ratio: float = 1e-12  # of two SDs at a mode: less is the edge of a pole
+    max_level_directions: int = 3  # directions without curvature that are tried
+    min_share: float = (
+        0.05  # of the largest share in such a direction: less is not reported
+    )
+
+
+_SETTINGS = _Settings()
+
+
+class Climber:
+    """The log posterior over a part of the data, in coordinates whitened at the mode."""
+
+    def __init__(self, objective: Objective, mode: Mode) -> None:
+        self.root = root_of(mode.information.covariance)
+        self.objective, self._origin = objective, mode.position
+        self._cache: dict[bytes, tuple[float, np.ndarray]] = {}
+
+    def into(self, u: np.ndarray) -> np.ndarray:
+        """Return whitened coordinates."""
+        return np.linalg.solve(self.root, u - self._origin)
+
+    def out_of(self, zeta: np.ndarray) -> np.ndarray:
+        """Return unconstrained coordinates."""
+        return self._origin + self.root @ zeta
+
+    def value_and_gradient(self, zeta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the log posterior and its gradient; minus infinity and zero if it has none."""
+        key = zeta.tobytes()
+        if key not in self._cache:
+            value, user_gradient = self.objective.value_and_gradient(self.out_of(zeta))
+            finite = np.isfinite(value) and np.isfinite(user_gradient).all()
+            gradient = self.root.T @ user_gradient if finite else np.zeros(len(zeta))
+            self._cache[key] = (value if finite else -np.inf, gradient)
+        return self._cache[key]
+
+    def value(self, zeta: np.ndarray) -> float:
+        """Return the log posterior."""
+        return self.value_and_gradient(zeta)[0]
+
+    def arrived(self, zeta: np.ndarray) -> bool:
+        """Return whether the gradient is small."""
+        value, gradient = self.value_and_gradient(zeta)
+        limit = 10 * CLOSE * np.sqrt(len(zeta))
+        return np.isfinite(value) and float(np.abs(gradient).max()) < limit
+
+    def dips(self, start: np.ndarray, end: np.ndarray) -> bool:
+        """Return whether the log posterior is lower between two positions than at both."""
+        threshold = min(self.value(start), self.value(end)) - DIP
+        return any(not self.value(start + t * (end - start)) > threshold for t in LINE)
+
+    @staticmethod
+    def distance(zeta: np.ndarray, points: list[np.ndarray]) -> float:
+        """Return the distance to the nearest of the others, in posterior SDs."""
+        return min(
+            (float(np.linalg.norm(zeta - point)) for point in points), default=np.inf
+        )
+
+    def climb(self, start: np.ndarray, modes: list[np.ndarray]) -> Any:
+        """Return the end of L-BFGS; ``None`` if that point is known already."""
+        if not np.isfinite(self.value(start)):
+            return None
+        floor = self.value(start) - 1e10
+        last = start
+        same_mode = np.sqrt(len(start))
+        iterations = 0
+
+        def stop_early(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+            nonlocal last, iterations
+            last = np.array(intermediate_result.x)
+            iterations += 1
+            if self.distance(last, modes) < same_mode:
+                raise StopIteration
+            # High up already, and no dip on the way to a known mode: it goes there.
+            is_time_to_check = iterations % _SETTINGS.check_every == 0
+            if is_time_to_check and not all(self.dips(last, mode) for mode in modes):
+                raise StopIteration
+
+        optimum = scipy.optimize.minimize(
+            lambda zeta: -max(self.value(zeta), floor),
+            start,
+            jac=lambda zeta: -self.value_and_gradient(zeta)[1],
+            method="L-BFGS-B",
+            callback=stop_early,
+            options={
+                "maxiter": _SETTINGS.climb_iterations,
+                "gtol": CLOSE,
+                "ftol": 1e-13,
+            },
+        )
+        end = optimum.x if np.isfinite(optimum.x).all() else last
+        return None if self.distance(end, modes) < same_mode else end
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The modes that were found.
+
+    Attributes:
+        modes: Modes, the heaviest first; at least one.
+        heights: Log posterior at each, (k,).
+        weights: Weight of each, by Laplace's approximation: the height of the log posterior and ½
+            log |M|, as parts of their sum, (k,).
+        rising: Parameters with which the log posterior keeps rising, away from the start; empty if
+            there is a mode.
+        evaluations: Number of passes over the part of the data that the search used.
+    """
+
+    modes: tuple[Mode, ...]
+    heights: np.ndarray
+    weights: np.ndarray
+    rising: tuple[str, ...]
+    evaluations: int
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one mode."""
+        return len(self.modes) > 1
+
+
+@np.errstate(all="ignore")
+def survey(
+    target: Target,
+    data: Data,
+    mode: Mode,
+    start: np.ndarray,
+    seed: int,
+    objective: Objective | None = None,
+    find: Callable[[np.ndarray], Mode] | None = None,
+    far: bool = True,
+) -> Survey:
+    """Look for other modes, and for whether the mode is one.
+
+    Searches start at rearrangements of the mode (components exchanged, signs changed) and at
+    random, from a few posterior SDs away to the width that a single observation would leave. They
+    run on a part of the data, in coordinates in which the information at the mode is the identity.
+    Distance, and a dip in between on all the data, distinguish what they find from the mode.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        mode: Mode that was found.
+        start: Start of the search for it, flat and unconstrained.
+        seed: Seed of the rows and starts.
+        objective: Log posterior over the dataset, if there is one already.
+        find: Function that finds the mode from a position; ``None`` to go by all rows.
+        far: Whether to search at all; not if the log posterior is right only near the mode.
+    """
+    rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
+    rows = None
+    whole = (objective or Objective(target, data)).over(None)
+    if data.size > PART_ROWS:
+        rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
+    strata = None if rows is None else [(rows, data.size / PART_ROWS)]
+    climber = Climber(whole.over(strata), mode)
+    maximum = climber.climb(np.zeros(target.size), [])
+    if maximum is None:
+        return Survey(
+            (mode,), np.zeros(1), np.ones(1), (), climber.objective.evaluations
+        )
+    away = climber.into(np.asarray(start, np.float64))
+    all_rows = None if rows is None else whole
+    rising = _unbounded_parameters(climber, maximum, away, mode, target, all_rows)
+    summits = [maximum]
+    for zeta in (
+        _search_starts(climber, target, maximum, away, data.size, rng) if far else ()
+    ):
+        end = climber.climb(zeta, summits)
+        if end is None or not climber.arrived(end):
+            continue
+        if climber.distance(end, summits) <= _SETTINGS.min_distance:
+            continue
+        # A prior with kinks stops a search anywhere; without a dip it is the same mode.
+        if all(climber.dips(end, summit) for summit in summits):
+            summits.append(end)
+    for zeta in list(summits) if far else ():
+        summits += _equivalent_modes(climber, target, zeta, summits)
+    candidates = sorted(summits[1:], key=climber.value, reverse=True)[
+        : _SETTINGS.max_candidates
+    ]
+    modes = [mode]
+    heights = [whole.value_and_gradient(mode.position)[0]] if candidates else [0.0]
+    for zeta in candidates:
+        try:
+            u = climber.out_of(zeta)
+            candidate = find_mode(whole, u) if find is None else find(u)
+        except (ValueError, np.linalg.LinAlgError):  # derivatives there are not finite
+            continue
+        height = whole.value_and_gradient(candidate.position)[0]
+        if _is_new_mode(whole, candidate, height, modes, heights):
+            modes.append(candidate)
+            heights.append(height)
+    return _weighed(modes, np.array(heights), rising, climber.objective.evaluations)
+
+
+def _weighed(
+    modes: list[Mode], heights: np.ndarray, rising: tuple[str, ...], evaluations: int
+) -> Survey:
+    volumes = [
+        0.5 * np.linalg.slogdet(mode.information.covariance)[1] for mode in modes
+    ]
+    masses = heights + volumes
+    weights = np.exp(masses - masses.max())
+    order = np.argsort(-weights, kind="stable")
+    relevant = [k for k in order if weights[k] >= _SETTINGS.min_weight]
+    shares = weights[relevant] / weights[relevant].sum()
+    return Survey(
+        tuple(modes[k] for k in relevant),
+        heights[relevant],
+        shares,
+        rising,
+        evaluations,
+    )
+
+
+def _search_starts(
+    climber: Climber,
+    target: Target,
+    maximum: np.ndarray,
+    away: np.ndarray,
+    N: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    images = [*_rearrangements(climber, target, maximum), 2 * away - maximum]
+    min_distance = _SETTINGS.min_distance
+    distant = [
+        zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance
+    ]
+    best = sorted(distant, key=climber.value, reverse=True)[: _SETTINGS.rearrangements]
+    scales = [
+        *_SETTINGS.random_distances,
+        *(factor * np.sqrt(N) for factor in _SETTINGS.observation_distances),
+    ]
+    scales *= (
+        _SETTINGS.low_dimension_factor if len(maximum) <= _SETTINGS.low_dimension else 1
+    )
+    return best + [
+        maximum + scale * rng.standard_normal(len(maximum)) for scale in scales
+    ]
+
+
+def _rearrangements(
+    climber: Climber, target: Target, zeta: np.ndarray
+) -> list[np.ndarray]:
+    u = climber.out_of(zeta)
+    return [climber.into(image) for image in rearranged(target.space, u, target.dtype)]
+
+
+@np.errstate(all="ignore")
+def has_images(objective: Objective, target: Target, mode: Mode) -> bool:
+    """Return whether a rearrangement of a mode is as high, and far from it."""
+    maximum = np.zeros(target.size)
+    return bool(_equivalent_modes(Climber(objective, mode), target, maximum, [maximum]))
+
+
+def _equivalent_modes(
+    climber: Climber, target: Target, mode: np.ndarray, modes: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Return rearrangements of a mode that are as high, and new."""
+    images: list[np.ndarray] = []
+    for zeta in _rearrangements(climber, target, mode):
+        as_high = (
+            abs(climber.value(zeta) - climber.value(mode)) < _SETTINGS.height_tolerance
+        )
+        if as_high and climber.distance(zeta, modes + images) > _SETTINGS.min_distance:
+            images.append(zeta)
+    return images
+
+
+def _is_new_mode(
+    objective: Objective,
+    candidate: Mode,
+    height: float,
+    modes: list[Mode],
+    heights: list[float],
+) -> bool:
+    """Return whether a mode is none of the known ones: far from them, and with a dip between."""
+    if not (candidate.converged and np.isfinite(height)):
+        return False
+    for mode, mode_height in zip(modes, heights, strict=True):
+        difference = candidate.position - mode.position
+        informations = (mode.information.matrix, candidate.information.matrix)
+        square_distance = min(
+            difference @ matrix @ difference for matrix in informations
+        )
+        if square_distance < _SETTINGS.min_distance**2:
+            return False
+        between = (
+            objective.value_and_gradient(mode.position + t * difference)[0]
+            for t in LINE
+        )
+        if not any(not value > min(height, mode_height) - DIP for value in between):
+            return False
+    return True
+
+
+def _unbounded_parameters(
+    climber: Climber,
+    maximum: np.ndarray,
+    away: np.ndarray,
+    mode: Mode,
+    target: Target,
+    whole: Objective | None,
+) -> tuple[str, ...]:
+    """Return the parameters with which the log posterior keeps rising, if it has no mode.
+
+    A part of the rows may lack those that make it fall, so all rows must agree.
+    """
+    value, slope = climber.value_and_gradient(maximum)
+    origin, fall = 0 * maximum, _SETTINGS.required_fall
+    is_no_mode = not mode.converged and not climber.arrived(maximum)
+    if is_no_mode and value > climber.value(origin) + fall:
+        return _parameters(climber, maximum, maximum, target)
+    if _is_at_pole(mode) or (
+        not mode.converged and climber.value_and_gradient(origin)[1] @ -away > fall
+    ):
+        # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
+        return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
+    for level in mode.information.level[: _SETTINGS.max_level_directions]:
+        if _is_level(
+            climber.objective if whole is None else whole, mode.position, level.step
+        ):
+            return _named(level.shares, _SETTINGS.min_share, target)
+    for direction in (maximum - away, slope):
+        size = float(np.linalg.norm(direction))
+        if size < CLOSE:
+            continue
+        unit = direction / size
+        if not _stays_up(climber, maximum, unit):
+            continue
+        if whole is None or _stays_up(Climber(whole, mode), origin, unit):
+            return _parameters(climber, maximum, unit, target)
+    return ()
+
+
+def _is_at_pole(mode: Mode) -> bool:
+    """Return whether an SD is so small next to another that only a scale of zero explains it."""
+    variances = np.diag(mode.information.covariance)
+    return not variances.min() > _SETTINGS.min_sd_ratio**2 * variances.max()
+
+
+def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:
+    threshold = objective.value_and_gradient(u)[0] - _SETTINGS.required_fall
+    ends = [u + sign * t * step for t in _SETTINGS.outward for sign in (1.0, -1.0)]
+    return all(
+        threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends
+    )
+
+
+def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
+    """Return the parameters with a coordinate of at least a part of the largest size."""
+    threshold = share * sizes.max()
+    slices = target.space.layout.slices
+    return tuple(
+        name for name, s in slices.items() if sizes[s].max(initial=0.0) >= threshold
+    )
+
+
+def _stays_up(climber: Climber, start: np.ndarray, unit: np.ndarray) -> bool:
+    ahead = [climber.value(start + t * unit) for t in _SETTINGS.outward]
+    threshold = climber.value(start) - _SETTINGS.required_fall
+    return bool(np.isfinite(ahead).all()) and min(ahead) > threshold
+
+
+def _parameters(
+    climber: Climber, maximum: np.ndarray, direction: np.ndarray, target: Target
+) -> tuple[str, ...]:
+    """Return the parameters that a rise in a direction is due to, by their part of the slope."""
+    slope = climber.value_and_gradient(maximum)[1]
+    step = climber.out_of(maximum + direction) - climber.out_of(maximum)
+    gain = np.linalg.solve(climber.root.T, slope) * step
+    sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
+    if not max(sizes.values()) > 0:  # a slope of rounding alone
+        return _named(np.abs(step), 0.5, target)
+    return tuple(
+        name for name, size in sizes.items() if size >= 0.5 * max(sizes.values())
+    )

@@ -1,0 +1,384 @@
+"""The report on draws: constants, predictions, and diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.bars import Clock
+from sgmcmc.dynamics.scaled import Scaled
+from sgmcmc.groups.anchors import Gauge
+from sgmcmc.groups.marginal import Marginal
+from sgmcmc.inputs.support import support_warnings
+from sgmcmc.plan.lengths import Requirements, UntilEffective
+from sgmcmc.plan.mode import Mode
+from sgmcmc.plan.modes import Survey
+from sgmcmc.plan.plan import Plan
+from sgmcmc.plan.prediction import error_factor
+from sgmcmc.plan.reports.judging import Judgement, cannot_judge, final_stepsize, judge
+from sgmcmc.plan.reports.robust import robust_draws, robust_section
+from sgmcmc.plan.reports.temperature import temperature_facts
+from sgmcmc.plan.reports.warnings import (
+    draw_warnings,
+    is_within_tolerance,
+    judgement_warnings,
+    rounding_warnings,
+)
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.sampler import Sampler
+
+WIDE = 8.0  # variance of a whitened direction, or its inverse, that was not known well at the mode
+TOLERANCE = 0.05  # error of an SD, if the user gave the constants
+REQUIRED_ESS = 100.0  # if the user gave the constants
+_LOOKED_AT = 16  # draws at which the quadrature's error is measured
+
+# Error of the log posterior, from draw to draw, at which a quadrature is called coarse.
+COARSE = 0.1
+
+_NODES_AT_EACH_DRAW = "around its mode at each draw"
+_FIXED_NODES = {
+    False: "around its mode at the posterior's mode",
+    True: "around its mode, linear in the parameters",
+}
+
+Sections = dict[str, Any]
+"""Facts by section, or functions that return them."""
+
+
+def make_report(
+    sampler: Sampler,
+    samples: Samples,
+    diagnostics: Diagnostics | None,
+    sections: Sections,
+    warnings: list[str],
+    clock: Clock,
+) -> Report:
+    """Return a report: the given sections, and those of every report.
+
+    Args:
+        sampler: Sampler that made the draws.
+        samples: Draws.
+        diagnostics: Diagnostics of their coordinates; ``None`` if others stand in their place.
+        sections: Facts by section; those on draws are added to the section "Draws".
+        warnings: Sentences on problems; those on groups are added.
+        clock: Clock of the call.
+    """
+    settings = samples.settings
+    draws: dict[str, Any] = {
+        "chains": settings["n_chains"] or 1,
+        "draws per chain": next(iter(by_chain(settings, samples).values())).shape[1],
+        "burn-in": settings["burn_in"],
+    }
+    if diagnostics is not None:
+        draws |= {
+            "ESS, bulk": diagnostics.bulk,
+            "ESS, tail": diagnostics.tail,
+            "R-hat": diagnostics.rhat,
+        }
+    groups, group_warnings = _group_facts(sampler, samples)
+    return Report(
+        {
+            "method": settings["method"],
+            **sections,
+            "Draws": {**draws, **sections["Draws"]},
+            **groups,
+            "Seconds": clock.facts(),
+            "warnings": [*warnings, *group_warnings],
+        }
+    )
+
+
+def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
+    """Return facts about watched quantities, by name."""
+    return {
+        name: f"ESS {of_series.smallest:.0f}, R-hat {max(of_series.rhat):.3f}"
+        for name, of_series in diagnostics.items()
+    }
+
+
+def report_on(
+    samples: Samples,
+    plan: Plan,
+    lengths: UntilEffective,
+    required: Requirements,
+    spread: np.ndarray,
+    sampler: Sampler,
+    clock: Clock,
+) -> Report:
+    """Return the report on draws whose constants were chosen here."""
+    diagnostics = lengths.diagnostics
+    assert diagnostics is not None
+    if not diagnostics.complete:
+        diagnostics = diagnose(samples)
+    clock.done("chains")
+    judgement = judge(sampler, samples, required.tolerance, plan.mode, plan.meter)
+    warnings = _mode_warnings(plan.mode) if plan.given.stepsize is None else []
+    warnings += no_mode_warnings(plan.surveyed)
+    warnings += _support_warnings(samples, sampler)
+    warnings += judgement_warnings(judgement, sampler, diagnostics, required.tolerance)
+    warnings += rounding_warnings(samples, plan.mode)
+    warnings += diagnostics.warnings(required.ess)
+    if spread[-1] > WIDE or spread[0] < 1 / WIDE:
+        warnings.append(
+            "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
+            f"draws' covariance range from {spread[0]:.2g} to {spread[-1]:.2g}."
+        )
+    sections: Sections = {
+        "Mode": mode_facts(plan.mode),
+        "Chain": {
+            **chain_facts(samples, sampler),
+            **_rows_facts(plan),
+            **_effective_rows(plan),
+            "eigenvalues of draws' covariance, whitened": spread.tolist(),
+        },
+        "Predicted": {
+            "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
+            **_predicted_facts(judgement, sampler),
+        },
+        "Draws": _measured_facts(judgement),
+        **robust_section(sampler, plan.mode),
+    }
+    clock.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
+
+
+def _group_facts(
+    sampler: Sampler, samples: Samples
+) -> tuple[dict[str, Any], list[str]]:
+    structure = sampler.request.groups
+    if structure is None:
+        return {}, []
+    facts: dict[str, Any] = {
+        f"levels of {by!r}": len(labels) for by, labels in structure.labels.items()
+    }
+    marginal = sampler.request.log_lik
+    if structure.integrated is None or not isinstance(marginal, Marginal):
+        return {"Groups": {**facts, "effects": "coordinates of the chain"}}, []
+    by, fixed_nodes = structure.integrated.by, sampler.request.held
+    facts["integrated out"] = by
+    if structure.integrated.normal:
+        facts["integral"] = "in closed form"
+        if not structure.found_normal:
+            return {"Groups": facts}, []
+    else:
+        facts["nodes in each direction"] = marginal.nodes
+        facts["nodes of a group"] = (
+            _NODES_AT_EACH_DRAW
+            if fixed_nodes is None
+            else _FIXED_NODES[bool(fixed_nodes.sides)]
+        )
+    spread = quadrature_error(sampler, samples)
+    facts["quadrature error of the log posterior, SD over draws"] = spread
+    if not spread > COARSE:
+        return {"Groups": facts}, []
+    advice = (
+        f"Give `Groups` more `nodes` than {marginal.nodes}."
+        if not structure.found_normal
+        else "`log_lik` or the density is not quadratic in the effects there, as it is at the "
+        "starting values: give `Groups` normal=False."
+    )
+    return {"Groups": facts}, [
+        f"The quadrature over effects of {by!r} changes the log posterior by {spread:.2g} from "
+        f"draw to draw when it has more nodes. {advice}"
+    ]
+
+
+def quadrature_error(sampler: Sampler, samples: Samples) -> float:
+    """Return the error of the log posterior by the quadrature over effects, its SD over draws."""
+    marginal = sampler.request.log_lik
+    assert isinstance(marginal, Marginal)
+    draws = by_chain(samples.settings, samples)
+    flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
+    count = len(next(iter(flat.values())))
+    indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
+    params = {name: array[indices] for name, array in flat.items()}
+    fixed_nodes = sampler.request.held
+    center = (
+        fixed_nodes.center if fixed_nodes is not None and fixed_nodes.slope else None
+    )
+    return Gauge(marginal, sampler.data, params, center).error(marginal.nodes)
+
+
+def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
+    """Return the report on draws whose constants the user gave."""
+    if (
+        not samples
+        or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4
+    ):
+        return None
+    clock, diagnostics = Clock(), diagnose(by_chain(samples.settings, samples))
+    reason = cannot_judge(sampler, samples)
+    judgement = judge(sampler, samples, TOLERANCE) if reason is None else None
+    if judgement is not None and not judgement.mode.converged:
+        reason, judgement = "no mode was found from the mean of the draws", None
+    chain = chain_facts(samples, sampler)
+    if judgement is None:
+        warm, warnings = temperature_facts(sampler, samples, TOLERANCE)
+        sections: Sections = {
+            "Chain": chain,
+            "Predicted": {"not available": reason, **warm},
+            "Draws": {},
+        }
+        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS)
+    else:
+        swings = is_within_tolerance(judgement, TOLERANCE)
+        warnings = judgement_warnings(judgement, sampler, diagnostics, TOLERANCE)
+        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS, swings)
+        warnings += rounding_warnings(samples, judgement.mode)
+        sections = {
+            "Mode": mode_facts(judgement.mode),
+            "Chain": chain,
+            "Predicted": _predicted_facts(judgement, sampler),
+            "Draws": _measured_facts(judgement),
+            **robust_section(sampler, judgement.mode),
+        }
+    warnings = [*_support_warnings(samples, sampler), *warnings]
+    clock.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
+
+
+def _support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
+    return support_warnings(samples, sampler.target, sampler.request.read.params[0])
+
+
+def _mode_warnings(mode: Mode) -> list[str]:
+    if mode.converged and mode.information.upward is not None:
+        return [
+            "The mode is a saddle: the gradient is zero there, and the log posterior curved "
+            "upward in some direction. Start at another place, not at one of symmetry such as zero."
+        ]
+    if mode.converged:
+        return []
+    return [
+        f"The mode was not found: the remaining Newton step is {mode.distance:.2g} posterior SDs. "
+        "Gradient noise may be larger than necessary."
+    ]
+
+
+def no_mode_warnings(surveyed: Survey | None) -> list[str]:
+    """Return a warning about a log posterior without a mode."""
+    if surveyed is None or not surveyed.rising:
+        return []
+    names = ", ".join(repr(name) for name in surveyed.rising)
+    return [
+        f"There is no mode: the log posterior keeps rising, or does not fall, as {names} moves "
+        "away from its start. The posterior may be improper (separable data, such as a feature "
+        "that separates the classes, or parameters that the data do not tell apart, under a flat "
+        "prior), or unbounded as a scale goes to zero. Use a proper prior, or write the scaled "
+        "parameters as scale × standard normal."
+    ]
+
+
+def mode_facts(mode: Mode) -> dict[str, Any]:
+    """Return the facts about the mode."""
+    return {
+        "found": mode.converged,
+        "remaining Newton step, posterior SDs": mode.distance,
+        "passes over the data": mode.evaluations,
+        "condition number of observed information": mode.information.shown_condition,
+        **(
+            {"information from a sample, relative error": mode.error}
+            if mode.error
+            else {}
+        ),
+    }
+
+
+def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
+    """Return the facts about the chain."""
+    settings = samples.settings
+    stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
+    rows = settings["minibatches"]
+    return {
+        "dynamics": repr(sampler.chain.dynamics),
+        "gradient": settings["gradient"]["name"],
+        "minibatch size": f"{settings['n']} of {settings['N']}",
+        "rows": rows
+        if isinstance(rows, str)
+        else "weighted (user-supplied probabilities)",
+        "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
+        "preconditioner": _preconditioner_kind(sampler),
+        **({} if sampler.chain.turns is None else {"updates": "in turn"}),
+        **(
+            {}
+            if settings["temperature"] == 1.0
+            else {"temperature": settings["temperature"]}
+        ),
+        **_move_facts(samples, sampler),
+    }
+
+
+def _move_facts(samples: Samples, sampler: Sampler) -> dict[str, float]:
+    facts = getattr(samples.origin, "facts", ())
+    if not facts or isinstance(sampler.chain.dynamics, Scaled):
+        return {}
+    return {
+        name: float(np.mean([of_chain[name] for of_chain in facts]))
+        for name in facts[0]
+    }
+
+
+def _rows_facts(plan: Plan) -> dict[str, Any]:
+    if plan.around.exact:
+        return {"rows": "all"}
+    return (
+        {}
+        if plan.given.minibatches is not None
+        else {"rows": "in proportion to leverage"}
+    )
+
+
+def _effective_rows(plan: Plan) -> dict[str, Any]:
+    rows = plan.effective_rows
+    return {"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}
+
+
+def _preconditioner_kind(sampler: Sampler) -> str:
+    preconditioner = sampler.target.space.preconditioner
+    return "none" if preconditioner is None else preconditioner.kind
+
+
+def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
+    prediction, geometry = judgement.prediction, judgement.geometry
+    noise = {"whitened gradient noise, along the chain": judgement.noise_along}
+    if judgement.noise_along:
+        noise["whitened gradient noise, by coordinate"] = (
+            geometry.noise_by_coordinate.tolist()
+        )
+    if not prediction.known:
+        reason = "not known for these dynamics"
+        if sampler.chain.turns is not None:
+            reason += " with parameters that move in turn"
+        return {"SD error (noise along the chain)": reason, **noise}
+    if not prediction.stable:
+        return {
+            "SD error (noise along the chain)": "unbounded: the stepsize is too large"
+        }
+    return {
+        "SD error (noise along the chain)": prediction.error.tolist(),
+        "autocorrelation time, iterations": prediction.times.tolist(),
+        **noise,
+    }
+
+
+def _measured_facts(judgement: Judgement) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "SD of draws / Laplace SD": judgement.ratio.tolist(),
+        "(mean − mode) / Laplace SD": judgement.shift.tolist(),
+    }
+    if judgement.off_center is not None:
+        facts["(control-variate center − mode) / Laplace SD"] = judgement.off_center
+    return facts
+
+
+class CurvatureReporter:
+    """Reports by the curvature at the mode; see :class:`sgmcmc.run.request.Reporter`."""
+
+    report = staticmethod(report_on_constants)
+    robust = staticmethod(robust_draws)
+    error_factor = staticmethod(error_factor)

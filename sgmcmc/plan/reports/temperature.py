@@ -1,0 +1,159 @@
+"""Temperatures of chains on manifolds, from the noise of their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics import GSGNHT, SGGMC
+from sgmcmc.model.geometry import Space
+from sgmcmc.plan.noise import NoiseMeter
+from sgmcmc.plan.reports.judging import centers_of, final_stepsize, unconstrained
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.sampler import Sampler
+
+_POSITIONS = 64  # draws at which noise is measured
+
+
+def temperature_facts(
+    sampler: Sampler, samples: Samples, tolerance: float
+) -> tuple[dict[str, Any], list[str]]:
+    """Return facts and warnings on the noise of gradients, for geodesic dynamics.
+
+    A step adds ε²V to the variance ε of ν in each direction of the tangent space, V the variance
+    of the gradient estimate there, and friction α takes 2α of its excess away. The temperature,
+    relative to the right one, is 1 + ε(V − V')/(2(α + β̂)), V' the part of V that the dynamics
+    correct for and β̂ their friction for it; near a mode the posterior's variances are as many
+    times too large. A thermostat has to find the friction εV/2.
+
+    Args:
+        sampler: Sampler that made the draws.
+        samples: Draws.
+        tolerance: Largest accepted relative error of an SD.
+    """
+    dynamics, stored = sampler.chain.dynamics, set(samples)
+    is_geodesic = isinstance(dynamics, SGGMC | GSGNHT)
+    everything = stored == set(sampler.target.space.layout.names)
+    if (
+        not is_geodesic
+        or sampler.draws.every_row
+        or sampler.latents is not None
+        or not everything
+    ):
+        return {}, []
+    kick, excess = _kick_and_excess(sampler, samples)
+    facts: dict[str, Any] = {"friction for gradient noise, εV/2": kick}
+    if isinstance(dynamics, GSGNHT):
+        warnings = _thermostat_warnings(excess)
+    else:
+        facts["temperature (1 is right)"] = {
+            name: 1.0 + value for name, value in excess.items()
+        }
+        warnings = _friction_warnings(excess, tolerance)
+    return facts, warnings or _kick_warnings(kick)
+
+
+def _kick_and_excess(
+    sampler: Sampler, samples: Samples
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return εV/2, and its part that is left over friction, by parameter."""
+    space, dynamics = sampler.target.space, sampler.chain.dynamics
+    u = unconstrained(samples, space)
+    flat = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
+    positions = flat[
+        np.linspace(0, len(flat) - 1, min(_POSITIONS, len(flat))).astype(int)
+    ]
+    centers = centers_of(samples, space)
+    meter = NoiseMeter(
+        sampler.target, sampler.data, sampler.draws, sampler.chain.gradient
+    )
+    center = positions[0] if centers is None else centers[0]
+    noise = meter.at(positions, center, sampler.seed)
+    variance = _by_parameter(space, np.mean(_tangent(space, positions, noise) ** 2, 0))
+    stepsize = np.broadcast_to(final_stepsize(sampler.chain, samples), flat.shape[1])
+    epsilon = {
+        name: float(stepsize[entries].mean()) for name, entries in _slices(space)
+    }
+    kick = {name: 0.5 * epsilon[name] * variance[name] for name, _ in _slices(space)}
+    excess = {}
+    for name, entries in _slices(space):
+        if isinstance(dynamics, GSGNHT):
+            excess[name] = kick[name] / _mean(dynamics.a, entries)
+            continue
+        assert isinstance(dynamics, SGGMC)
+        known_variance = (
+            variance[name] if dynamics.learns_noise else dynamics.noise_variance
+        )
+        if callable(known_variance):
+            known_variance = np.mean(
+                [dynamics.variance_at(tf.constant(p)).numpy() for p in positions], 0
+            )
+        known_variance = _mean(known_variance, entries)
+        friction = _mean(dynamics.alpha, entries) + np.arcsinh(
+            0.5 * epsilon[name] * known_variance
+        )
+        excess[name] = float(
+            max(0.0, kick[name] - 0.5 * epsilon[name] * known_variance) / friction
+        )
+    return kick, excess
+
+
+def _slices(space: Space) -> list[tuple[str, slice]]:
+    return list(space.layout.slices.items())
+
+
+def _mean(values: Any, entries: slice) -> float:
+    return float(np.mean(values[entries] if np.ndim(values) else values))
+
+
+def _tangent(space: Space, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    pairs = zip(positions, vectors, strict=True)
+    return np.stack(
+        [space.tangent(tf.constant(u), tf.constant(v)).numpy() for u, v in pairs]
+    )
+
+
+def _by_parameter(space: Space, squares: np.ndarray) -> dict[str, float]:
+    """Return the mean over the directions of the tangent space, by parameter."""
+    dimensions = space.dimensions()
+    return {
+        name: float(squares[entries].sum() / dimensions[name])
+        for name, entries in _slices(space)
+    }
+
+
+def _friction_warnings(excess: dict[str, float], tolerance: float) -> list[str]:
+    worst = max(excess, key=excess.__getitem__)
+    wider = float(np.sqrt(1.0 + excess[worst])) - 1.0
+    if wider <= tolerance:
+        return []
+    return [
+        f"Gradient noise raises the temperature of {worst!r} to {1 + excess[worst]:.3g} times the "
+        f"right one: its SDs are too large by about {wider:.0%}. Use control variates, "
+        "noise_variance='fisher', a smaller stepsize, or larger minibatches."
+    ]
+
+
+def _kick_warnings(kick: dict[str, float]) -> list[str]:
+    """Return a warning if noise, whatever absorbs it, is larger than a step."""
+    worst = max(kick, key=kick.__getitem__)
+    if kick[worst] <= 1.0:
+        return []
+    return [
+        f"Gradient noise of {worst!r} is too large for the stepsize: εV/2 is {kick[worst]:.2g}, "
+        "and should be below 1. Use control variates, a smaller stepsize, or larger minibatches."
+    ]
+
+
+def _thermostat_warnings(excess: dict[str, float]) -> list[str]:
+    worst = max(excess, key=excess.__getitem__)
+    if excess[worst] <= 1.0:
+        return []
+    return [
+        f"The thermostat of {worst!r} must find a friction for gradient noise {excess[worst]:.2g} "
+        "times as large as `a`. If there are few dimensions, that takes very many iterations, and "
+        f"until then SDs are too large, by up to {np.sqrt(1.0 + excess[worst]) - 1.0:.0%}. Use "
+        "control variates or a larger `a`; `samples.check()` measures the error."
+    ]

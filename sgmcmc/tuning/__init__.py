@@ -1,1 +1,0 @@
-"""Constants chosen by the package: the mode, the information there, leverage, stepsizes."""
