@@ -18,12 +18,11 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
-from sgmcmc.plan import modes
+from sgmcmc.plan import anchored, modes
 from sgmcmc.plan.automatic import posterior as automatic
 from sgmcmc.plan.exact import posterior as exact_posterior
 from sgmcmc.plan.exact.adaptation import LeftModeError
 from sgmcmc.results.report import Report
-from sgmcmc.run import anchored
 from sgmcmc.run.origin import origin_of
 from tests import seams
 

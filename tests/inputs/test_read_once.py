@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.plan import choices
 from sgmcmc.plan.exact import start
-from sgmcmc.run import choices, request, sampler
+from sgmcmc.run import request, sampler
 
 X = np.random.default_rng(5).normal(size=(40, 2)).astype(np.float32)
 FIXED = {"minibatch_size": 10, "n_iters": 2, "burn_in": 0}
