@@ -13,7 +13,7 @@ import sgmcmc
 from benchmarks.environments import HERE
 from benchmarks.steps import Chain, graph, show, steps
 from benchmarks.steps import parts as measured
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SGLD
 from sgmcmc.gradients import SAGA, ControlVariate
 from sgmcmc.model.geometry import Space

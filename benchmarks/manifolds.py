@@ -14,7 +14,7 @@ from benchmarks.environments import HERE
 from benchmarks.steps import Chain, graph, show, steps
 from benchmarks.steps import parts as measured
 from benchmarks.topics import read
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SGGMC
 from sgmcmc.manifolds import Manifold, Sphere, Stiefel
 from sgmcmc.model.geometry import Space

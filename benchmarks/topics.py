@@ -14,7 +14,7 @@ from benchmarks.environments import HERE
 from benchmarks.steps import Chain, graph, show, steps
 from benchmarks.steps import parts as measured
 from sgmcmc.counts import Counts
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.dynamics.simplex import SimplexState
 from sgmcmc.model.geometry import Space

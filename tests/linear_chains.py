@@ -17,9 +17,8 @@ import tensorflow as tf
 from scipy import stats
 
 import sgmcmc
-from sgmcmc.data.dataset import ArrayColumn, Data
-from sgmcmc.data.minibatch import Minibatch
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import ArrayColumn, Data, Minibatch
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.block import LONGEST_BLOCK
 from sgmcmc.gradients import Gradient, WholeData
 from sgmcmc.graphs.tracing import trace

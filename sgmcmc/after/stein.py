@@ -11,7 +11,7 @@ import tensorflow as tf
 from sgmcmc.after.draws import need_draws
 from sgmcmc.checks import known_keys, positive_number, whole_number
 from sgmcmc.model.geometry import Preconditioner, root_of
-from sgmcmc.model.geometry.conversion import fitting
+from sgmcmc.model.geometry.bijectors import fitting
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 

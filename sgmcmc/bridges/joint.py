@@ -26,7 +26,7 @@ from sgmcmc.bridges.row_checks import (
     indices_explained,
     refuse_dependent_rows,
 )
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.spec import Groups
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.bridges.row_checks import rows_for_trial, some_of
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.entries import refuse_nan, refuse_overflow
-from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any

@@ -22,7 +22,7 @@ from sgmcmc.bridges.models import (
 )
 from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.bridges.row_checks import dependent, depends_on_count, refuse_dependent_rows
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 
 _STARTS = 32  # draws of each prior whose median is where chains start
 

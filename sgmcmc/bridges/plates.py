@@ -24,7 +24,7 @@ from sgmcmc.bridges.row_checks import (
     rows_for_trial,
     some_of,
 )
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.groups.spec import Groups
 
 _POSITIONS = 2  # number of positions at which groups are tried, with the start

@@ -14,8 +14,8 @@ from sgmcmc.bridges.jax_functions import JaxFunction, jax, jax_bijector
 from sgmcmc.bridges.models import TracedModel, as_column, as_seed, size_of
 from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.bridges.row_checks import dependent, refuse_dependent_rows
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.entries import refuse_nan
-from sgmcmc.data.minibatch import Tensors
 
 _OLDEST = 6  # oldest major version of PyMC that is read
 

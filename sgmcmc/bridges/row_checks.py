@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.graphs.tracing import trace
 
 _ROWS = 24  # number of rows that densities are tried on

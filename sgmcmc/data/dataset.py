@@ -1,4 +1,4 @@
-"""The user's dataset: named columns that share their first axis, in memory or on disk."""
+"""The user's dataset: named columns that share their first axis, and minibatches of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +16,31 @@ import tensorflow as tf
 from sgmcmc import libraries
 from sgmcmc.data import native
 from sgmcmc.data.levels import Levels
-from sgmcmc.data.minibatch import Tensors
 from sgmcmc.machines import HERE, Machines
+
+Tensors = dict[str, tf.Tensor]
+"""Tensors by name."""
+
+
+class Minibatch(NamedTuple):
+    """Observations, and the weights of their terms in a sum over the whole dataset.
+
+    Attributes:
+        columns: Arrays of the dataset, n rows of each.
+        weights: Weight of each term: one number for all (N/n), or a vector of n (1/(n pᵢ)).
+        rows: Row numbers, (n,), if they were requested; else nothing. The places of a repeated row
+            are neighbors.
+
+    Example:
+        >>> minibatch = Minibatch({"x": tf.constant([1.0, 2.0])}, weights=50.0)
+        >>> float(minibatch.weights * tf.reduce_sum(minibatch.columns["x"]))
+        150.0
+    """
+
+    columns: Tensors
+    weights: float | tf.Tensor = 1.0
+    rows: tf.Tensor | tuple[()] = ()
+
 
 PIECE_BYTES = 16 * 2**20
 """Bytes of a dataset that are read at a time in a pass over all of it."""

@@ -148,23 +148,3 @@ def refuse_nan(
         raise ValueError(
             f"`{label}` holds NaN, first at index {where}. Drop or impute missing values before."
         )
-
-
-def is_stream(values: Any) -> bool:
-    """Return whether an object gives rows only in its own order."""
-    if isinstance(values, tf.data.Dataset) or is_torch(values):
-        return True
-    return (
-        hasattr(values, "__iter__")
-        and not any(
-            hasattr(values, name) for name in ("__getitem__", "__array__", "shape")
-        )
-        and not isinstance(values, set | frozenset)
-    )
-
-
-def is_torch(values: Any) -> bool:
-    """Return whether an object is a dataset or loader of PyTorch."""
-    return any(
-        kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__
-    )

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import PIECE_BYTES, Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import PIECE_BYTES, Data, Tensors
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import need_time, pass_on

@@ -13,21 +13,30 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
+from sgmcmc.data.derived_columns import coded_by, in_halves, recoded
 from sgmcmc.data.entries import (
     as_numbers,
     check_values,
-    is_stream,
     need_first_axis,
     need_numbers,
     refuse_nan,
 )
 from sgmcmc.data.levels import Coder, Levels
 from sgmcmc.data.named import open_named, shown, unpacked_by_name
-from sgmcmc.data.recoded import coded_by, recoded
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import SLAB_BYTES, Spool, read_stored
-from sgmcmc.data.streams import as_entry, table_of, unpacked_before, unpacked_once
-from sgmcmc.data.tables import Table, as_table, checked_codes, is_plain_frame, is_table
+from sgmcmc.data.tables import (
+    Table,
+    as_entry,
+    as_table,
+    checked_codes,
+    is_plain_frame,
+    is_stream,
+    is_table,
+    table_of,
+    unpacked_before,
+    unpacked_once,
+)
 from sgmcmc.libraries import library_of
 
 
@@ -112,8 +121,6 @@ def _read_once(
 
 def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
     """Return a dataset that was read, with arrays in memory in 16 bits."""
-    from sgmcmc.data.halves import in_halves  # most datasets are read without it
-
     columns = {
         name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()
     }

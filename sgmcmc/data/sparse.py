@@ -18,10 +18,8 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Column, digest
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.graphs.tracing import with_known_shapes
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.data.dataset import Column, Tensors, digest
+from sgmcmc.graphs.tracing import vectorized_map, with_known_shapes
 
 
 class Stored(NamedTuple):

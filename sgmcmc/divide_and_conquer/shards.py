@@ -16,13 +16,13 @@ import tensorflow as tf
 
 from sgmcmc import bars, checks, samplers
 from sgmcmc.data.dataset import Data, DenseColumn
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import SparseColumn
 from sgmcmc.data.travel import read_machines
 from sgmcmc.divide_and_conquer.combination import METHODS, aligned, combined_draws
 from sgmcmc.dynamics import Underdamped
-from sgmcmc.inputs.arrays import read_dataset, read_params
-from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
+from sgmcmc.inputs.parameters import read_geometries, read_params
 from sgmcmc.interrupts import passed_on
 from sgmcmc.machines.spread import Machines
 from sgmcmc.model.geometry import Geometry

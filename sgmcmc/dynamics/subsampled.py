@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import function, positive_number
-from sgmcmc.data.numbers import AliasTable
+from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.model.geometry import Space
 

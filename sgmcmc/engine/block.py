@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients.latents import LatentState

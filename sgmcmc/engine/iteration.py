@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc.checks import from_outside
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.block import BlockInputs, Carry
 from sgmcmc.engine.recorder import Recorder
@@ -23,8 +23,8 @@ from sgmcmc.gradients import Gradient
 from sgmcmc.gradients.latents import Latents, LatentState
 from sgmcmc.minibatches.streams import Stream
 from sgmcmc.model.layout import Layout
-from sgmcmc.model.posterior import WholePosterior
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import WholePosterior
 
 
 class UpdateOrder:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import (
     BlockInputs,
@@ -27,7 +27,7 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.model.posterior import WholePosterior
+from sgmcmc.model.whole_posterior import WholePosterior
 
 
 class ChainStart(NamedTuple):

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import aligned, is_shared, tensor_of
-from sgmcmc.data.numbers import Purpose, RunPhase, generator, standard_normals
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator, standard_normals
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.kernel import ChainStart, Kernel

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.model.layout import Layout, joined
 from sgmcmc.model.target import Target

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Buffer, Prefetcher

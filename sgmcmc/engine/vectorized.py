@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, folded, recorded
@@ -25,7 +25,7 @@ from sgmcmc.engine.prefetcher import Buffer, Pool
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.minibatches.shared import SharedStream
+from sgmcmc.minibatches.streams import SharedStream
 
 
 class GroupKernel:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.joined import joined
+from sgmcmc.data.derived_columns import joined
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import (
     Array,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.model.target import Target
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import whole_number
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.gradients.base import Gradient, Search
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.model.target import Target

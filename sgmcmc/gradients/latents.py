@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.model.geometry import Space
 
 Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]

@@ -1,20 +1,306 @@
-"""SAGA: a control variate for each observation, the gradient of its term when it was last used."""
+"""SAGA: a table of the gradients of all terms, some coordinates of each or the rows it looks up."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import scipy
 import tensorflow as tf
 
-from sgmcmc.data.memory import available_bytes
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.checks import describe, known_keys
+from sgmcmc.data.dataset import DenseColumn, Minibatch, Tensors
 from sgmcmc.gradients.base import Gradient
-from sgmcmc.gradients.tables import AtCoordinates, AtRows, TableContents
 from sgmcmc.gradients.whole_data import WholeData
+from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
+
+_SUM_ERROR = (
+    1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
+)
+_COMPARED_ROWS = 500  # terms compared
+
+
+class TableContents(Protocol):
+    """Part of each term's gradient that is held, k numbers.
+
+    Attributes:
+        width: Number of coordinates, k.
+    """
+
+    @property
+    def width(self) -> int:
+        """Number of held coordinates, k."""
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return the held parts of all terms at a position, (N, k)."""
+
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return the held parts of the terms of a minibatch, (n, k)."""
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, added up in float64."""
+
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return weighted sums over a minibatch, (m, k) or (m, d), for weights (m, n)."""
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+
+
+@dataclass(frozen=True)
+class AtCoordinates:
+    """The coordinates on which the log-likelihood depends.
+
+    Args:
+        coordinates: Indices of the coordinates, (k,).
+    """
+
+    coordinates: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return len(self.coordinates)
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return the held parts of all terms at a position, (N, k)."""
+        return whole.term_gradients(position, self.coordinates)
+
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return the held parts of the terms of a minibatch, (n, k)."""
+        new = target.term_gradients(position, columns)
+        return (
+            new
+            if self.width == target.size
+            else tf.gather(new, self.coordinates, axis=1)
+        )
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, added up in float64."""
+        return table.sum(0, dtype=np.float64).astype(table.dtype)
+
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return weighted sums over a minibatch, (m, k)."""
+        return tf.matmul(weights, values)
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+        if self.width == target.size:
+            return sum_of_terms
+        zeros = tf.zeros([target.size], sum_of_terms.dtype)
+        return tf.tensor_scatter_nd_update(
+            zeros, self.coordinates[:, np.newaxis], sum_of_terms
+        )
+
+
+@dataclass(frozen=True)
+class AtRows:
+    """The rows of parameters that an observation looks up.
+
+    With i and j its user and item, they are those of U_i and V_j, without the zeros of all others.
+
+    Args:
+        lookups: Column of the dataset that holds the row's number, for each parameter.
+        numbers: These columns, int32 (N,) each.
+        layout: Layout of the parameters.
+    """
+
+    lookups: Mapping[str, str]
+    numbers: Mapping[str, np.ndarray] = field(repr=False)
+    layout: Layout = field(repr=False)
+
+    @classmethod
+    def of(cls, lookups: Any, whole: WholeData) -> AtRows:
+        """Return the table for a user's lookups, which are checked here."""
+        space, data = whole.target.space, whole.data
+        if not isinstance(lookups, Mapping):
+            raise TypeError(
+                "`lookups` must be a dict that names a column of `dataset` for each parameter; it "
+                f"is {describe(lookups)}."
+            )
+        known_keys("lookups", lookups, space.layout.names, "the parameters are")
+        known_keys(
+            "lookups", lookups.values(), data.columns, "the columns of `dataset` are"
+        )
+        for name in space.layout.names:
+            if name not in lookups:
+                raise ValueError(f"`lookups` lacks the parameter {name!r}.")
+            if not space.layout.shapes[name] or not space.geometries[name].in_place:
+                raise ValueError(
+                    f"`lookups`: {name!r} must be an array without a bijector, whose first axis "
+                    "the column numbers."
+                )
+        numbers = {}
+        for name, column in lookups.items():
+            stored, size = data.columns[column], space.layout.shapes[name][0]
+            values = (
+                stored.slice(0, data.size)
+                if isinstance(stored, DenseColumn)
+                else np.zeros(0)
+            )
+            if (
+                values.ndim != 1
+                or not len(values)
+                or values.min() < 0
+                or values.max() >= size
+            ):
+                raise ValueError(
+                    f"`lookups`: the column {column!r} must be a vector of integers from 0 to "
+                    f"{size - 1}, rows of {name!r}."
+                )
+            numbers[column] = values.astype(np.int32)
+        return cls(dict(lookups), numbers, space.layout)
+
+    @property
+    def width(self) -> int:
+        """Entries of the rows of all parameters together."""
+        return sum(self._widths.values())
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return the held parts of all terms at a position, (N, k).
+
+        Raises:
+            ValueError: Terms depend on more of the parameters than the rows that they look up.
+        """
+        self._check(whole, position)
+        return whole.term_gradients(position, np.arange(self.width), self.lookups)
+
+    def _check(self, whole: WholeData, position: np.ndarray) -> None:
+        """Raise an error if the gradients of the rows are not those of the terms.
+
+        They are compared on some rows, a little away from the start, so that nothing is zero that
+        need not be.
+        """
+        target, columns = (
+            whole.target,
+            whole.data.rows(np.arange(min(_COMPARED_ROWS, whole.size))),
+        )
+        away = (
+            np.random.default_rng(0)
+            .standard_normal(len(position))
+            .astype(position.dtype)
+        )
+        point = tf.constant(position + 0.1 * away)
+        values = self.gradients(target, point, columns)
+        added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[
+            0
+        ]
+        expected = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
+        actual = self.flat(target, added).numpy()
+        if not np.linalg.norm(actual - expected) <= _SUM_ERROR * np.linalg.norm(
+            expected
+        ):
+            raise ValueError(
+                "`lookups`: a term of `log_lik` must depend on each parameter through the row "
+                "alone that its column numbers. The gradients of these rows do not add up to the "
+                "gradient of their terms."
+            )
+
+    def gradients(
+        self, target: Target, position: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return the held parts of the terms of a minibatch, (n, k)."""
+        return target.lookup_gradients(position, columns, self.lookups)
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, flat, added up in float64."""
+        N, sums = len(table), []
+        for name, values in self._split(table).items():
+            rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
+            added = (
+                scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N))
+                @ values
+            )
+            sums.append(np.reshape(added, -1))
+        return np.concatenate(sums).astype(table.dtype)
+
+    def sums(
+        self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors
+    ) -> tf.Tensor:
+        """Return weighted sums over a minibatch, flat, (m, d).
+
+        Parameters with as many rows that are looked up by the same column are added up together:
+        time goes by the rows of the minibatch, not by the entries of a row.
+        """
+        by_parameter = self._split(values)
+        names_by_column: dict[tuple[str, int], list[str]] = {}
+        for name, column in self.lookups.items():
+            names_by_column.setdefault(
+                (column, self.layout.shapes[name][0]), []
+            ).append(name)
+        sums: Tensors = {}
+        for (column, size), names in names_by_column.items():
+            rows = tf.concat([by_parameter[name] for name in names], 1)
+            many = tf.concat(
+                [tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1
+            )
+            number = tf.cast(columns[column], tf.int32)
+            added = tf.math.unsorted_segment_sum(many, number, size)
+            widths = [self._widths[name] for name in names] * weights.shape[0]
+            for i, block in enumerate(tf.split(added, widths, 1)):
+                label = names[i % len(names)]
+                flat = tf.reshape(block, [1, -1])
+                sums[label] = (
+                    tf.concat([sums[label], flat], 0) if label in sums else flat
+                )
+        return tf.concat([sums[name] for name in self.layout.names], 1)
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+        preconditioner = target.space.preconditioner
+        return (
+            sum_of_terms
+            if preconditioner is None
+            else preconditioner.slope(sum_of_terms)
+        )
+
+    @property
+    def _widths(self) -> dict[str, int]:
+        """Entries of a row of each parameter, in the order of the layout."""
+        sizes, shapes = self.layout.sizes, self.layout.shapes
+        return {name: sizes[name] // shapes[name][0] for name in self.layout.names}
+
+    def _split(self, values: Any) -> dict[str, Any]:
+        """Return the rows of each parameter, (n, entries of a row)."""
+        start, by_parameter = 0, {}
+        for name, width in self._widths.items():
+            by_parameter[name] = values[:, start : start + width]
+            start += width
+        return by_parameter
+
+
+def available_bytes() -> int:
+    """Return the available memory in bytes; a large number if the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    physical = physical_bytes()
+    return 2**62 if physical is None else physical
+
+
+def physical_bytes() -> int | None:
+    """Return the memory of the machine in bytes, if the system says."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
 
 _COPIES = (
     3  # copies of a table in memory while a block runs: input, output, and checkpoint

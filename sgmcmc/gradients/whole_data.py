@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.passes import Pass, pieces, shards
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.model.target import Target

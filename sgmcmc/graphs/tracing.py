@@ -1,24 +1,30 @@
-"""Turns a Python function into a TensorFlow graph, once; tensors of graphs, and sums over rows.
+"""Graphs of Python functions, each made once, and functions of many points at once.
 
 XLA compiles every function that it is handed again, and TensorFlow gives nothing of that back as
 long as the process lives, not even when the function is gone. Two functions whose graphs are the
 same, node by node, compute the same, so one of them is enough, whatever they came from.
+
+TensorFlow vectorizes most operations. It has no rule for some, such as the derivatives of
+``tf.cond`` and of some loops: of these each point, or each row of a derivative, is computed after
+the other, which is slower and gives the same. A warning says so, one for each call of a sampler.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.vectorization import in_loops, nodes_of, warn_of_loops
+from sgmcmc.checks import outside
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import need_no_fork, without_chatter
 
@@ -350,74 +356,129 @@ def _calls(value: Any) -> bool:
     )
 
 
-def imported(
-    graph: Any,
-    arguments: Sequence[tf.Tensor],
-    replacements: Mapping[str, tf.Tensor],
-    names: Sequence[str],
-    scope: str,
-) -> list[tf.Tensor]:
-    """Return tensors of a graph, computed again in the present one by the operations they need.
+_state = threading.local()  # whether this thread makes loops, `in_loops`
 
-    What two imports of a graph share is merged when the present one is compiled.
+_warned = threading.Event()  # whether the present call of a sampler has warned
+
+
+def begin_call() -> None:
+    """Have the next loop that takes the place of vectorized operations warn again."""
+    _warned.clear()
+
+
+@contextlib.contextmanager
+def in_loops() -> Iterator[None]:
+    """Make loops at once in this thread in the ``with`` block, without a warning."""
+    before, _state.loops = makes_loops(), True
+    try:
+        yield
+    finally:
+        _state.loops = before
+
+
+def makes_loops() -> bool:
+    """Return whether loops are made without a try."""
+    return getattr(_state, "loops", False)
+
+
+def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+    """Return a function's results for each entry of nested tensors along their first axis.
 
     Args:
-        graph: Graph of a function.
-        arguments: Tensors in the place of its inputs, without those that it captured.
-        replacements: Tensors in the place of some of its others, by name.
-        names: Names of the tensors.
-        scope: Scope of the operations.
+        function: Function of nested tensors without that axis.
+        elements: Nested tensors.
     """
-    # Tensors of the present graph, or of one around it.
-    inputs = map(tf.identity, [*arguments, *graph.captured_inputs])
-    replacements = {
-        **replacements,
-        **{leaf.name: new for leaf, new in zip(graph.inputs, inputs, strict=True)},
-    }
-    replaced = {name.partition(":")[0] for name in replacements}
-    definition = graph.graph.as_graph_def()
-    nodes = {node.name: node for node in definition.node}
-    needed: set[str] = set()
-    pending = {name.partition(":")[0] for name in names} - replaced
-    while pending:
-        needed |= pending
-        before = {name for consumer in pending for name in nodes[consumer].input}
-        controls = {name[1:] for name in before if name.startswith("^")}
-        data = {name.partition(":")[0] for name in before if not name.startswith("^")}
-        pending = controls | (data - replaced)
-        pending -= needed
-    subgraph = tf.compat.v1.GraphDef(
-        node=[node for name, node in nodes.items() if name in needed],
-        library=definition.library,
-        versions=definition.versions,
+    if not makes_loops():
+        try:
+            return tf.vectorized_map(function, elements)
+        except (
+            Exception
+        ) as error:  # TensorFlow and what a user wrote raise of all kinds
+            results = _in_a_loop(
+                function, elements
+            )  # which raises what is wrong with the function
+            pass_on(error)
+            warn_of_loops()
+            return results
+    return _in_a_loop(function, elements)
+
+
+def _in_a_loop(function: Callable[[Any], Any], elements: Any) -> Any:
+    elements = tf.nest.map_structure(tf.convert_to_tensor, elements)
+
+    def spec(tensor: tf.Tensor) -> tf.TensorSpec:
+        return tf.TensorSpec(tensor.shape[1:], tensor.dtype)
+
+    one = tf.function(function, autograph=False)
+    graph = one.get_concrete_function(tf.nest.map_structure(spec, elements))
+    results = tf.nest.map_structure(
+        lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype),
+        graph.structured_outputs,
     )
-    used = {name.partition(":")[0] for node in subgraph.node for name in node.input}
-    mapped = {
-        name: tensor
-        for name, tensor in replacements.items()
-        if name.partition(":")[0] in used
-    }
-    computed = [name for name in names if name not in replacements]
-    new = iter(tf.graph_util.import_graph_def(subgraph, mapped, computed, name=scope))
-    return [replacements[name] if name in replacements else next(new) for name in names]
+    return tf.map_fn(function, elements, fn_output_signature=results)
 
 
-def sum_of_pieces(size: int, length: int, summand: Callable[[Any, int], Any]) -> Any:
-    """Return the sum of nested tensors over consecutive pieces of rows, in a loop of the graph.
+def jacobian(
+    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorized: bool = True
+) -> tf.Tensor:
+    """Return the derivative of a function of a flat position, by reverse differentiation.
 
     Args:
-        size: Number of rows.
-        length: Number of rows in a piece, at most all; the last one may have fewer.
-        summand: Function of the first row of a piece, maybe a tensor, and of its number of rows.
+        function: Function.
+        u: Position.
+        vectorized: Whether to try all rows of it at once.
     """
-    count, remainder = divmod(size, length)
-    total = summand(count * length if remainder else 0, remainder or length)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        value = function(u)
 
-    def add(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
-        more = summand(i * length, length)
-        return i + 1, tf.nest.map_structure(tf.add, total, more)
+    def derivative(vectorized: bool) -> tf.Tensor:
+        return tape.jacobian(
+            value,
+            u,
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            experimental_use_pfor=vectorized,
+        )
 
-    first = tf.constant(0 if remainder else 1)
-    return tf.while_loop(
-        lambda i, _: i < count, add, (first, total), parallel_iterations=1
-    )[1]
+    if vectorized and not makes_loops() and not _has_loops(value):
+        try:
+            return derivative(True)
+        except Exception as error:
+            looped = derivative(False)
+            pass_on(error)
+            warn_of_loops()
+            return looped
+    return derivative(False)
+
+
+def _has_loops(value: tf.Tensor) -> bool:
+    """Return whether the graph of a value has loops, whose vectorized derivatives are slow to make.
+
+    Most cannot be made, which shows after half a minute.
+    """
+    if not tf.is_symbolic_tensor(value):
+        return False
+    return any(
+        node.op in ("While", "StatelessWhile")
+        for node in nodes_of(value.graph.as_graph_def())
+    )
+
+
+def nodes_of(definition: tf.compat.v1.GraphDef) -> Iterator[Any]:
+    """Yield the nodes of a graph, and of the functions that it calls."""
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
+
+
+def warn_of_loops() -> None:
+    """Warn that what TensorFlow does not vectorize runs in a loop, once a call."""
+    if _warned.is_set():
+        return
+    _warned.set()
+    warnings.warn(
+        "TensorFlow cannot vectorize this model, such as one with tf.cond, so that derivatives and "
+        "single rows are computed in a loop, which is slower. tf.where in place of tf.cond, and "
+        "operations on whole tensors in place of loops, avoid this.",
+        stacklevel=outside(),
+    )

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import ArrayColumn, Column, Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import ArrayColumn, Column, Data, Tensors
 from sgmcmc.data.passes import Pass, Shard, cast, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import Marginal, Rule

@@ -16,8 +16,7 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.groups.labels import Labeled, find, labeled
 from sgmcmc.groups.marginal import PROPOSALS, Marginal, Random, Tensors
 from sgmcmc.groups.model import LARGE, Structure, code_column, of_large

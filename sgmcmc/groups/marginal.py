@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.tracing import spec_of, trace
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.tracing import spec_of, trace, vectorized_map
 from sgmcmc.groups.normal import (
     Normal,
     closed_form,

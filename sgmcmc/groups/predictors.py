@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.passes import cast
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.groups.normal import Normal

@@ -16,13 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe
-from sgmcmc.data.dataset import ArrayColumn, Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import ArrayColumn, Data, Minibatch, Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.gradients.latents import Latents
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import begin_call, trace
 from sgmcmc.graphs.user_functions import as_tensor, call, explain, first_lines, need_sum
-from sgmcmc.graphs.vectorization import begin_call
 from sgmcmc.inputs.silent_mistakes import (
     Complete,
     refuse_silent_mistakes,

@@ -31,7 +31,7 @@ from sgmcmc.manifolds import Manifold
 if TYPE_CHECKING:
     import tensorflow_probability as tfp
 
-    from sgmcmc.data.minibatch import Tensors
+    from sgmcmc.data.dataset import Tensors
     from sgmcmc.gradients.latents import Gibbs
     from sgmcmc.minibatches import Minibatches
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe, from_outside
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
@@ -17,15 +18,16 @@ from sgmcmc.engine.kernel import ChainStart
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.user_functions import naming
-from sgmcmc.inputs.arrays import read_params
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.geometries import read_geometries
-from sgmcmc.inputs.part_trials import try_dynamics, try_gradient, try_refresh
+from sgmcmc.inputs.parameters import read_geometries, read_params
+from sgmcmc.interrupts import pass_on
+from sgmcmc.libraries import without_chatter
 from sgmcmc.minibatches import Minibatches, Uniform
-from sgmcmc.minibatches.own import check_bound, try_minibatches
+from sgmcmc.minibatches.base import check_bound, try_minibatches
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import LogLik, LogPrior, Target
+from sgmcmc.model.whole_posterior import WholePosterior
 
 
 def check_part(
@@ -215,3 +217,337 @@ def try_parts(iteration: Iteration, start: ChainStart) -> None:
     if from_outside(inner):
         stepsize = target.space.layout.spread(start.stepsizes)
         try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)
+
+
+# Tolerated difference of two results for the same arguments, relative to the change.
+_SAME_RESULT = 1e-3
+
+# Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients.
+_EXACT_ROWS = 64
+
+
+# --------------------------------------------------------------------------------------- gradients
+
+
+def try_gradient(
+    gradient: Gradient,
+    target: Target,
+    memory: Any,
+    position: tf.Tensor,
+    minibatch: Minibatch,
+    at_center: Minibatch,
+) -> tf.Tensor:
+    """Return the estimate of a gradient estimator that was tried."""
+    label = f"{type(gradient).__name__}.estimate"
+    if gradient.centered:
+        with naming(gradient, "center"):
+            _need_vector(
+                f"{type(gradient).__name__}.center", gradient.center(memory), position
+            )
+
+    def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        minibatches = minibatch, at_center
+        try:
+            estimated = gradient.estimate(target, memory, position, *minibatches)
+        except Exception as error:
+            pass_on(error)
+            if not gradient.needs_rows and _works_with_rows(
+                gradient, target, memory, position, *minibatches
+            ):
+                raise ValueError(
+                    f"`{label}` uses `minibatch.rows`, which are provided on request: set "
+                    "`needs_rows = True` in the class."
+                ) from error
+            raise
+        if not isinstance(estimated, tuple) or len(estimated) != 2:
+            raise TypeError(
+                f"`{label}` must return the gradient and the state, a tuple of two; it returned "
+                f"{describe(estimated)}."
+            )
+        _need_vector(
+            label, estimated[0], position, "a gradient", " It would be broadcast."
+        )
+        _need_like(label, estimated[1], memory)
+        return estimated
+
+    with naming(gradient, "estimate"):
+        results = _results(estimate, memory, position)
+    for repeated in results[1:]:
+        for a, b in _pairs(results[0], repeated):
+            if _differ(a, b, 10 * _SAME_RESULT * _size(a)):
+                raise ValueError(
+                    f"`{label}` gives different results for the same arguments: it draws its own "
+                    "random numbers, or keeps something in Python between calls. The memory of an "
+                    "estimator belongs in its state."
+                )
+    return tf.constant(results[0][0])
+
+
+def _works_with_rows(
+    gradient: Gradient,
+    target: Target,
+    memory: Any,
+    position: tf.Tensor,
+    minibatch: Minibatch,
+    at_center: Minibatch,
+) -> bool:
+    """Return whether an estimator works once it is handed row numbers."""
+    size = next(iter(minibatch.columns.values())).shape[0]
+    minibatches = (
+        batch._replace(rows=tf.range(size)) for batch in (minibatch, at_center)
+    )
+    try:
+        gradient.estimate(target, memory, position, *minibatches)
+    except Exception as error:
+        pass_on(error)
+        return False
+    return True
+
+
+def try_refresh(
+    gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray
+) -> None:
+    """Try the refreshing of a gradient estimator, if it is refreshed between blocks."""
+    name = type(gradient).__name__
+    interval = gradient.refresh_every(whole)
+    if interval is None:
+        return
+    if (
+        isinstance(interval, bool)
+        or not isinstance(interval, int | np.integer)
+        or interval < 1
+    ):
+        raise ValueError(
+            f"`{name}.refresh_every` must return None or an integer, 1 or more; it returned "
+            f"{describe(interval)}."
+        )
+    with naming(gradient, "refresh"):
+        refreshed = gradient.refresh(whole, memory, position, 1)
+        if not isinstance(refreshed, tuple) or len(refreshed) != 2:
+            raise TypeError(
+                f"`{name}.refresh` must return a gradient or None, and the state; it returned "
+                f"{describe(refreshed)}."
+            )
+        if refreshed[0] is not None:
+            _need_vector(
+                f"{name}.refresh", refreshed[0], tf.constant(position), "a gradient"
+            )
+        _need_like(f"{name}.refresh", refreshed[1], memory)
+
+
+# ---------------------------------------------------------------------------------------- dynamics
+
+
+def try_dynamics(
+    dynamics: Dynamics,
+    target: Target,
+    position: tf.Tensor,
+    gradient: tf.Tensor,
+    stepsize: tf.Tensor,
+    minibatch: Minibatch,
+    rng: np.random.Generator,
+) -> None:
+    """Try an iteration of bound dynamics, method by method."""
+    inner = getattr(dynamics, "inner", dynamics)
+    d, dtype = target.size, target.dtype
+
+    def normals(vectors: int) -> tf.Tensor:
+        return tf.constant(rng.standard_normal((vectors, d)), dtype)
+
+    if isinstance(dynamics, ExactDynamics):
+        methods = _exact_methods(
+            dynamics, target, position, stepsize, minibatch.columns
+        )
+    else:
+        noise = normals(dynamics.step_normals)
+        if dynamics.seeds:
+            noise = tf.constant(
+                rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32
+            )
+        rows = next(iter(minibatch.columns.values())).shape[0]
+        start_normals = normals(dynamics.start_normals)
+        refresh_normals = normals(dynamics.refresh_normals)
+        methods = {
+            "init": lambda _: dynamics.init(
+                position, gradient, stepsize, start_normals
+            ),
+            "refresh": lambda state: dynamics.refresh(state, stepsize, refresh_normals),
+            "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
+            "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
+            "finish_step": lambda state: dynamics.finish_step(
+                state, gradient, stepsize
+            ),
+        }
+        if not dynamics.learns_noise:
+            del methods["learn"]
+
+    def iterate() -> dict[str, Any]:
+        states: dict[str, Any] = {}
+        state: Any = None
+        for name, method in methods.items():
+            label = f"{type(inner).__name__}.{name}"
+            with naming(inner, name):
+                after = method(state)
+                _need_tuple(label, after)
+                if not hasattr(after, "position"):
+                    raise TypeError(
+                        f"`{label}` returned a state without `position`, a {type(after).__name__} "
+                        f"of {', '.join(after._fields)}; `position` is the position of the chain."
+                    )
+                _need_vector(
+                    label, after.position, position, "a state whose `position` is"
+                )
+                if state is not None:
+                    _need_like(label, after, state)
+            states[name] = state = after
+        return states
+
+    with naming(inner, "", f" with a stepsize of shape {stepsize.shape}"):
+        results = _results(iterate)
+    before = position.numpy()
+    for repeated in results[1:]:
+        for name in methods:
+            for a, b in _pairs(results[0][name], repeated[name]):
+                change = (
+                    np.abs(a - before).max(initial=0)
+                    if a.shape == before.shape
+                    else _size(a)
+                )
+                if _differ(a, b, _SAME_RESULT * change + 1e-7 * _size(a)):
+                    raise ValueError(
+                        f"`{type(inner).__name__}.{name}` gives different results for the same "
+                        "arguments: it draws its own random numbers, or keeps something in "
+                        "Python between calls. Use the standard normals that it receives "
+                        "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
+                        "or ask for seeds with `seeds`: what tf.random draws cannot be drawn "
+                        "again when a chain is resumed, and what NumPy draws is drawn once, when "
+                        "the chain is compiled."
+                    )
+
+
+def _exact_methods(
+    dynamics: ExactDynamics,
+    target: Target,
+    position: tf.Tensor,
+    stepsize: tf.Tensor,
+    columns: Tensors,
+) -> dict[str, Callable[[Any], Any]]:
+    sparse = any(isinstance(column, tf.SparseTensor) for column in columns.values())
+    few = columns if sparse else {name: c[:_EXACT_ROWS] for name, c in columns.items()}
+    seed = dynamics.drawn(tf.constant([1, 2], tf.int32), target.size)
+
+    def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return WholePosterior(target, few)(position)
+
+    return {
+        "start": lambda _: dynamics.start(log_post, position),
+        "transition": lambda state: dynamics.transition(
+            log_post, state, stepsize, seed
+        ),
+    }
+
+
+# ------------------------------------------------------------------------------------------ shared
+
+
+def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return the results of two graphs of a function, each called twice, as arrays.
+
+    What TensorFlow draws differs from call to call, and what NumPy draws from graph to graph.
+    """
+    results = []
+    with without_chatter():
+        for _ in range(2):
+            graph = tf.function(function, autograph=False).get_concrete_function(
+                *arguments
+            )
+            results += [
+                tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)
+            ]
+    return results
+
+
+def _pairs(first: Any, second: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
+        yield np.asarray(a), np.asarray(b)
+
+
+def _names(structure: Any) -> list[str]:
+    if isinstance(structure, Mapping):
+        return [
+            f"{k}.{n}".rstrip(".")
+            for k in sorted(structure)
+            for n in _names(structure[k])
+        ]
+    if isinstance(structure, tuple | list):
+        fields = getattr(structure, "_fields", range(len(structure)))
+        return [
+            f"{field}.{name}".rstrip(".")
+            for field, entry in zip(fields, structure, strict=True)
+            for name in _names(entry)
+        ]
+    return [""]
+
+
+def _size(array: np.ndarray) -> float:
+    return float(np.abs(array).max(initial=0)) if np.isfinite(array).all() else 0.0
+
+
+def _differ(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
+    if first.dtype.kind != "f":
+        return not np.array_equal(first, second)
+    finite = np.isfinite(first) & np.isfinite(second)
+    if not np.array_equal(np.isfinite(first), np.isfinite(second)):
+        return True
+    return bool(np.abs(first[finite] - second[finite]).max(initial=0.0) > allowed)
+
+
+def _need_tuple(label: str, state: Any) -> None:
+    if not (isinstance(state, tuple) and hasattr(state, "_fields")):
+        raise TypeError(
+            f"`{label}` must return its state, a NamedTuple of tensors; it returned "
+            f"{describe(state)}."
+        )
+
+
+def _need_vector(
+    label: str, value: Any, position: tf.Tensor, what: str = "a vector", more: str = ""
+) -> None:
+    """Raise an error unless a value has shape and dtype of the position."""
+    tensor = tf.convert_to_tensor(value)
+    shape = tuple(position.shape)
+    if not tensor.shape.is_compatible_with(position.shape):
+        raise ValueError(
+            f"`{label}` must return {what} of shape (d,) = {shape}; it returned shape "
+            f"{tensor.shape}.{more}"
+        )
+    if tensor.dtype != position.dtype:
+        raise TypeError(
+            f"`{label}` must return {what} of {position.dtype.name}, the dtype of the chain; it "
+            f"returned {tensor.dtype.name}."
+        )
+
+
+def _need_like(label: str, after: Any, before: Any) -> None:
+    """Raise an error unless a state has the structure, shapes and dtypes of the one before."""
+    if type(after) is not type(before) or _names(after) != _names(before):
+        raise TypeError(
+            f"`{label}` must return a state like the one that it received, a "
+            f"{type(before).__name__} of {', '.join(_names(before))}; it returned a "
+            f"{type(after).__name__} of {', '.join(_names(after))}."
+        )
+    leaves = zip(
+        _names(after), tf.nest.flatten(after), tf.nest.flatten(before), strict=True
+    )
+    for name, new, old in leaves:
+        a, b = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
+        if not a.shape.is_compatible_with(b.shape):
+            raise ValueError(
+                f"`{label}` returned `{name}` of shape {a.shape}, which had shape {b.shape} "
+                "before; shapes of a state do not change."
+            )
+        if a.dtype != b.dtype:
+            raise TypeError(
+                f"`{label}` returned `{name}` as {a.dtype.name}, which was {b.dtype.name} before; "
+                "dtypes of a state do not change."
+            )

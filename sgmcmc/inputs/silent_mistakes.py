@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import outside
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.passes import cast
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on

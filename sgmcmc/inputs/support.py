@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.passes import cast
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.graphs.user_functions import first_lines
-from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.geometry import root_of

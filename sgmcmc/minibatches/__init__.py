@@ -6,7 +6,7 @@ a new order in each epoch. A stream brings the drawn rows to the chain: gathered
 in place, or on the device.
 """
 
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.minibatches.base import Minibatches, RowDraws
 from sgmcmc.minibatches.reshuffled import Reshuffled
 from sgmcmc.minibatches.uniform import Uniform, Weighted

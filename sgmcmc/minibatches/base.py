@@ -1,11 +1,15 @@
-"""The interface of minibatches."""
+"""The interface of minibatches, and tests of user-defined ones."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
+
+from sgmcmc.checks import describe
+from sgmcmc.graphs.user_functions import naming
 
 
 class RowDraws(Protocol):
@@ -61,3 +65,172 @@ class Minibatches(ABC):
     @abstractmethod
     def to_json(self) -> Any:
         """Return facts that identify these draws, as JSON can store them."""
+
+
+# Tolerated relative difference of the expected size of a minibatch, by the weights, from n.
+_WEIGHT_ERROR = 1e-3
+
+_ROWS_DRAWN = 100_000  # number of rows drawn, twice, to count how often each appears
+
+# Numbers of minibatches that are drawn for that; of fewer, weights are not tested.
+_MAX_MINIBATCHES, _MIN_MINIBATCHES = 400, 16
+
+_TOO_OFTEN = (
+    8.0  # number of standard errors above which a row counts as drawn too often
+)
+
+
+def drawn(
+    draws: RowDraws, rows: int, rng: np.random.Generator, count: int
+) -> np.ndarray:
+    """Return the rows of ``count`` minibatches, (count, n), known to be rows of the dataset.
+
+    The code that gathers them checks no bounds: a row beyond the last would be foreign memory.
+    """
+    returned = draws.draw(rng, count)
+    label = f"`minibatches`: {type(draws).__name__}.draw"
+    array = np.asarray(returned)
+    if array.dtype.kind not in "iu":
+        raise TypeError(
+            f"{label} must return row numbers, integers; it returned {describe(returned)} of "
+            f"{array.dtype.name}."
+        )
+    if array.shape != (count, draws.size):
+        raise ValueError(
+            f"{label} must return an array of shape (count, n) = ({count}, {draws.size}), a row of "
+            f"it for each minibatch; it returned {array.shape}."
+        )
+    if array.size and (array.min() < 0 or array.max() >= rows):
+        wrong = array[(array < 0) | (array >= rows)][0]
+        raise ValueError(
+            f"{label} returned row {wrong}; the rows of the dataset are 0 to {rows - 1}."
+        )
+    return array
+
+
+def check_bound(draws: RowDraws, rows: int) -> None:
+    """Raise an error if a user's own minibatches have a wrong size or wrong weights.
+
+    A row is in a minibatch 1/w times on average if w is its weight, so 1/w add up to n.
+    """
+    label = f"`minibatches`: {type(draws).__name__}"
+    for name in ("size", "weights", "every_row", "draw"):
+        if not hasattr(draws, name):
+            raise TypeError(
+                f"{label} has no `{name}`; what `bind` returns must have one."
+            )
+    size, weights = draws.size, draws.weights
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise ValueError(
+            f"{label}.size must be an integer, 1 or more; it is {describe(size)}."
+        )
+    if draws.every_row and size != rows:
+        raise ValueError(
+            f"{label}.every_row says that a minibatch is the whole dataset of {rows} rows, and "
+            f"`size` is {size}."
+        )
+    if weights is None:
+        return
+    if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{label}.weights must be None or a NumPy array of numbers; it is {describe(weights)}."
+        )
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"{label}.weights must have an entry for each of the {rows} rows of the dataset, shape "
+            f"({rows},); it has shape {weights.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+    if bad.size:
+        raise ValueError(
+            f"{label}.weights must be positive and finite; that of row {bad[0]} is "
+            f"{weights[bad[0]]:g}."
+        )
+    expected = float((1.0 / weights.astype(np.float64)).sum())
+    if abs(expected - size) > _WEIGHT_ERROR * size:
+        raise ValueError(
+            f"{label}.weights: the weight of a row must be one over the number of times that it is "
+            f"in a minibatch on average (N/n = {rows / size:g} if all rows are equally likely). By "
+            f"these weights a minibatch would have {expected:g} rows, and it has {size}: multiply "
+            f"them by {expected / size:g}."
+        )
+
+
+def try_minibatches(
+    minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool
+) -> None:
+    """Test user-defined minibatches.
+
+    Args:
+        minibatches: User's minibatches.
+        draws: Same, bound to the dataset and checked for shapes.
+        rows: Number of rows N.
+        neighbours: Whether a row that is in a minibatch twice must have neighboring places.
+    """
+    with naming(minibatches, "to_json"):
+        json.dumps(minibatches.to_json())
+    if draws.every_row:
+        return
+    count = max(2, min(_MAX_MINIBATCHES, _ROWS_DRAWN // draws.size))
+    label = f"`minibatches`: {type(draws).__name__}.draw"
+    with naming(draws, "draw"):
+        first, repeated = (
+            drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2)
+        )
+    if not np.array_equal(first, repeated):
+        raise ValueError(
+            f"{label} gives different rows for the same generator. All randomness must come from "
+            "the `rng` that it receives, and nothing may be kept between calls: a block is drawn "
+            "again when a chain is resumed."
+        )
+    if neighbours:
+        _need_neighbours(label, first)
+    if count >= _MIN_MINIBATCHES:
+        second = drawn(draws, rows, np.random.default_rng(2), count)
+        _need_right_weights(label, draws.weights, rows, first, second)
+
+
+def _need_neighbours(label: str, minibatches: np.ndarray) -> None:
+    runs = 1 + (np.diff(minibatches, axis=1) != 0).sum(1)
+    distinct = 1 + (np.diff(np.sort(minibatches, axis=1), axis=1) != 0).sum(1)
+    bad = np.flatnonzero(runs != distinct)
+    if bad.size:
+        raise ValueError(
+            f"{label} puts a row into a minibatch twice at places that are no neighbours: "
+            f"{describe(minibatches[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
+        )
+
+
+def _need_right_weights(
+    label: str,
+    weights: np.ndarray | None,
+    rows: int,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
+    """Raise an error if rows come more often than their weights say.
+
+    The rows that came too often in one half of the minibatches are counted in the other half,
+    who come as often as they should if the weights are right.
+    """
+    count, size = second.shape
+    seen, times = np.unique(first, return_counts=True)
+    expected = (
+        np.full(len(seen), size / rows) if weights is None else 1.0 / weights[seen]
+    )
+    often = times > count * expected
+    seen, mean = seen[often], float(expected[often].sum())
+    if not seen.size:
+        return
+    counts = (
+        seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second
+    ).sum(1)
+    error = max(float(counts.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
+    if counts.mean() - mean > _TOO_OFTEN * error:
+        raise ValueError(
+            f"{label}: some rows, such as {int(seen[0])}, come more often than "
+            f"`weights` says: {counts.mean():.3g} of them are in a minibatch of {size} on average, "
+            f"but should be {mean:.3g}, so that sums over the dataset are biased. The weight "
+            "of a row must be one over the number of times that it is in a minibatch on average; "
+            f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."
+        )

@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc.checks import describe, flag
 from sgmcmc.data.dataset import digest
-from sgmcmc.data.numbers import below
+from sgmcmc.data.random_numbers import below
 from sgmcmc.minibatches.base import Minibatches
 
 # Row numbers that are drawn, sorted and corrected together: they stay in the cache.

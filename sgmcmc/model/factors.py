@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
-from sgmcmc.graphs.tracing import imported, trace
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.rewriting import imported
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.designs import (
     Columns,

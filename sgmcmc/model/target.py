@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.sparse import has_sparse, over_rows
 from sgmcmc.graphs.tracing import spec_of, trace
 from sgmcmc.model.geometry import Preconditioner, Space

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sgmcmc.checks import describe
 from sgmcmc.counts import Counts, as_table
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 
 Ints = NDArray[np.int32]
 

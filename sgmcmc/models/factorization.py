@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
 
 _FAR = 1000.0  # largest distance of a rating from zero, in SDs of all, that float32 can hold well

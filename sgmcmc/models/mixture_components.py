@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_probabilities
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.counts import Counts
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics.scir import gamma_number
 from sgmcmc.models.documents import word_columns
 from sgmcmc.models.mixture_components import (

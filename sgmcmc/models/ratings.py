@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from sgmcmc.checks import describe, whole_number
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_draws
 

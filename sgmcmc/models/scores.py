@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import whole_number
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 
 Carried = dict[str, tf.Tensor]

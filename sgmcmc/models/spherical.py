@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from sgmcmc.checks import choice, positive_number, whole_number
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.models.documents import WEIGHTINGS, columns, unit_vectors
 from sgmcmc.models.spherical_likelihood import HeldOut, document_cosines, log_normalizer
 from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import nth_seed, score_probabilities
 from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions

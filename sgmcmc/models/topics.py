@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.counts import Counts
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import held_out, need_words, unrolled, word_columns
 from sgmcmc.models.scores import score_probabilities

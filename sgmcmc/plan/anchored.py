@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, precise_dtype
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.model.target import Target

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Function, Pass, shards
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.tracing import vectorized_map
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.geometry import Arrow, Preconditioner, arrow_of, inverse_root
 from sgmcmc.model.layout import Layout

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient, WholeData
 from sgmcmc.model.target import Target

@@ -15,14 +15,13 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
+from sgmcmc.inputs.parameters import read_preconditioner
+from sgmcmc.inputs.parts import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.inputs.support import find_support, finite_priors, need_precision, overflows
-from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.interrupts import passed_on
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.model.geometry import Preconditioner, Space, root_of

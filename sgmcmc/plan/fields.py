@@ -26,7 +26,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.geometry import Geometry
 from sgmcmc.model.target import LogPrior, Target

@@ -14,9 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import Data, Tensors
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.model.target import Target

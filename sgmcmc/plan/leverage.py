@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.minibatches import Weighted
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target

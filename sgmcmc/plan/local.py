@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.minibatches import Uniform
 from sgmcmc.model.geometry import Preconditioner

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.model.geometry import root_of
 from sgmcmc.model.target import Target
 from sgmcmc.plan.mode import Mode, find_mode

@@ -9,10 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import from_outside
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.passes import Pass
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import (
     SAGA,
@@ -23,7 +22,7 @@ from sgmcmc.gradients import (
     WholeData,
 )
 from sgmcmc.minibatches import RowDraws
-from sgmcmc.minibatches.own import check_bound, drawn
+from sgmcmc.minibatches.base import check_bound, drawn
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 

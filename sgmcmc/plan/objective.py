@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.passes import LARGE, Function, Pass, added, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse, over
-from sgmcmc.graphs.tracing import graphs_of, has_own_gradients, trace
-from sgmcmc.graphs.vectorization import jacobian, vectorized_map
+from sgmcmc.graphs.tracing import (
+    graphs_of,
+    has_own_gradients,
+    jacobian,
+    trace,
+    vectorized_map,
+)
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.target import Target
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted

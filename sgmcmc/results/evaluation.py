@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from sgmcmc.atomic_files import KEPT, explained, replacement
 from sgmcmc.checks import describe
-from sgmcmc.data.dataset import PIECE_BYTES, Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import PIECE_BYTES, Data, Tensors
 from sgmcmc.data.passes import Pass, map_over
 from sgmcmc.data.sparse import over
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines

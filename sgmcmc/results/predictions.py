@@ -10,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.levels import Levels, read_categories
-from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column
 from sgmcmc.data.travel import read_machines

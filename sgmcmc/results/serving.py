@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from sgmcmc._version import __version__
 from sgmcmc.atomic_files import new_folder
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.levels import Levels, key_of, text_of
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.graphs.tracing import vectorized_map
 from sgmcmc.libraries import without_chatter
 
 

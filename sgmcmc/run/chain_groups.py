@@ -29,7 +29,7 @@ from sgmcmc.engine.vectorized import (
     group_pool,
 )
 from sgmcmc.interrupts import pass_on
-from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
+from sgmcmc.minibatches.streams import SharedStream, make_shared_stream
 from sgmcmc.run.builder import ChainExecutor, chosen_stream
 from sgmcmc.run.sampler import Phase, Sampler
 

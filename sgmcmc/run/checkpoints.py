@@ -18,11 +18,11 @@ import tensorflow as tf
 from sgmcmc.atomic_files import read_arrays, write_arrays
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import digest
-from sgmcmc.data.numbers import RunPhase
+from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.engine.block import block_length
 from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.gradients import WholeData
-from sgmcmc.minibatches.own import drawn
+from sgmcmc.minibatches.base import drawn
 from sgmcmc.model.geometry import Space
 from sgmcmc.results.arrays import Results
 from sgmcmc.results.schema import LOG_POST, Schema, most_estimates

@@ -21,7 +21,7 @@ from sgmcmc.groups.effects import (
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import Structure
-from sgmcmc.inputs.tuning import halved
+from sgmcmc.inputs.parts import halved
 from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report

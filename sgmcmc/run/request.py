@@ -20,9 +20,8 @@ from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.groups.anchors import Held
 from sgmcmc.groups.model import Structure, read_groups
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_columns, read_params
-from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.inputs.parameters import read_columns, read_geometries, read_params
 from sgmcmc.interrupts import passed_on
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import LogLik, LogPrior, Target, tempered

@@ -12,7 +12,7 @@ from sgmcmc import libraries
 from sgmcmc._version import __version__
 from sgmcmc.data import native
 from sgmcmc.data.dataset import Data, shares_memory
-from sgmcmc.data.numbers import RunPhase
+from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.dynamics import SGD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.iteration import UpdateOrder
@@ -23,11 +23,14 @@ from sgmcmc.graphs import compiler
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_latents
 from sgmcmc.inputs.dry_run import dry_run, try_reductions, try_test_functions
-from sgmcmc.inputs.geometries import preconditioner_setting, read_preconditioner
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.tuning import (
+from sgmcmc.inputs.parameters import (
+    preconditioner_setting,
+    read_latents,
+    read_preconditioner,
+)
+from sgmcmc.inputs.parts import (
     JOINT,
     need_one_stepsize,
     one_or_each,
@@ -36,8 +39,8 @@ from sgmcmc.inputs.tuning import (
     read_turns,
 )
 from sgmcmc.minibatches import RowDraws
-from sgmcmc.model.posterior import is_in_pieces
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import is_in_pieces
 from sgmcmc.run.request import Request, prepared
 
 # Rows of all groups up to which XLA does not compile chains of a closed form, which are quick.

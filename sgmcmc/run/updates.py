@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.joined import joined, need_like_rows, need_same_columns
+from sgmcmc.data.derived_columns import joined, need_like_rows, need_same_columns
 from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.halves import FORMATS, HalfColumn
+from sgmcmc.data.derived_columns import FORMATS, HalfColumn
 from sgmcmc.data.reading import read_dataset
 
 N, D = 3000, 40

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgmcmc.data import native, numbers
-from sgmcmc.data.numbers import (
+from sgmcmc.data import native, random_numbers
+from sgmcmc.data.random_numbers import (
     PAIRS,
     Purpose,
     RunPhase,
@@ -97,7 +97,7 @@ def test_any_bit_generator_will_do() -> None:
 
 def test_the_transform_is_exact_to_rounding() -> None:
     """Against the formula in float64, with the smallest and the largest uniforms among others."""
-    bits = numbers.raw(stream(2), 2 * PAIRS * 200).reshape(-1, 2, PAIRS).copy()
+    bits = random_numbers.raw(stream(2), 2 * PAIRS * 200).reshape(-1, 2, PAIRS).copy()
     bits[0, 0, :] = 0
     bits[1, 0, :] = 2**32 - 1
     bits[2, 0, :] = np.arange(PAIRS)
@@ -115,7 +115,7 @@ def test_the_transform_is_exact_to_rounding() -> None:
     expected = radius[:, None] * np.stack(
         [np.where(swap, y, x), np.where(swap, x, y)], 1
     )
-    found = numbers._box_muller(bits)
+    found = random_numbers._box_muller(bits)
     # u is rounded to 24 bits, which moves a radius r by up to 2⁻²⁵ / r; and each of the few
     # operations after that rounds by 2⁻²⁴ of what is there.
     error = np.abs(found - expected)
@@ -153,7 +153,7 @@ def test_tails_to_one_in_a_million_million() -> None:
     """A uniform takes each of its smallest values for the share of the bits that it has."""
     second = np.tile(np.arange(PAIRS, dtype=np.uint32), (4, 1))
     first = np.repeat(np.arange(0, 8, 2, dtype=np.uint32), PAIRS).reshape(4, PAIRS)
-    u = numbers._uniform(first, second).reshape(-1)
+    u = random_numbers._uniform(first, second).reshape(-1)
     np.testing.assert_array_equal(u, (np.arange(4 * PAIRS) + 0.5) / 2.0**39)
 
 

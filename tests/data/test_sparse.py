@@ -12,7 +12,7 @@ import tensorflow as tf
 from scipy import sparse
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.passes import pieces, shards
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import Parts

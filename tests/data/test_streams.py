@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data import streams
+from sgmcmc.data import tables
 from sgmcmc.data.reading import read_dataset
 from tests import seams
 from tests.conftest import short_call
@@ -112,10 +112,10 @@ def test_what_was_unpacked_goes_with_its_stream() -> None:
     assert read_dataset(stream, tf.float32) is data
     with pytest.raises(ValueError, match="used up"):
         read_dataset(stream, tf.float64)
-    known = len(streams._known)
+    known = len(tables._unpacked_streams)
     del stream
     gc.collect()
-    assert len(streams._known) == known - 1
+    assert len(tables._unpacked_streams) == known - 1
 
 
 def endless() -> Iterator[dict[str, Any]]:
@@ -209,7 +209,7 @@ def test_what_is_refused(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.STREAMS_PIECE_BYTES, 1000)
     if what == "without end":
         usage = type("Usage", (), {"free": 10_000})
-        monkeypatch.setattr(streams.shutil, "disk_usage", lambda _: usage)
+        monkeypatch.setattr(tables.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(error) as caught:
         read_dataset(make(), tf.float32)
     for part in ("`dataset", *says):

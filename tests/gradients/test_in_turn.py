@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.gradients import SAGA, SVRG
 from tests import seams
 from tests.ladder import Array, bound, flat, logistic

@@ -21,7 +21,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import SAGA, SVRG, Gradient, WholeData

@@ -18,7 +18,7 @@ from sgmcmc.graphs import tracing
 from sgmcmc.graphs.compiler import FlatGraph, calls_directly
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.model.geometry.base import Bijected
+from sgmcmc.model.geometry.bijectors import Bijected
 
 X = tf.constant([1.0, 2.0, 3.0])
 

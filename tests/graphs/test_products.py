@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.posterior import WholePosterior
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import WholePosterior
 from tests import seams
 
 N, D, CHAINS = 40, 3, 2

@@ -11,8 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.vectorization import begin_call, in_loops, jacobian, vectorized_map
+from sgmcmc.graphs.tracing import begin_call, in_loops, jacobian, trace, vectorized_map
 from tests.conftest import short_call
 
 Tensors = dict[str, tf.Tensor]

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_normal
 from sgmcmc.groups.model import read_groups

@@ -19,7 +19,7 @@ import sgmcmc
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.gradients import SVRG, Gradient, MinibatchGradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.minibatches.own import _need_right_weights
+from sgmcmc.minibatches.base import _need_right_weights
 from tests import seams
 
 N, SIZE = 60, 6

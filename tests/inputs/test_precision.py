@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import Underdamped
-from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.inputs.parameters import read_geometries
 from sgmcmc.inputs.support import need_precision
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target

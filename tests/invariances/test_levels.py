@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.joined import joined
+from sgmcmc.data.derived_columns import joined
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import courier

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.inputs.arrays import read_start
+from sgmcmc.inputs.parameters import read_start
 from sgmcmc.regression import building
 from sgmcmc.regression.families import AT
 from sgmcmc.regression.formula import parse, with_dot

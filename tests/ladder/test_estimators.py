@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.gradients import WholeData
-from sgmcmc.inputs.arrays import read_dataset
 from sgmcmc.minibatches.uniform import draw_rows
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target

@@ -11,7 +11,7 @@ import tensorflow as tf
 from scipy import stats
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SCIR
 from sgmcmc.gradients import SVRG
 from sgmcmc.gradients.control_variate import CenteredState

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
 from sgmcmc.groups.model import GroupedModel, read_groups

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.minibatches import Uniform
 from tests import seams
 from tests.ladder import (

@@ -8,7 +8,7 @@ import tensorflow as tf
 from scipy import special
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SGRLD
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target

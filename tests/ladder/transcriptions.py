@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from tests.ladder.problems import Array, Problem
 
 

@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.dynamics import Underdamped
-from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.inputs.parameters import read_geometries
 from tests import seams
 from tests.conftest import CENTERED, METHODS, PLAIN, short_call
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.model.geometry.space import Space
 from sgmcmc.model.layout import LONGEST_CONCATENATION, Layout, joined
 from sgmcmc.model.target import Target

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.inputs.arrays import read_dataset
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
 from sgmcmc.plan.objective import Objective

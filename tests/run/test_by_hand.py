@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.run.stepwise.by_hand import ascended, step_on
 
 N, EPS, SEED = 40, 1e-3, 3

@@ -16,8 +16,8 @@ import sgmcmc
 from sgmcmc.dynamics import HMC, MALA, NUTS
 from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
 from sgmcmc.model.geometry import Preconditioner, Space
-from sgmcmc.model.posterior import WholePosterior
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import WholePosterior
 from sgmcmc.plan.ascent import DualAveraging
 from sgmcmc.plan.exact.adaptation import spread_of
 from sgmcmc.plan.exact.reporting import _of_divergences

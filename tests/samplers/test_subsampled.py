@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.numbers import AliasTable
+from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics import MHSS, ZigZag
 from sgmcmc.model.geometry import Space
 from tests.ladder import Array, bound

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.model.geometry.base import Geometry
 from sgmcmc.model.layout import Division, Layout
 

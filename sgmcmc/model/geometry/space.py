@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.vectorization import vectorized_map
-from sgmcmc.model.geometry.base import Geometry, Preconditioner
+from sgmcmc.data.dataset import Tensors
+from sgmcmc.graphs.tracing import trace, vectorized_map
+from sgmcmc.model.geometry.base import Geometry
+from sgmcmc.model.geometry.preconditioners import Preconditioner
 from sgmcmc.model.layout import Layout, joined
 
 

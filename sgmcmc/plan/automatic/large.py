@@ -11,7 +11,7 @@ import numpy as np
 
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import HMC, Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time

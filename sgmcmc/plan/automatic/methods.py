@@ -12,14 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import outside
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
-from sgmcmc.model.posterior import WholePosterior
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import WholePosterior
 from sgmcmc.plan.exact import run_exactly
 from sgmcmc.plan.exact.shape import DENSE
 from sgmcmc.plan.lengths import Requirements

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.numbers import RunPhase
+from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress

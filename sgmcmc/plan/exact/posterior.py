@@ -19,7 +19,7 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
-from sgmcmc.inputs.tuning import JOINT, need_steps
+from sgmcmc.inputs.parts import JOINT, need_steps
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.plan.exact.adaptation import (
     AROUND_MODE,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.support import need_precision
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.model.posterior import is_in_pieces
 from sgmcmc.model.target import Target
+from sgmcmc.model.whole_posterior import is_in_pieces
 from sgmcmc.plan.information import observed_information
 from sgmcmc.plan.local import look_around
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode

@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.bars import Clock
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.numbers import AliasTable
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Pass, pieces, shards
+from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
+from sgmcmc.graphs.tracing import jacobian
 from sgmcmc.graphs.user_functions import call
-from sgmcmc.graphs.vectorization import jacobian
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target

@@ -10,7 +10,7 @@ import numpy as np
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.inputs.tuning import one_or_each
+from sgmcmc.inputs.parts import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Pass
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.model.target import Target
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import kept_graphs

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.dataset import Minibatch, Tensors
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import BlockInputs, Carry
 from sgmcmc.engine.iteration import Iteration, UpdateOrder

@@ -13,7 +13,7 @@ import tensorflow as tf
 from scipy import integrate, stats
 
 import sgmcmc
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.dataset import Minibatch
 from sgmcmc.gradients import SAGA
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target

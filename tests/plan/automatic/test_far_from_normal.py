@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.plan.automatic.methods import Cost
 from sgmcmc.plan.lengths import Requirements
 from tests import seams

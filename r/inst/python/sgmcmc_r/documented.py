@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.numbers import RunPhase
+from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.run.checkpoints import constrained
 from sgmcmc.run.stepwise.by_hand import ascended, step_on
 from sgmcmc_r import graphs

@@ -1,12 +1,78 @@
-"""Bijectors of TensorFlow Probability in the floating point type of a chain."""
+"""Bijectors of TensorFlow Probability, in the floating point type of a chain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from sgmcmc.model.geometry.base import Geometry
+
+_CACHE_LOCK = threading.RLock()  # while bijectors cache in a storage of their own
+
+
+@contextmanager
+def _own_cache(bijector: Any) -> Iterator[None]:
+    """Have a bijector forget at the end what it caches.
+
+    TFP keeps the last inputs, outputs and Jacobians of all bijectors in one place, where those of
+    one graph would be handed out in another, and keep it in memory as long as the process lives.
+    """
+    cache = inspect.getattr_static(type(bijector), "_cache", None)
+    storage = getattr(cache, "storage", None)
+    if cache is None or storage is None:
+        yield
+        return
+    with _CACHE_LOCK:
+        cache.storage = type(storage)()
+        try:
+            yield
+        finally:
+            cache.storage = storage
+
+
+class Bijected(Geometry):
+    """θ = f(u), with log |det f'(u)| added to the log posterior.
+
+    Args:
+        bijector: f, a TFP bijector.
+        shape: Shape of θ.
+    """
+
+    in_place = False
+
+    def __init__(self, bijector: Any, shape: tuple[int, ...]) -> None:
+        self.bijector = bijector
+        self._rank = len(self.coordinate_shape(shape))
+
+    def coordinate_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of u for a parameter of this shape."""
+        return tuple(self.bijector.inverse_event_shape(tf.TensorShape(shape)).as_list())
+
+    def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return f⁻¹(θ)."""
+        return self.bijector.inverse(tf.constant(value, dtype)).numpy()
+
+    def constrain(self, u: tf.Tensor) -> tf.Tensor:
+        """Return f(u)."""
+        with _own_cache(self.bijector):
+            return self.bijector.forward(u)
+
+    def of_point(self, point: tf.Tensor) -> tf.Tensor:
+        """Return f(u); gradients are computed with respect to u."""
+        return self.constrain(point)
+
+    def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:
+        """Return log |det f'(u)|."""
+        with _own_cache(self.bijector):
+            log_det = self.bijector.forward_log_det_jacobian(u, event_ndims=self._rank)
+        return tf.reduce_sum(log_det)
+
 
 # Parts of the names of parameters that stay integers.
 _NO_CONSTANTS = ("axis", "ndims", "shape", "permutation", "num_", "size", "idx", "perm")

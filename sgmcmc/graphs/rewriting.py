@@ -1,4 +1,4 @@
-"""Products of data with numbers of the rows, in the order that is quick for several chains.
+"""Graphs changed on import: tensors replaced, products in another order, sums in a loop over rows.
 
 The gradient of a linear predictor Xθ is Xᵀr. With k chains it is XᵀR, R being (n, k), for which XLA
 rearranges X: that takes more time than the product. (RᵀX)ᵀ does not, if Rᵀ is what the chains hold,
@@ -8,12 +8,84 @@ over in pieces, for which XLA's product takes about half of the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from sgmcmc.graphs.tracing import imported, sum_of_pieces
+
+def imported(
+    graph: Any,
+    arguments: Sequence[tf.Tensor],
+    replacements: Mapping[str, tf.Tensor],
+    names: Sequence[str],
+    scope: str,
+) -> list[tf.Tensor]:
+    """Return tensors of a graph, computed again in the present one by the operations they need.
+
+    What two imports of a graph share is merged when the present one is compiled.
+
+    Args:
+        graph: Graph of a function.
+        arguments: Tensors in the place of its inputs, without those that it captured.
+        replacements: Tensors in the place of some of its others, by name.
+        names: Names of the tensors.
+        scope: Scope of the operations.
+    """
+    # Tensors of the present graph, or of one around it.
+    inputs = map(tf.identity, [*arguments, *graph.captured_inputs])
+    replacements = {
+        **replacements,
+        **{leaf.name: new for leaf, new in zip(graph.inputs, inputs, strict=True)},
+    }
+    replaced = {name.partition(":")[0] for name in replacements}
+    definition = graph.graph.as_graph_def()
+    nodes = {node.name: node for node in definition.node}
+    needed: set[str] = set()
+    pending = {name.partition(":")[0] for name in names} - replaced
+    while pending:
+        needed |= pending
+        before = {name for consumer in pending for name in nodes[consumer].input}
+        controls = {name[1:] for name in before if name.startswith("^")}
+        data = {name.partition(":")[0] for name in before if not name.startswith("^")}
+        pending = controls | (data - replaced)
+        pending -= needed
+    subgraph = tf.compat.v1.GraphDef(
+        node=[node for name, node in nodes.items() if name in needed],
+        library=definition.library,
+        versions=definition.versions,
+    )
+    used = {name.partition(":")[0] for node in subgraph.node for name in node.input}
+    mapped = {
+        name: tensor
+        for name, tensor in replacements.items()
+        if name.partition(":")[0] in used
+    }
+    computed = [name for name in names if name not in replacements]
+    new = iter(tf.graph_util.import_graph_def(subgraph, mapped, computed, name=scope))
+    return [replacements[name] if name in replacements else next(new) for name in names]
+
+
+def sum_of_pieces(size: int, length: int, summand: Callable[[Any, int], Any]) -> Any:
+    """Return the sum of nested tensors over consecutive pieces of rows, in a loop of the graph.
+
+    Args:
+        size: Number of rows.
+        length: Number of rows in a piece, at most all; the last one may have fewer.
+        summand: Function of the first row of a piece, maybe a tensor, and of its number of rows.
+    """
+    count, remainder = divmod(size, length)
+    total = summand(count * length if remainder else 0, remainder or length)
+
+    def add(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
+        more = summand(i * length, length)
+        return i + 1, tf.nest.map_structure(tf.add, total, more)
+
+    first = tf.constant(0 if remainder else 1)
+    return tf.while_loop(
+        lambda i, _: i < count, add, (first, total), parallel_iterations=1
+    )[1]
+
 
 _LARGE = 2**18  # numbers of X from which this is quicker
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
-from sgmcmc.graphs.products import (
+from sgmcmc.graphs.rewriting import (
     are_large,
     has_products_of_data,
     import_with_data_last,
+    sum_of_pieces,
 )
-from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
+from sgmcmc.graphs.tracing import spec_of
 from sgmcmc.model.target import Target
 
 PIECE_NUMBERS = (

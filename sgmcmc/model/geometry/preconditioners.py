@@ -1,8 +1,9 @@
-"""Whitening by a sparse information: many small blocks, coupled by a dense core alone."""
+"""Preconditioners: linear maps after which the posterior covariance is near the identity."""
 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,166 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.model.geometry.base import Preconditioner
+_LONGEST_CONSTANT = 128  # most numbers of an array that TensorFlow makes a constant of
+
+
+def root_of(covariance: np.ndarray) -> np.ndarray:
+    """Return a lower triangular C with CCᵀ the covariance, in float64, whatever the units are."""
+    scale = np.sqrt(np.diag(covariance))
+    return scale[:, np.newaxis] * np.linalg.cholesky(
+        covariance / np.outer(scale, scale)
+    )
+
+
+class Preconditioner:
+    """u = û + Cζ with CCᵀ = M: the chain moves in ζ.
+
+    The posterior covariance of ζ is near the identity if M is near the covariance of u.
+
+    The dynamics' own equations hold for ζ. With its own stepsize each coordinate gets one
+    scale; a matrix M also undoes correlations. With ``axes`` V and ``lengths`` s,
+    C = diag(root) (I + V diag(s − 1) Vᵀ): diagonal plus low rank, at a cost of O(dk).
+
+    Args:
+        root: C, a vector (M diagonal) or a lower triangular matrix, in float64.
+        origin: û, the origin, at which ζ = 0.
+        axes: V, orthonormal directions of the scaled coordinates, (d, k); ``None`` for none.
+        lengths: s, factors of the scale along each, (k,).
+    """
+
+    def __init__(
+        self,
+        root: np.ndarray,
+        origin: np.ndarray,
+        axes: np.ndarray | None = None,
+        lengths: np.ndarray | None = None,
+    ) -> None:
+        self.root = np.asarray(root, np.float64)
+        self.origin = np.asarray(origin, np.float64)
+        self.dense = self.root.ndim == 2
+        self.axes, self.lengths = axes, lengths
+        self._tensors: dict[tuple[str, tf.DType], tf.Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tensors stay in their process; a copy has its own.
+        return {**self.__dict__, "_tensors": {}}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that makes it, by name."""
+        return {"root": self.root, "origin": self.origin} | self._arrays_of_axes()
+
+    def _arrays_of_axes(self) -> dict[str, np.ndarray]:
+        if self.axes is None or self.lengths is None:
+            return {}
+        return {"axes": self.axes, "lengths": self.lengths}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Preconditioner:
+        """Return the object from the result of ``arrays``."""
+        return cls(
+            arrays["root"], arrays["origin"], arrays.get("axes"), arrays.get("lengths")
+        )
+
+    @property
+    def kind(self) -> str:
+        """Description of it, in words."""
+        if self.lengths is not None:
+            return f"diagonal, and {len(self.lengths)} directions"
+        return "dense" if self.dense else "diagonal"
+
+    @functools.cached_property
+    def _inverse(self) -> np.ndarray:
+        if not self.dense:
+            return 1.0 / self.root
+        return scipy.linalg.lapack.dtrtri(self.root, lower=1)[0]
+
+    def into(self, u: np.ndarray) -> np.ndarray:
+        """Return ζ of u, (..., d), as NumPy."""
+        difference = np.asarray(u, np.float64) - self.origin
+        if self.dense:
+            return scipy.linalg.solve_triangular(self.root, difference.T, lower=True).T
+        return self._times_inverse_axes(self._inverse * difference)
+
+    def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
+        if self.dense:
+            return vectors @ self.root
+        return self._times_axes(self.root * vectors)
+
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return C times each of some vectors, (..., d), as NumPy."""
+        if self.dense:
+            return vectors @ self.root.T
+        return self.root * self._times_axes(vectors)
+
+    def _times_axes(self, vectors: np.ndarray) -> np.ndarray:
+        """Return (I + V diag(s − 1) Vᵀ) times each of some vectors."""
+        if self.axes is None or self.lengths is None:
+            return vectors
+        return vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+
+    def _times_inverse_axes(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the inverse of that matrix times each of some vectors."""
+        if self.axes is None or self.lengths is None:
+            return vectors
+        return (
+            vectors + ((vectors @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
+        )
+
+    def scaled(self, factors: np.ndarray) -> Preconditioner:
+        """Return C diag(factors), of a diagonal C."""
+        return Preconditioner(self.root * factors, self.origin)
+
+    def centered_at(self, origin: np.ndarray) -> Preconditioner:
+        """Return the same with another origin."""
+        copied = copy.copy(self)
+        copied.origin = np.asarray(origin, np.float64)
+        return copied
+
+    def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
+        """Return u of ζ."""
+        if self.lengths is not None:
+            zeta = self._along(zeta, self.lengths)
+        return self._tensor("origin", self.origin, zeta.dtype) + self._times(
+            "root", self.root, zeta
+        )
+
+    def slope(self, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient with respect to ζ, Cᵀ times that with respect to u."""
+        slope = self._times("transposed", self.root.T, slope)
+        return slope if self.lengths is None else self._along(slope, self.lengths)
+
+    def score(self, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient with respect to u of that with respect to ζ."""
+        if self.lengths is not None:
+            slope = self._along(slope, 1.0 / self.lengths)
+        return self._times("inverse", self._inverse.T, slope)
+
+    def _times(self, name: str, matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
+        factor = self._tensor(name, matrix, vector.dtype)
+        return tf.linalg.matvec(factor, vector) if self.dense else factor * vector
+
+    def _tensor(self, name: str, array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+        """Return an array that graphs get as an input: with other numbers they are the same.
+
+        TensorFlow writes short arrays into graphs as constants, so that these are lengthened.
+        """
+        key = name, dtype
+        if key not in self._tensors:
+            flat = np.zeros(max(array.size, _LONGEST_CONSTANT + 1))
+            flat[: array.size] = array.reshape(-1)
+            with tf.init_scope():
+                self._tensors[key] = tf.constant(flat, dtype)
+        return tf.reshape(self._tensors[key][: array.size], array.shape)
+
+    def _along(self, vector: tf.Tensor, lengths: np.ndarray) -> tf.Tensor:
+        """Return (I + V diag(lengths − 1) Vᵀ) times a vector."""
+        axes = tf.constant(self.axes, vector.dtype)
+        components = tf.linalg.matvec(axes, vector, transpose_a=True)
+        return vector + tf.linalg.matvec(
+            axes, tf.constant(lengths - 1.0, vector.dtype) * components
+        )
+
 
 _MAX_DENSITY = 0.2  # fraction of entries of the coupling up to which it is kept sparse
 _MIN_EIGENVALUE = 1e-4  # relative to the median of all
@@ -270,7 +430,7 @@ def arrow_of(
         leaves,
         blocks,
         W,
-        _root(schur if few is None else _repair_core(schur, few)),
+        _definite_root(schur if few is None else _repair_core(schur, few)),
     )
 
 
@@ -299,7 +459,7 @@ def arrow_of_coupled(
     lengths = 1.0 / np.sqrt(values)
     W = solved + ((solved @ axes) * (1.0 / lengths - 1.0)) @ axes.T
     blocks = np.ones((len(leaves), 1, 1))
-    root = _root(core - solved @ coupling.T)
+    root = _definite_root(core - solved @ coupling.T)
     return Arrow(origin, leaves[:, np.newaxis], blocks, W, root, axes, lengths)
 
 
@@ -311,7 +471,7 @@ def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
     cross = np.ix_(few, ~few)
     fixed = matrix[np.ix_(~few, ~few)]
     explained = matrix[cross] @ np.linalg.solve(fixed, matrix[cross].T)
-    root = _root(matrix[changed] - explained)
+    root = _definite_root(matrix[changed] - explained)
     repaired = matrix.copy()
     repaired[changed] = explained + root @ root.T
     return repaired
@@ -325,7 +485,7 @@ def _lift_eigenvalues(values: np.ndarray) -> np.ndarray:
     )
 
 
-def _root(matrix: np.ndarray) -> np.ndarray:
+def _definite_root(matrix: np.ndarray) -> np.ndarray:
     """Return the lower triangular root of a symmetric matrix, made positive definite."""
     if not len(matrix):
         return matrix
@@ -347,7 +507,7 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
     What is not positive definite is made so, as in an arrow.
     """
     # With the order of coordinates reversed, L⁻ᵀ is lower triangular.
-    reversed_root = _root(matrix[::-1, ::-1])
+    reversed_root = _definite_root(matrix[::-1, ::-1])
     return scipy.linalg.lapack.dtrtri(reversed_root, lower=1)[0].T[::-1, ::-1]
 
 
