@@ -1,6 +1,10 @@
 """Bayesian sampling by stochastic gradient MCMC on TensorFlow 2, for data too large for Stan."""
 
+from __future__ import annotations
+
+import importlib
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from sgmcmc.libraries import without_chatter
 
@@ -14,7 +18,6 @@ from sgmcmc import gradients as gradients
 from sgmcmc import libraries as _libraries
 from sgmcmc import manifolds as manifolds
 from sgmcmc import minibatches as minibatches
-from sgmcmc import models as models
 from sgmcmc._version import __version__ as __version__
 from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import (
@@ -28,19 +31,6 @@ from sgmcmc.after.plots import (
 from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
-from sgmcmc.bridges import (
-    Calibration,
-    JointModel,
-    NumPyroModel,
-    PyMCModel,
-    from_jax,
-    from_joint,
-    from_numpyro,
-    from_pymc,
-    sbc,
-)
-from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
-from sgmcmc.divide_and_conquer import divide
 from sgmcmc.dynamics.scaled import gradient_scaled
 from sgmcmc.dynamics.schedules import cyclical, polynomial_decay
 from sgmcmc.engine.reductions import (
@@ -52,8 +42,6 @@ from sgmcmc.engine.reductions import (
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
-from sgmcmc.models import keras_model
-from sgmcmc.regression import Regression, glm
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import (
@@ -94,7 +82,62 @@ from sgmcmc.samplers import (
     zigzag,
 )
 
+if TYPE_CHECKING:
+    from sgmcmc import models as models
+    from sgmcmc.bridges import (
+        Calibration,
+        JointModel,
+        NumPyroModel,
+        PyMCModel,
+        from_jax,
+        from_joint,
+        from_numpyro,
+        from_pymc,
+        sbc,
+    )
+    from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
+    from sgmcmc.networks.keras_models import keras_model
+    from sgmcmc.regression import Regression
+    from sgmcmc.regression.glm import glm
+    from sgmcmc.shards import divide
+
 _libraries.let_probability_see_old_numpy()
+
+# Leaves of the package, which nothing else in it imports: loaded when a name is first used
+_LEAVES = {
+    "bridges": (
+        "Calibration",
+        "JointModel",
+        "NumPyroModel",
+        "PyMCModel",
+        "from_jax",
+        "from_joint",
+        "from_numpyro",
+        "from_pymc",
+        "sbc",
+    ),
+    "datasets": ("DamagedFileError", "DownloadError", "get_dataset"),
+    "models": (),
+    "networks.keras_models": ("keras_model",),
+    "regression": ("Regression", "glm"),
+    "shards": ("divide",),
+}
+_LEAF_OF = {name: leaf for leaf, names in _LEAVES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LEAVES:
+        return importlib.import_module(f"sgmcmc.{name}")
+    if name not in _LEAF_OF:
+        raise AttributeError(f"module 'sgmcmc' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"sgmcmc.{_LEAF_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LEAVES, *_LEAF_OF})
+
 
 __all__ = [
     "Calibration",

@@ -24,8 +24,8 @@ HAS_ROOM = "sgmcmc.data.stored._has_room"
 STREAMS_PIECE_BYTES = "sgmcmc.data.tables.PIECE_BYTES"
 STREAMS_ROWS = "sgmcmc.data.tables._TORCH_ROWS"
 
-LAST_BANDWIDTH = "sgmcmc.divide_and_conquer.combination._last_bandwidth"
-SHARDS_TIME = "sgmcmc.divide_and_conquer.shards.time"
+LAST_BANDWIDTH = "sgmcmc.shards.combination._last_bandwidth"
+SHARDS_TIME = "sgmcmc.shards.subposteriors.time"
 
 SCIR_FEW = "sgmcmc.dynamics.scir.FEW"
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.divide_and_conquer import combination
+from sgmcmc.shards import combination
 from tests import seams
 from tests.machines.dying import DyingSampler, exact, normal_log_lik
 

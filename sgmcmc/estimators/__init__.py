@@ -17,7 +17,7 @@ from sgmcmc.estimators.linear import (
     BayesianLogisticRegression,
     BayesianPoissonRegression,
 )
-from sgmcmc.estimators.networks import (
+from sgmcmc.networks.estimators import (
     BayesianNetworkClassifier,
     BayesianNetworkRegressor,
 )

@@ -8,11 +8,11 @@ from sgmcmc import checks
 from sgmcmc.models.factorization import MatrixFactorization, matrix_factorization
 from sgmcmc.models.mixture_components import Prediction
 from sgmcmc.models.mixtures import DPMixture, dp_mixture
-from sgmcmc.models.networks import KerasModel, keras_model
 from sgmcmc.models.ratings import HeldOutRatings
 from sgmcmc.models.spherical import SphericalTopicModel, sam
 from sgmcmc.models.spherical_likelihood import HeldOut
 from sgmcmc.models.topics import Completion, TopicModel, lda, top_words
+from sgmcmc.networks.keras_models import KerasModel, keras_model
 
 __all__ = [
     "Completion",

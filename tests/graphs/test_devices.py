@@ -12,9 +12,9 @@ from tensorflow.python.framework import kernels
 
 import sgmcmc
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.ensembles import training
-from sgmcmc.ensembles.network import Network
 from sgmcmc.graphs import compiler
+from sgmcmc.networks import training
+from sgmcmc.networks.training import Network
 from tests.conftest import log_lik, observations
 
 SHAPES_ALONE = {"Placeholder", "Const", "NoOp", "Assert", "StringFormat"}

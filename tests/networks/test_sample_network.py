@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc.keras
-from sgmcmc.keras.parts import Parts, new_members
+from sgmcmc.networks.keras_sampling import Parts, new_members
 
 layers = keras.layers
 rng = np.random.default_rng(1)

@@ -19,7 +19,6 @@ from sgmcmc.data.dataset import Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import SparseColumn
 from sgmcmc.data.travel import read_machines
-from sgmcmc.divide_and_conquer.combination import METHODS, aligned, combined_draws
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
 from sgmcmc.inputs.parameters import read_geometries, read_params
@@ -32,6 +31,7 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import brief
+from sgmcmc.shards.combination import METHODS, aligned, combined_draws
 
 SAMPLERS = (
     "sample",

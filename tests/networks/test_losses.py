@@ -13,9 +13,8 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 import sgmcmc.keras
-from sgmcmc.keras.parts import Parts
-from sgmcmc.keras.sampling import _read
-from sgmcmc.models.losses import RowDensity
+from sgmcmc.networks.keras_sampling import Parts, _read
+from sgmcmc.networks.losses import RowDensity
 
 tfd = tfp.distributions
 layers = keras.layers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgmcmc.ensembles.tails import judge_tails, student_gain
+from sgmcmc.networks.held_out import judge_tails, student_gain
 
 N = 2000
 NORMAL = 2 * stats.norm.cdf(-5)

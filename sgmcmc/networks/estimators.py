@@ -13,10 +13,15 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from sgmcmc import checks
-from sgmcmc.ensembles.network import Array, Network, Weights
-from sgmcmc.ensembles.report import classes_judged, mixture, uniformity_error
-from sgmcmc.ensembles.tails import FAR, judge_tails
-from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
+from sgmcmc.networks.dense import BATCH, NUMBERS, NetworkEnsemble
+from sgmcmc.networks.held_out import (
+    FAR,
+    classes_judged,
+    judge_tails,
+    mixture,
+    uniformity_error,
+)
+from sgmcmc.networks.training import Array, Network, Weights
 
 _LIKE = 4.0  # degrees of freedom of Student responses
 _LEAST_SD = (

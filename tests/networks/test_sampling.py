@@ -11,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.ensembles.network import Network, check_memory
-from sgmcmc.ensembles.sampling import Members, Scales
-from sgmcmc.ensembles.training import Schedule, Trained, train
+from sgmcmc.networks.chains import Members, Scales
+from sgmcmc.networks.training import Network, Schedule, Trained, check_memory, train
 
 
 def start(rng: np.random.Generator, members: int) -> dict[str, Any]:

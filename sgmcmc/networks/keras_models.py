@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
-from sgmcmc.models.losses import RowDensity
+from sgmcmc.networks.losses import RowDensity
 
 Tensors = Mapping[str, tf.Tensor]
 

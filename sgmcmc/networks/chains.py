@@ -13,11 +13,10 @@ import sgmcmc.samplers
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.ensembles.network import Array, Network, Weights, count_of
-from sgmcmc.ensembles.report import clearly_worse, mixture
-from sgmcmc.ensembles.training import Batches, Trained
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.networks.held_out import clearly_worse, mixture
+from sgmcmc.networks.training import Array, Batches, Network, Trained, Weights, count_of
 from sgmcmc.results.samples import Samples
 
 

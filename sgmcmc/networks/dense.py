@@ -16,18 +16,20 @@ from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.derived_columns import joined
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.ensembles.network import (
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.networks.chains import Members, whole
+from sgmcmc.networks.held_out import judged
+from sgmcmc.networks.training import (
     Array,
     Network,
+    Schedule,
+    Trained,
     Weights,
     check_memory,
     chunked,
     count_of,
+    train,
 )
-from sgmcmc.ensembles.report import judged
-from sgmcmc.ensembles.sampling import Members, whole
-from sgmcmc.ensembles.training import Schedule, Trained, train
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 

@@ -1,0 +1,1 @@
+"""Networks: trained, sampled as chains, and judged by rows that were held out."""
