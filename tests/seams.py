@@ -67,7 +67,7 @@ AT_HAND = "sgmcmc.machines.worker.at_hand"
 WORTH_A_CALL = "sgmcmc.minibatches.streams._WORTH_A_CALL"
 UNIFORM_COMPARED = "sgmcmc.minibatches.uniform._COMPARED"
 
-LEAST_WIDTH = "sgmcmc.models.topic_sweeps._LEAST_WIDTH"
+LEAST_WIDTH = "sgmcmc.models.topics._LEAST_WIDTH"
 
 JOINT_MODEL_CHECK = "sgmcmc.bridges.joint.JointModel._check"
 

@@ -10,14 +10,19 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks, libraries
-from sgmcmc.bridges.models import FEW, Model, as_arrays, as_floats, as_seed, size_of
-from sgmcmc.bridges.plates import (
+from sgmcmc.bridges.models import (
+    FEW,
+    Model,
     Plate,
+    as_arrays,
+    as_floats,
     as_groups,
+    as_seed,
     check_plates,
     log_prior_of,
     of_one_row,
     read_plates,
+    size_of,
 )
 from sgmcmc.bridges.row_checks import (
     by_shape,

@@ -13,14 +13,17 @@ from sgmcmc import checks
 from sgmcmc.bridges.jax_functions import JaxFunction, in_precision, jax, jax_bijector
 from sgmcmc.bridges.models import (
     FEW,
+    Plate,
     TracedModel,
     as_arrays,
     as_column,
+    as_groups,
     as_seed,
+    check_plates,
+    read_plates,
     refuse_long,
     size_of,
 )
-from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.bridges.row_checks import dependent, depends_on_count, refuse_dependent_rows
 from sgmcmc.data.dataset import Tensors
 

@@ -11,8 +11,16 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.bridges.jax_functions import JaxFunction, jax, jax_bijector
-from sgmcmc.bridges.models import TracedModel, as_column, as_seed, size_of
-from sgmcmc.bridges.plates import Plate, as_groups, check_plates, read_plates
+from sgmcmc.bridges.models import (
+    Plate,
+    TracedModel,
+    as_column,
+    as_groups,
+    as_seed,
+    check_plates,
+    read_plates,
+    size_of,
+)
 from sgmcmc.bridges.row_checks import dependent, refuse_dependent_rows
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.entries import refuse_nan

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sgmcmc import checks
-from sgmcmc.models.factorization import MatrixFactorization, matrix_factorization
-from sgmcmc.models.mixture_components import Prediction
-from sgmcmc.models.mixtures import DPMixture, dp_mixture
-from sgmcmc.models.ratings import HeldOutRatings
+from sgmcmc.models.factorization import (
+    HeldOutRatings,
+    MatrixFactorization,
+    matrix_factorization,
+)
+from sgmcmc.models.mixtures import DPMixture, Prediction, dp_mixture
 from sgmcmc.models.spherical import SphericalTopicModel, sam
 from sgmcmc.models.spherical_likelihood import HeldOut
 from sgmcmc.models.topics import Completion, TopicModel, lda, top_words

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from sgmcmc.checks import choice, positive_number, whole_number
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.models.documents import WEIGHTINGS, columns, unit_vectors
-from sgmcmc.models.spherical_likelihood import HeldOut, document_cosines, log_normalizer
-from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions
+from sgmcmc.models.spherical_likelihood import (
+    HeldOut,
+    document_cosines,
+    log_normalizer,
+    mixed_lengths,
+    sweep_proportions,
+)
 
 
 def sam(

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.bridges.plates import Plate, as_groups
+from sgmcmc.bridges.models import Plate, as_groups
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.effects import draw_effects, for_rows

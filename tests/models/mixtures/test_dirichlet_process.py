@@ -13,7 +13,7 @@ from scipy.special import gammaln
 import sgmcmc
 from sgmcmc.dynamics.scir import gamma_number
 from sgmcmc.models import DPMixture, dp_mixture
-from sgmcmc.models import mixture_components as slices
+from sgmcmc.models import mixtures as slices
 from tests.models.mixtures.partitions import exact_posterior
 
 TABLE = np.array([[3, 0, 0], [2, 1, 0], [0, 3, 1], [0, 2, 0], [1, 0, 2], [0, 1, 4]])

@@ -13,8 +13,7 @@ import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import SphericalTopicModel, sam, top_words
 from sgmcmc.models.documents import unit_vectors
-from sgmcmc.models.spherical_likelihood import log_normalizer
-from sgmcmc.models.spherical_sweeps import sweep_proportions
+from sgmcmc.models.spherical_likelihood import log_normalizer, sweep_proportions
 
 SEED = tf.constant([1, 2])
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sgmcmc.counts import Counts
 from sgmcmc.models import documents, dp_mixture, lda, sam, top_words
-from sgmcmc.models import topic_sweeps as sweeps
+from sgmcmc.models import topics as sweeps
 from tests.models.topics.enumeration import (
     ALPHA,
     DOCUMENT,

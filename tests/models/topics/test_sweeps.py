@@ -11,7 +11,7 @@ from scipy import stats
 
 import sgmcmc
 from sgmcmc.models import lda, top_words
-from sgmcmc.models import topic_sweeps as sweeps
+from sgmcmc.models import topics as sweeps
 from tests.models.topics.enumeration import (
     ALPHA,
     DOCUMENT,
