@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sgmcmc import checks
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_draws
-from sgmcmc.data.dataset import Tensors
 
 _FAR = 1000.0  # largest distance of a rating from zero, in SDs of all, that float32 can hold well
 _GAPS = 100  # largest number of missing users or items without a warning
