@@ -50,7 +50,7 @@ DIST = Path("dist").resolve()
 DOCTESTS = (
     "sgmcmc.samplers.euclidean",
     "sgmcmc.samplers.constrained",
-    "sgmcmc.samplers.hmc",
+    "sgmcmc.samplers.exact",
     "sgmcmc.samplers.sample",
     "sgmcmc.results.samples",
     "sgmcmc.after.zero_variance",

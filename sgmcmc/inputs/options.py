@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -29,39 +29,8 @@ from sgmcmc.machines import Machines
 from sgmcmc.manifolds import Manifold
 
 if TYPE_CHECKING:
-    import tensorflow_probability as tfp
-
     from sgmcmc.data.dataset import Tensors
     from sgmcmc.gradients.latents import Gibbs
-    from sgmcmc.minibatches import Minibatches
-
-
-class Keywords(TypedDict, total=False):
-    """Types of the keyword-only arguments, as users give them."""
-
-    n_chains: int | None
-    burn_in: int
-    thin: int
-    store_gradients: bool
-    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] | None
-    store_params: bool | list[str]
-    reductions: Mapping[str, Reduction | tuple[Any, Callable[..., Any]]] | None
-    store: str | os.PathLike[str] | None
-    bijectors: Mapping[str, tfp.bijectors.Bijector] | None
-    manifolds: Mapping[str, Manifold] | None
-    replace: bool
-    minibatches: str | Minibatches | None
-    preconditioner: Any
-    temperature: float
-    updates: str
-    dtype: tf.DType
-    integers: list[str] | tuple[str, ...]
-    storage: str | None
-    jit_compile: bool | None
-    gibbs: Gibbs | None
-    latents: Mapping[str, Any] | None
-    groups: Any
-    executor: Any
 
 
 def _test_functions(

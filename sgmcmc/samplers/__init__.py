@@ -24,9 +24,8 @@ from sgmcmc.samplers.euclidean import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.samplers.hmc import hmc, mala, nuts
+from sgmcmc.samplers.exact import hmc, mala, mhss, nuts, predictor_bound, zigzag
 from sgmcmc.samplers.sample import sample, setup
-from sgmcmc.samplers.subsampled import mhss, predictor_bound, zigzag
 
 __all__ = [
     "gsgnht",

@@ -6,30 +6,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT
+from sgmcmc.gradients import ControlVariate, MinibatchGradient
 from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.plan.choices import run, set_up
+from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.request import Request
 from sgmcmc.run.stepwise import StepwiseSampler
-from sgmcmc.samplers.named import Method
+from sgmcmc.samplers.documentation import documented
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sgmcmc.inputs.options import Keywords
-
-_SGLD = Method(
-    SGLD,
-    equation="""
-θ' = θ + (ε/2) ĝ(θ) + √ε η, with η standard normal and ĝ the gradient of
-``log_prior(params) + (N/n) * log_lik(params, minibatch)``.
-""",
-    source="Welling & Teh, ICML 2011, eq. 4; Baker, *Large-Scale Bayesian Computation Using "
-    "Stochastic Gradient MCMC*, Lancaster 2018, eq. 4.3.2",
-    stepsize="1e-4",
-)
+    from sgmcmc.samplers.table import NamedKeywords, NamedSetupKeywords
 
 
-@_SGLD.documented
+@documented
 def sgld(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -40,19 +32,59 @@ def sgld(
     n_iters: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by stochastic gradient Langevin dynamics."""
-    return run(_SGLD.request("sgld", locals()), n_iters, verbose)
+    request = Request(
+        "sgld",
+        "sgld",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGLD(),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGLD.setup_of(sgld)
-def sgld_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sgld_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    seed: int | None = None,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up stochastic gradient Langevin dynamics, to run step by step."""
-    return set_up(*_SGLD.setup_request(sgld_setup, args, arguments))
+    request = Request(
+        "sgld_setup",
+        "sgld",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGLD(),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=False)
 
 
-@_SGLD.documented
+@documented
 def sgldcv(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -65,46 +97,62 @@ def sgldcv(
     n_iters_opt: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by stochastic gradient Langevin dynamics with control variates."""
-    return run(_SGLD.request("sgldcv", locals()), n_iters, verbose)
+    request = Request(
+        "sgldcv",
+        "sgldcv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGLD(),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGLD.setup_of(sgldcv)
-def sgldcv_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sgldcv_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    opt_stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    n_iters_opt: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up stochastic gradient Langevin dynamics with control variates, to run step by step."""
-    return set_up(*_SGLD.setup_request(sgldcv_setup, args, arguments))
+    request = Request(
+        "sgldcv_setup",
+        "sgldcv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGLD(),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=verbose)
 
 
-_SGHMC = Method(
-    SGHMC,
-    equation="""
-One iteration draws a new ν ~ N(0, ε), then makes L steps of ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν +
-√(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ), where the ĝ that ends a step begins the
-next one. ``integrator="euler"`` uses the published update, ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ
-+ ν, whose stationary variance is wrong by a factor of about L/(L + 1) however small ε is.
-
-``noise_variance`` reduces the injected noise by that of the gradient: in the published update its
-variance is then 2(α − β̂)ε, β̂ = εV/2.
-""",
-    source="Chen, Fox & Guestrin, ICML 2014, eq. 15; Baker, *Large-Scale Bayesian Computation "
-    "Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.2",
-    stepsize="1e-5",
-    arguments={
-        "alpha": "Friction α > 0: a number, or a dict with one for each parameter.",
-        "L": "Number of steps in one iteration, each with a new gradient.",
-        "integrator": 'Integrator: ``"symmetric"``, or ``"euler"`` for the published update.',
-        "noise_variance": """
-        Variance V of the gradient estimate in each coordinate, by which the injected noise is
-        reduced: a number, or a dict with one for each parameter; ``"fisher"``, the covariance of
-        the rows' gradients, estimated along the chain, or ``"diagonal"``, its diagonal. β̂ = εV/2
-        must not exceed ``alpha``.""",
-    },
-)
-
-
-@_SGHMC.documented
+@documented
 def sghmc(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -120,19 +168,64 @@ def sghmc(
     *,
     integrator: str = "symmetric",
     noise_variance: Any = 0.0,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by stochastic gradient Hamiltonian Monte Carlo."""
-    return run(_SGHMC.request("sghmc", locals()), n_iters, verbose)
+    request = Request(
+        "sghmc",
+        "sghmc",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGHMC(alpha, L, integrator=integrator, noise_variance=noise_variance),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGHMC.setup_of(sghmc)
-def sghmc_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sghmc_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    seed: int | None = None,
+    *,
+    integrator: str = "symmetric",
+    noise_variance: Any = 0.0,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up stochastic gradient Hamiltonian Monte Carlo, to run step by step."""
-    return set_up(*_SGHMC.setup_request(sghmc_setup, args, arguments))
+    request = Request(
+        "sghmc_setup",
+        "sghmc",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGHMC(alpha, L, integrator=integrator, noise_variance=noise_variance),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=False)
 
 
-@_SGHMC.documented
+@documented
 def sghmccv(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -150,35 +243,67 @@ def sghmccv(
     *,
     integrator: str = "symmetric",
     noise_variance: Any = 0.0,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by stochastic gradient Hamiltonian Monte Carlo with control variates."""
-    return run(_SGHMC.request("sghmccv", locals()), n_iters, verbose)
+    request = Request(
+        "sghmccv",
+        "sghmccv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGHMC(alpha, L, integrator=integrator, noise_variance=noise_variance),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGHMC.setup_of(sghmccv)
-def sghmccv_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sghmccv_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    opt_stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    alpha: Any = 0.01,
+    L: int = 5,
+    n_iters_opt: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+    *,
+    integrator: str = "symmetric",
+    noise_variance: Any = 0.0,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up SGHMC with control variates, to run step by step."""
-    return set_up(*_SGHMC.setup_request(sghmccv_setup, args, arguments))
+    request = Request(
+        "sghmccv_setup",
+        "sghmccv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGHMC(alpha, L, integrator=integrator, noise_variance=noise_variance),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=verbose)
 
 
-_SGNHT = Method(
-    SGNHT,
-    equation="""
-ν ← (1 − ξ) ν + ε ĝ(θ) + √(2aε) ζ; θ ← θ + ν; ξ ← ξ + (ν·ν)/p − ε, with one thermostat ξ for
-each named parameter, p its size; at the start ν ~ N(0, ε) and ξ = a. The thermostat absorbs the
-noise of the gradient, whose size need not be known.
-""",
-    source="Ding et al., NeurIPS 2014, algorithm 2; Baker, *Large-Scale Bayesian Computation Using "
-    "Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3",
-    stepsize="1e-5",
-    arguments={
-        "a": "Diffusion, positive: a number, or a dict with one for each parameter.",
-    },
-)
-
-
-@_SGNHT.documented
+@documented
 def sgnht(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -190,19 +315,60 @@ def sgnht(
     n_iters: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by the stochastic gradient Nosé–Hoover thermostat."""
-    return run(_SGNHT.request("sgnht", locals()), n_iters, verbose)
+    request = Request(
+        "sgnht",
+        "sgnht",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGNHT(a),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGNHT.setup_of(sgnht)
-def sgnht_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sgnht_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    a: Any = 0.01,
+    seed: int | None = None,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up the stochastic gradient Nosé–Hoover thermostat, to run step by step."""
-    return set_up(*_SGNHT.setup_request(sgnht_setup, args, arguments))
+    request = Request(
+        "sgnht_setup",
+        "sgnht",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGNHT(a),
+        gradient=MinibatchGradient(),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=False)
 
 
-@_SGNHT.documented
+@documented
 def sgnhtcv(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -216,13 +382,57 @@ def sgnhtcv(
     n_iters_opt: int = 10_000,
     verbose: bool = True,
     seed: int | None = None,
-    **keywords: Unpack[Keywords],
+    **keywords: Unpack[NamedKeywords],
 ) -> Samples:
     """Sample by the stochastic gradient Nosé–Hoover thermostat with control variates."""
-    return run(_SGNHT.request("sgnhtcv", locals()), n_iters, verbose)
+    request = Request(
+        "sgnhtcv",
+        "sgnhtcv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGNHT(a),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        reporter=CurvatureReporter(),
+    )
+    return run(request, n_iters, verbose)
 
 
-@_SGNHT.setup_of(sgnhtcv)
-def sgnhtcv_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+@documented
+def sgnhtcv_setup(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    opt_stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    a: Any = 0.01,
+    n_iters_opt: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+    **keywords: Unpack[NamedSetupKeywords],
+) -> StepwiseSampler:
     """Set up SGNHT with control variates, to run step by step."""
-    return set_up(*_SGNHT.setup_request(sgnhtcv_setup, args, arguments))
+    request = Request(
+        "sgnhtcv_setup",
+        "sgnhtcv",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=SGNHT(a),
+        gradient=ControlVariate(opt_stepsize, n_iters_opt),
+        minibatch_size=minibatch_size,
+        stepsize=stepsize,
+        seed=seed,
+        keywords=keywords,
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
+    return set_up(request, verbose=verbose)

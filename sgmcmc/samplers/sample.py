@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
@@ -15,53 +15,18 @@ from sgmcmc.plan.exact import run_exactly
 from sgmcmc.plan.lengths import Requirements
 from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.request import AUTO, Request, brief, is_one_of, open_arguments
+from sgmcmc.run.request import AUTO, Request, brief, is_one_of, is_open, open_arguments
 from sgmcmc.run.stepwise import StepwiseSampler
 from sgmcmc.run.updates import begun_at, updatable
-from sgmcmc.samplers.named import with_arguments
+from sgmcmc.samplers.documentation import documented
 
-PARTS = {
-    "tolerance": """
-        Largest predicted relative error of any posterior SD, if the stepsize is chosen.""",
-    "ess": """
-        Effective sample size, bulk and tail, that every coordinate should reach, if the length is
-        chosen.""",
-    "max_seconds": """
-        Time limit of the whole call in seconds, if the length or a constant is chosen: constants
-        are chosen in half of it, and the draws there are at its end are returned, with a warning.
-        ``None`` for no limit.""",
-    "dynamics": """
-        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, ``"psgld"``, ``"sgfs"``,
-        ``"badodab"``, ``"barker"``, ``"sglrw"``, ``"smile"``; on manifolds ``"sggmc"``,
-        ``"gsgnht"``; on the whole dataset ``"hmc"``, ``"mala"`` and ``"nuts"``; or an object of
-        :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
-    "gradient": """
-        Gradient estimator: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
-        ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;
-        ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
-    "minibatches": """
-        Way of drawing rows: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``,
-        in proportion to each row's contribution to the curvature of the log posterior;
-        ``"reshuffled"`` and ``"symmetric"``, in a new order in each epoch; or an object of
-        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
-        ``"leverage"``.""",
-    "minibatch_size": """
-        Minibatch size n: a proportion of N if between 0 and 1, else an integer from 1 to N;
-        ``None`` to choose. Not for ``gradient="full"``, for which it is N.""",
-    "preconditioner": """
-        Preconditioner: ``"none"``, or M, near the posterior covariance of the p unconstrained
-        coordinates: p variances, a p × p matrix, or a dict of these by parameter. The chain moves
-        in ζ, θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
-        information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
-    "start": """
-        Draws of an earlier call for the same parameters, such as one with fewer rows: the search
-        for the mode begins at the mode and with the information of that call, or, if it had
-        none, chains begin at its last draws; ``None`` begins at ``params``.""",
-}
-"""Descriptions of the arguments of the functions that accept any parts."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgmcmc.samplers.table import SampleKeywords, SetupKeywords
 
 
-@with_arguments(("replace",), PARTS)
+@documented
 def sample(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -83,7 +48,7 @@ def sample(
     seed: int | None = None,
     verbose: bool = True,
     start: Samples | None = None,
-    **keywords: Any,
+    **keywords: Unpack[SampleKeywords],
 ) -> Samples:
     """Sample a posterior without tuning constants, or with the parts that you give.
 
@@ -129,7 +94,26 @@ def sample(
         chapters 3 and 4, for dynamics and gradients as separate parts, and lemma 3.3.3 for the
         best probabilities of rows.
     """
-    request = _request("sample", locals())
+    request = Request(
+        "sample",
+        _method(dynamics),
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=_or_auto(dynamics),
+        gradient=_or_auto(gradient),
+        minibatch_size=_or_auto_unless_full(minibatch_size, gradient),
+        stepsize=_or_auto(stepsize),
+        seed=seed,
+        keywords={
+            **keywords,
+            "n_chains": n_chains,
+            "minibatches": _or_auto(minibatches),
+            "preconditioner": _or_auto(preconditioner),
+        },
+        reporter=CurvatureReporter(),
+    )
     if start is not None:
         request = begun_at(request, start)
     if open_arguments(request) or n_iters is None or burn_in is None:
@@ -145,7 +129,7 @@ def sample(
     )
 
 
-@with_arguments(("replace",), PARTS, stepwise=True)
+@documented
 def setup(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -161,7 +145,7 @@ def setup(
     n_chains: int | None = 4,
     seed: int | None = None,
     verbose: bool = True,
-    **keywords: Any,
+    **keywords: Unpack[SetupKeywords],
 ) -> StepwiseSampler:
     """Set up any dynamics, with any gradient estimator and any minibatches, to run step by step.
 
@@ -188,7 +172,27 @@ def setup(
         Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
         chapters 3 and 4, for dynamics and gradients as separate parts.
     """
-    request = _request("setup", locals(), stepwise=True)
+    request = Request(
+        "setup",
+        _method(dynamics),
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        dynamics=_or_auto(dynamics),
+        gradient=_or_auto(gradient),
+        minibatch_size=_or_auto_unless_full(minibatch_size, gradient),
+        stepsize=_or_auto(stepsize),
+        seed=seed,
+        keywords={
+            **keywords,
+            "n_chains": n_chains,
+            "minibatches": _or_auto(minibatches),
+            "preconditioner": _or_auto(preconditioner),
+        },
+        stepwise=True,
+        reporter=CurvatureReporter(),
+    )
     return set_up(request, verbose)
 
 
@@ -211,48 +215,21 @@ def with_updates(
     return updatable(call(request, verbose), request, call)
 
 
-def _request(
-    function: str, given: Mapping[str, Any], *, stepwise: bool = False
-) -> Request:
-    """Return the user's request; arguments that were not given will be chosen."""
-    parts = ("dynamics", "gradient", "minibatches", "preconditioner", "stepsize")
-    part = {name: AUTO if given[name] is None else given[name] for name in parts}
-    size = given["minibatch_size"]
-    return Request(
-        function,
-        _method(part["dynamics"]),
-        given["log_lik"],
-        given["dataset"],
-        given["params"],
-        given["log_prior"],
-        dynamics=part["dynamics"],
-        gradient=part["gradient"],
-        minibatch_size=AUTO
-        if size is None and not _takes_all(part["gradient"])
-        else size,
-        stepsize=part["stepsize"],
-        seed=given["seed"],
-        keywords={
-            **given["keywords"],
-            "n_chains": given["n_chains"],
-            "minibatches": part["minibatches"],
-            "preconditioner": part["preconditioner"],
-        },
-        stepwise=stepwise,
-        reporter=CurvatureReporter(),
-    )
-
-
-def _takes_all(gradient: Any) -> bool:
-    """Return whether a gradient, by name or as an object, uses the whole dataset."""
-    return is_one_of(gradient, ("full",)) or getattr(gradient, "whole_dataset", False)
-
-
 def _method(dynamics: Any) -> str:
     """Return the name of the sampler, that of its dynamics."""
-    if is_one_of(dynamics, (AUTO,)):
+    if is_open(dynamics):
         return Underdamped.name
     return dynamics if isinstance(dynamics, str) else type(dynamics).__name__.lower()
+
+
+def _or_auto(part: Any) -> Any:
+    return AUTO if part is None else part
+
+
+def _or_auto_unless_full(minibatch_size: float | None, gradient: Any) -> Any:
+    """Return a minibatch size, which is open if it is ``None`` and gradients use minibatches."""
+    full = is_one_of(gradient, ("full",)) or getattr(gradient, "whole_dataset", False)
+    return minibatch_size if full else _or_auto(minibatch_size)
 
 
 def _is_hamiltonian(dynamics: Any) -> bool:

@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc import samplers
+from sgmcmc.samplers import table
 from tests.conftest import METHODS, short_arguments
 from tests.ladder import BY_NAME, DISTINCT, GEODESIC, POINTS, Case, every
 from tests.samplers import test_simplex_runs as simplex
@@ -169,6 +171,24 @@ def test_signature_of_setup() -> None:
         "verbose": True,
     }
     assert list(found)[: len(PARTS)] == list(PARTS)
+
+
+SAMPLERS = [
+    getattr(samplers, name) for name in samplers.__all__ if name != "predictor_bound"
+]
+
+
+@pytest.mark.parametrize("function", SAMPLERS, ids=lambda function: function.__name__)
+def test_the_source_shows_an_editor_every_argument(function: Any) -> None:
+    """Those in the source, and those of the type of ``**keywords``, are all that there are."""
+    inner = inspect.unwrap(function)
+    complete = set(inspect.signature(function, follow_wrapped=False).parameters)
+    code = inner.__code__
+    shown = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    of_type = inner.__annotations__["keywords"].removeprefix("Unpack[").rstrip("]")
+    keywords = getattr(table, of_type).__optional_keys__
+    assert not keywords & set(shown)
+    assert keywords | set(shown) == complete
 
 
 # ---------------------------------------------------------------------------------- docstrings
