@@ -20,7 +20,6 @@ from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.run.stepwise.by_hand import step_on
 from tests import seams
 
 N, P = 300, 5
@@ -260,7 +259,9 @@ def test_steps_are_those_of_the_dense_matrix(
 
 
 @pytest.mark.slow
-def test_predictions_and_iterations_by_hand() -> None:
+def test_predictions_and_iterations_on_fed_minibatches() -> None:
+    feeds = pytest.importorskip("sgmcmc_r.feeds", reason="not in the source")
+
     def found(dataset: dict) -> list[np.ndarray]:
         chain = call(dataset["X"])
         fresh = {name: values[:40] for name, values in dataset.items()}
@@ -269,7 +270,7 @@ def test_predictions_and_iterations_by_hand() -> None:
         )
         session = sgmcmc.init_sess(sampler)
         sgmcmc.sgmcmc_step(sampler, session)
-        step_on(sampler, session, fresh)
+        feeds.step_on(sampler, session, fresh)
         return [
             chain["beta"],
             chain.predict(lambda p, d: tf.sigmoid(logits(p, d)), fresh),

@@ -15,8 +15,8 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.run.checkpoints import constrained
-from sgmcmc.run.stepwise.by_hand import ascended, step_on
 from sgmcmc_r import graphs
+from sgmcmc_r.feeds import ascended, step_on
 
 Feeds = Sequence[tuple[tf.Tensor, tf.Tensor]]
 

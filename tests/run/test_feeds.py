@@ -1,4 +1,4 @@
-"""Iterations on minibatches that the user passes, against the update equations."""
+"""Iterations on minibatches that an R user passes, against the update equations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.run.stepwise.by_hand import ascended, step_on
+
+feeds = pytest.importorskip("sgmcmc_r.feeds", reason="not in the source distribution")
+ascended, step_on = feeds.ascended, feeds.step_on
 
 N, EPS, SEED = 40, 1e-3, 3
 X = np.random.default_rng(1).normal(1.0, 1.0, (N, 2))
