@@ -1,18 +1,29 @@
-"""Ascent to the posterior, for models too large for Newton steps."""
+"""Ascent and warm-up of the chains of a model that is too large for Newton steps."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Minibatch
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
-from sgmcmc.gradients import Gradient, WholeData
+from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.gradients import FullGradient, Gradient, MinibatchGradient, WholeData
+from sgmcmc.inputs.options import KEYWORDS, without
+from sgmcmc.minibatches import Uniform
+from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
+from sgmcmc.plan.local import LocalPlan, Neighbourhood
+from sgmcmc.plan.stopping import with_smaller_steps
+from sgmcmc.run.driver import search
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import Phase, make_sampler
 
 
 class AscentState(NamedTuple):
@@ -122,44 +133,162 @@ class InformedGradient(Gradient):
         return of_data + state.share * target.prior_gradient(position), state
 
 
-_FEWEST_UPDATES = 10
-"""Least number of updates of a stepsize after which their average counts: the first ones leap."""
+_SHORTEST = 1000  # iterations of the ascent at least
+_LONGEST = 4000  # iterations of the ascent at most
+_STEP = 0.1  # of the ascent at first, in SDs of a coordinate
+_PASSES = 20  # over the data in the ascent, within these bounds
+_ROWS = 500  # of the ascent's minibatches
+
+# Keywords that matter before there are draws.
+_KEYWORDS_BEFORE_DRAWS = (
+    "bijectors",
+    "dtype",
+    "jit_compile",
+    "executor",
+    "n_chains",
+    "preconditioner",
+    "minibatches",
+)
 
 
-class DualAveraging:
-    """Drives the mean acceptance rate to its target.
+def spread_out(
+    space: Space,
+    starts: Sequence[np.ndarray],
+    chains: int,
+    geometry: Neighbourhood,
+    seed: int,
+) -> list[np.ndarray]:
+    """Return the starts of chains, flat and unconstrained: the user's, or spread around one.
 
-    log ε_t = μ − √t/(γ(t + t₀)) Σ (target − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
-    the average of log ε_t with weights t^(−0.75) counts, or ε₁ if there were too few updates to
-    tell.
-
-    Args:
-        stepsize: ε₁, the first stepsize.
-        target: Target acceptance rate.
-
-    Source:
-        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.
+    The first chain starts at ``params``. The others start about one sd of each coordinate away, but
+    no further than the components of a parameter are in the root mean square, which stays what it
+    is: weights that were made small on purpose do not become large.
     """
+    if len(starts) > 1:
+        return [start.astype(np.float64) for start in starts]
+    u, scale = starts[0].astype(np.float64), geometry.whitening.root.copy()
+    shrinkage = np.ones(len(u))
+    for entries in space.layout.slices.values():
+        size = float(np.sqrt((u[entries] ** 2).mean()))
+        if size > 0:
+            scale[entries] = np.minimum(scale[entries], size / np.sqrt(2.0))
+            shrinkage[entries] = np.sqrt(1.0 - (scale[entries] / size) ** 2)
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
+    return [
+        u,
+        *(
+            shrinkage * u + scale * rng.standard_normal(len(u))
+            for _ in range(chains - 1)
+        ),
+    ]
 
-    def __init__(self, stepsize: float, target: float) -> None:
-        self._center = math.log(10 * stepsize)
-        self._target = target
-        self._sum = 0.0
-        self._count = 0
-        self._mean = 0.0
-        self._first = self.stepsize = stepsize
 
-    def see(self, acceptance: float) -> None:
-        """Update by an acceptance rate."""
-        self._count += 1
-        t = self._count
-        self._sum += self._target - acceptance
-        log = self._center - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
-        weight = t**-0.75
-        self._mean = weight * log + (1 - weight) * self._mean
-        self.stepsize = math.exp(log)
+def ascend(
+    request: Request,
+    positions: list[np.ndarray],
+    geometry: Neighbourhood,
+    verbose: bool,
+) -> list[np.ndarray]:
+    """Return the positions after an ascent of the likelihood, of each chain by itself.
 
-    @property
-    def settled(self) -> float:
-        """Stepsize after the adaptation."""
-        return math.exp(self._mean) if self._count >= _FEWEST_UPDATES else self._first
+    Raises:
+        DivergenceError: The ascent fails even with small steps.
+    """
+    size = request.read.data.size
+    n = min(_ROWS, size)
+    n_iters = int(np.clip(_PASSES * size / n, _SHORTEST, _LONGEST))
+    gradient, whitening = InformedGradient(geometry.share), geometry.whitening
+
+    def attempt(factor: float) -> list[np.ndarray]:
+        step = factor * _STEP
+        stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
+        ascent_request = _tuned(
+            request, positions, whitening, Ascent(), gradient, n, step
+        )
+        return _run(ascent_request, whitening, stepsizes, n_iters, "ascent", verbose)
+
+    return with_smaller_steps(attempt)
+
+
+def _falling(step: float, n_iters: int) -> Any:
+    return lambda iteration: step * max(1.0 - (iteration - 1) / n_iters, 1.0 / n_iters)
+
+
+def warm_up(
+    request: Request,
+    plan: LocalPlan,
+    positions: list[np.ndarray],
+    n_iters: int,
+    verbose: bool,
+) -> list[np.ndarray]:
+    """Return the positions after some iterations of the chains as they are planned so far."""
+    chain_request = planned(request, plan, positions)
+    stepsizes = Stepsizes("stepsize", (plan.stepsize,))
+    whitening = plan.around.whitening
+    return _run(chain_request, whitening, stepsizes, n_iters, "warm-up", verbose)
+
+
+def planned(request: Request, plan: LocalPlan, positions: list[np.ndarray]) -> Request:
+    """Return the request with everything given that the plan has chosen."""
+    whole = plan.minibatch_size >= plan.around.size
+    gradient = FullGradient() if whole else MinibatchGradient()
+    size = None if whole else plan.minibatch_size
+    return _tuned(
+        request,
+        positions,
+        plan.around.whitening,
+        plan.dynamics,
+        gradient,
+        size,
+        plan.stepsize,
+    )
+
+
+def _tuned(
+    request: Request,
+    positions: list[np.ndarray],
+    whitening: Preconditioner,
+    dynamics: Dynamics,
+    gradient: Gradient,
+    n: int | None,
+    stepsize: float,
+) -> Request:
+    target = request.read.target
+    return request.tuned(
+        [target.space.params(u, target.dtype) for u in positions],
+        dynamics=dynamics,
+        gradient=gradient,
+        minibatch_size=n,
+        stepsize=stepsize,
+        n_chains=len(positions),
+        preconditioner=whitening,
+        minibatches=Uniform(),
+    )
+
+
+def _run(
+    request: Request,
+    whitening: Preconditioner,
+    stepsizes: Stepsizes,
+    n_iters: int,
+    task: str,
+    verbose: bool,
+) -> list[np.ndarray]:
+    later = [name for name in KEYWORDS if name not in _KEYWORDS_BEFORE_DRAWS]
+    options = without(request.read.options, later)
+    sampler = make_sampler(
+        replace(request, model=replace(request.read, options=options))
+    )
+    chain = sampler.chain
+    phase = Phase(
+        RunPhase.MODE,
+        f"{request.method}, {task}",
+        "stepsize",
+        chain.dynamics,
+        chain.gradient,
+        stepsizes,
+        n_iters,
+        Recorder(sampler.target),
+    )
+    positions = search(replace(sampler, phases=(phase, chain)), verbose)
+    return [whitening.origin + whitening.root * u.astype(np.float64) for u in positions]

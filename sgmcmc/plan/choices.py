@@ -26,14 +26,13 @@ from sgmcmc.interrupts import passed_on
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.model.geometry import Preconditioner, Space, root_of
 from sgmcmc.model.target import Target, untempered
-from sgmcmc.plan.anchored import anchored
+from sgmcmc.plan.fixed_nodes import anchored
+from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.kept_choices import tune_once
-from sgmcmc.plan.laws import LinearRecursion, has_thermostat
 from sgmcmc.plan.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.plan.objective import is_of_predictors
 from sgmcmc.plan.plan import WHOLE_UP_TO, Given, Plan, make_plan
-from sgmcmc.plan.prediction import need_law_in_turn
-from sgmcmc.plan.uncentered import uncentered
+from sgmcmc.plan.prediction import LinearRecursion, has_thermostat, need_law_in_turn
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned
 from sgmcmc.run.request import (

@@ -17,10 +17,9 @@ from sgmcmc.groups.coordinates import EffectCoordinates
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
 from sgmcmc.model.geometry import Arrow, Preconditioner
-from sgmcmc.plan.anchored import with_fixed_nodes
-from sgmcmc.plan.fields import FieldCoordinates
-from sgmcmc.plan.joint_mode import with_joint_coordinates
-from sgmcmc.plan.uncentered import globals_of
+from sgmcmc.plan.fixed_nodes import with_fixed_nodes
+from sgmcmc.plan.joint_mode import globals_of, with_joint_coordinates
+from sgmcmc.plan.latent_field import FieldCoordinates
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.request import Request, is_open

@@ -12,10 +12,9 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.minibatches import Uniform
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
-from sgmcmc.plan.laws import LinearRecursion
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import LARGEST, WHOLE_UP_TO
-from sgmcmc.plan.prediction import largest_good
+from sgmcmc.plan.prediction import LinearRecursion, largest_good
 
 PAIRS = (
     128  # pairs of minibatches, over all positions, whose gradients measure the noise

@@ -10,11 +10,7 @@ import numpy as np
 import scipy
 
 from sgmcmc.model.geometry import root_of
-from sgmcmc.plan.information import (
-    Information,
-    mean_prior_gradient,
-    observed_information,
-)
+from sgmcmc.plan.curvature import Information, mean_prior_gradient, observed_information
 from sgmcmc.plan.objective import Objective
 
 MANY = 300  # coordinates up to which blocks of the information are not searched

@@ -1,21 +1,255 @@
-"""Search for further modes, and for directions in which a posterior has no maximum."""
+"""Other modes of a posterior, and the symmetries that make some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy
+import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.model.geometry import root_of
+from sgmcmc.model.geometry import Space, root_of
 from sgmcmc.model.target import Target
-from sgmcmc.plan.mode import Mode, find_mode
+from sgmcmc.plan.mode import MANY, Mode, find_mode
 from sgmcmc.plan.objective import Objective
-from sgmcmc.plan.symmetries import rearranged
+
+
+@dataclass(frozen=True)
+class _SymmetrySettings:
+    max_rearrangements: int = 24
+    max_swaps: int = 6  # pairs exchanged along an axis
+    min_entries: int = (
+        8  # of an axis: from here on arrangements are too many to try each
+    )
+    tested_pairs: int = 8  # exchanged to see whether all entries can be
+    first_rows: int = 1000  # rows with which exchanges are tried first
+    max_axes: int = 6  # of one length, up to which all their subsets are tried
+
+
+_SYMMETRY_SETTINGS = _SymmetrySettings()
+
+# Relative difference of log posteriors that are the same up to rounding.
+_ROUNDING = {tf.float32: 1e-6, tf.float64: 1e-10}
+
+Params = dict[str, np.ndarray]
+
+
+def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]:
+    """Return positions at which components are exchanged, or signs are changed.
+
+    Exchanged are parameters whose names differ in their last character (``theta1``, ``theta2``),
+    all such pairs at once; two parameters of equal shape; and two entries along an axis, of all
+    parameters whose first, or last, axis is as long. The signs are changed of single parameters, of
+    all, and of single components of all. Values that a parameter cannot have are left out.
+
+    Args:
+        space: Space of the parameters.
+        u: Position, flat and unconstrained.
+        dtype: Dtype of the chain.
+    """
+    positions = []
+    for arrangement in itertools.islice(
+        _arrangements(_params_at(space, u, dtype)),
+        _SYMMETRY_SETTINGS.max_rearrangements,
+    ):
+        position = _position_of(space, arrangement, dtype)
+        if np.isfinite(position).all() and not np.allclose(position, u):
+            positions.append(position)
+    return positions
+
+
+def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ...]:
+    """Return parameters whose entries are exchangeable, such as the weights of hidden units.
+
+    Their posterior has as many modes as arrangements, and predictions alone have a meaning.
+    Returns no name for few coordinates, whose modes are distinguished.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        u: Position, near which the log posterior is finite, flat and unconstrained.
+        seed: Seed of the position where entries are exchanged, and of the pairs.
+    """
+    if target.size <= MANY or target.space.joint is not None:
+        return ()
+    objective = Objective(target, data)
+    rng = np.random.default_rng([seed, 2])
+    position = u + rng.standard_normal(target.size)
+
+    def over(rows: np.ndarray | None) -> tuple[str, ...]:
+        restricted = objective.over(None if rows is None else [(rows, 1.0)])
+
+        def value(u: np.ndarray) -> float:
+            return restricted.value_and_gradient(u)[0]
+
+        return exchangeable(target.space, position, objective.target.dtype, value, rng)
+
+    n = _SYMMETRY_SETTINGS.first_rows
+    # What does not hold for some rows does not hold for all.
+    if data.size > 2 * n and not over(np.sort(rng.choice(data.size, n, replace=False))):
+        return ()
+    return over(None)
+
+
+def exchangeable(
+    space: Space,
+    u: np.ndarray,
+    dtype: tf.DType,
+    value: Callable[[np.ndarray], float],
+    rng: np.random.Generator,
+) -> tuple[str, ...]:
+    """Return parameters whose entries can be exchanged with no change of the log posterior.
+
+    Such are the weights of a layer's hidden units: their posterior has as many modes as the units
+    have arrangements. Entries along an axis are exchanged at once in several parameters, a few
+    pairs at random. Returns no name if there are none, or fewer than eight.
+
+    Args:
+        space: Space of the parameters.
+        u: Position at which no two entries are equal, flat and unconstrained.
+        dtype: Dtype in which the log posterior is computed.
+        value: Log posterior at a position.
+        rng: Source of the pairs.
+    """
+    params = _params_at(space, u, dtype)
+    height = value(u)
+    if not np.isfinite(height):
+        return ()
+    rounding = _ROUNDING[dtype] * max(1.0, abs(height))
+
+    def same(axes: tuple[tuple[str, int], ...], pair: np.ndarray) -> bool:
+        arrangement = dict(params)
+        for name, axis in axes:
+            arrangement[name] = _swapped(arrangement[name], axis, *pair)
+        return bool(
+            abs(value(_position_of(space, arrangement, dtype)) - height) <= rounding
+        )
+
+    for length, axes in _axes(params).items():
+        if length < _SYMMETRY_SETTINGS.min_entries:
+            continue
+        pairs = [
+            rng.choice(length, 2, replace=False)
+            for _ in range(_SYMMETRY_SETTINGS.tested_pairs)
+        ]
+        for subset in _subsets(axes):
+            if all(same(subset, pair) for pair in pairs):
+                return tuple(dict.fromkeys(name for name, _ in subset))
+    return ()
+
+
+def _params_at(space: Space, u: np.ndarray, dtype: tf.DType) -> Params:
+    params = space.constrain(tf.constant(u, dtype))
+    return {name: value.numpy() for name, value in params.items()}
+
+
+def _position_of(space: Space, params: Params, dtype: tf.DType) -> np.ndarray:
+    arrays = {name: np.asarray(array, array.dtype) for name, array in params.items()}
+    return space.start(arrays, dtype).astype(np.float64)
+
+
+def _axes(params: Params) -> dict[int, list[tuple[str, int]]]:
+    axes: dict[int, list[tuple[str, int]]] = {}
+    for name, array in params.items():
+        for axis, length in enumerate(array.shape):
+            axes.setdefault(length, []).append((name, axis))
+    return axes
+
+
+def _subsets(axes: list[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Yield subsets of axes, the largest first; of very many only all of them."""
+    smallest = 1 if len(axes) <= _SYMMETRY_SETTINGS.max_axes else len(axes)
+    for size in range(len(axes), smallest - 1, -1):
+        yield from itertools.combinations(axes, size)
+
+
+def _arrangements(params: Params) -> Iterator[Params]:
+    """Yield rearranged parameters, the likeliest first."""
+    yield from _named_pairs(params)
+    yield from _axis_swaps(params)
+    yield from _shape_pairs(params)
+    yield {name: -a for name, a in params.items()}
+    for name in params:
+        yield {**params, name: -params[name]}
+    yield from _flipped_components(params)
+
+
+def _named_pairs(params: Params) -> Iterator[Params]:
+    """Exchange the last characters of names, and turn arrays as long as there are of them."""
+    stems: dict[str, list[str]] = {}
+    for name in params:
+        stems.setdefault(name[:-1], []).append(name[-1])
+    endings = sorted({tuple(e) for e in stems.values() if len(e) > 1}, key=len)
+    for group in endings:
+        for a, b in itertools.islice(
+            itertools.combinations(group, 2), _SYMMETRY_SETTINGS.max_swaps
+        ):
+            arrangement = dict(params)
+            for name, array in params.items():
+                if name[-1] in (a, b):
+                    partner = name[:-1] + (b if name[-1] == a else a)
+                    if partner in params and params[partner].shape == array.shape:
+                        arrangement[partner] = array
+                elif array.ndim and array.shape[0] == len(group):
+                    arrangement[name] = _swapped(
+                        array, 0, group.index(a), group.index(b)
+                    )
+            yield arrangement
+
+
+def _axis_swaps(params: Params) -> Iterator[Params]:
+    """Exchange two entries along the first axes, or the last ones, of one length."""
+    for axis in (0, -1):
+        lengths = {
+            a.shape[axis]
+            for a in params.values()
+            if a.ndim and (axis == 0 or a.ndim > 1)
+        }
+        for K in sorted(length for length in lengths if length > 1):
+            pairs = itertools.islice(
+                itertools.combinations(range(K), 2), _SYMMETRY_SETTINGS.max_swaps
+            )
+            for i, j in pairs:
+                yield {
+                    name: _swapped(a, axis, i, j)
+                    if a.ndim and a.shape[axis] == K
+                    else a
+                    for name, a in params.items()
+                }
+
+
+def _swapped(array: np.ndarray, axis: int, i: int, j: int) -> np.ndarray:
+    order = np.arange(array.shape[axis])
+    order[[i, j]] = j, i
+    return np.take(array, order, axis)
+
+
+def _shape_pairs(params: Params) -> Iterator[Params]:
+    pairs = (
+        (a, b)
+        for a, b in itertools.combinations(params, 2)
+        if params[a].shape == params[b].shape
+    )
+    for a, b in itertools.islice(pairs, _SYMMETRY_SETTINGS.max_swaps):
+        yield {**params, a: params[b], b: params[a]}
+
+
+def _flipped_components(params: Params) -> Iterator[Params]:
+    """Change the sign of one entry along the last axes of one length."""
+    lengths = {a.shape[-1] for a in params.values() if a.ndim}
+    for K in sorted(length for length in lengths if length > 1):
+        for k in range(min(K, 2)):
+            sign = np.where(np.arange(K) == k, -1.0, 1.0)
+            yield {
+                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
+                for name, a in params.items()
+            }
+
 
 CLOSE = 0.01  # gradient, in posterior SDs, at which a search has converged
 DIP = 1.0  # smallest dip of the log posterior on the line between two modes
@@ -32,7 +266,7 @@ PART_ROWS = 2000  # rows of the subset on which other modes are searched
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _SurveySettings:
     climb_iterations: int = 40  # of L-BFGS in one search
     check_every: int = (
         10  # iterations between checks whether a search goes to a known mode
@@ -69,7 +303,7 @@ class _Settings:
     )
 
 
-_SETTINGS = _Settings()
+_SURVEY_SETTINGS = _SurveySettings()
 
 
 class Climber:
@@ -136,7 +370,7 @@ class Climber:
             if self.distance(last, modes) < same_mode:
                 raise StopIteration
             # High up already, and no dip on the way to a known mode: it goes there.
-            is_time_to_check = iterations % _SETTINGS.check_every == 0
+            is_time_to_check = iterations % _SURVEY_SETTINGS.check_every == 0
             if is_time_to_check and not all(self.dips(last, mode) for mode in modes):
                 raise StopIteration
 
@@ -147,7 +381,7 @@ class Climber:
             method="L-BFGS-B",
             callback=stop_early,
             options={
-                "maxiter": _SETTINGS.climb_iterations,
+                "maxiter": _SURVEY_SETTINGS.climb_iterations,
                 "gtol": CLOSE,
                 "ftol": 1e-13,
             },
@@ -232,7 +466,7 @@ def survey(
         end = climber.climb(zeta, summits)
         if end is None or not climber.arrived(end):
             continue
-        if climber.distance(end, summits) <= _SETTINGS.min_distance:
+        if climber.distance(end, summits) <= _SURVEY_SETTINGS.min_distance:
             continue
         # A prior with kinks stops a search anywhere; without a dip it is the same mode.
         if all(climber.dips(end, summit) for summit in summits):
@@ -240,7 +474,7 @@ def survey(
     for zeta in list(summits) if far else ():
         summits += _equivalent_modes(climber, target, zeta, summits)
     candidates = sorted(summits[1:], key=climber.value, reverse=True)[
-        : _SETTINGS.max_candidates
+        : _SURVEY_SETTINGS.max_candidates
     ]
     modes = [mode]
     heights = [whole.value_and_gradient(mode.position)[0]] if candidates else [0.0]
@@ -266,7 +500,7 @@ def _weighed(
     masses = heights + volumes
     weights = np.exp(masses - masses.max())
     order = np.argsort(-weights, kind="stable")
-    relevant = [k for k in order if weights[k] >= _SETTINGS.min_weight]
+    relevant = [k for k in order if weights[k] >= _SURVEY_SETTINGS.min_weight]
     shares = weights[relevant] / weights[relevant].sum()
     return Survey(
         tuple(modes[k] for k in relevant),
@@ -286,17 +520,21 @@ def _search_starts(
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
     images = [*_rearrangements(climber, target, maximum), 2 * away - maximum]
-    min_distance = _SETTINGS.min_distance
+    min_distance = _SURVEY_SETTINGS.min_distance
     distant = [
         zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance
     ]
-    best = sorted(distant, key=climber.value, reverse=True)[: _SETTINGS.rearrangements]
+    best = sorted(distant, key=climber.value, reverse=True)[
+        : _SURVEY_SETTINGS.rearrangements
+    ]
     scales = [
-        *_SETTINGS.random_distances,
-        *(factor * np.sqrt(N) for factor in _SETTINGS.observation_distances),
+        *_SURVEY_SETTINGS.random_distances,
+        *(factor * np.sqrt(N) for factor in _SURVEY_SETTINGS.observation_distances),
     ]
     scales *= (
-        _SETTINGS.low_dimension_factor if len(maximum) <= _SETTINGS.low_dimension else 1
+        _SURVEY_SETTINGS.low_dimension_factor
+        if len(maximum) <= _SURVEY_SETTINGS.low_dimension
+        else 1
     )
     return best + [
         maximum + scale * rng.standard_normal(len(maximum)) for scale in scales
@@ -324,9 +562,13 @@ def _equivalent_modes(
     images: list[np.ndarray] = []
     for zeta in _rearrangements(climber, target, mode):
         as_high = (
-            abs(climber.value(zeta) - climber.value(mode)) < _SETTINGS.height_tolerance
+            abs(climber.value(zeta) - climber.value(mode))
+            < _SURVEY_SETTINGS.height_tolerance
         )
-        if as_high and climber.distance(zeta, modes + images) > _SETTINGS.min_distance:
+        if (
+            as_high
+            and climber.distance(zeta, modes + images) > _SURVEY_SETTINGS.min_distance
+        ):
             images.append(zeta)
     return images
 
@@ -347,7 +589,7 @@ def _is_new_mode(
         square_distance = min(
             difference @ matrix @ difference for matrix in informations
         )
-        if square_distance < _SETTINGS.min_distance**2:
+        if square_distance < _SURVEY_SETTINGS.min_distance**2:
             return False
         between = (
             objective.value_and_gradient(mode.position + t * difference)[0]
@@ -371,7 +613,7 @@ def _unbounded_parameters(
     A part of the rows may lack those that make it fall, so all rows must agree.
     """
     value, slope = climber.value_and_gradient(maximum)
-    origin, fall = 0 * maximum, _SETTINGS.required_fall
+    origin, fall = 0 * maximum, _SURVEY_SETTINGS.required_fall
     is_no_mode = not mode.converged and not climber.arrived(maximum)
     if is_no_mode and value > climber.value(origin) + fall:
         return _parameters(climber, maximum, maximum, target)
@@ -380,11 +622,11 @@ def _unbounded_parameters(
     ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
         return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
-    for level in mode.information.level[: _SETTINGS.max_level_directions]:
+    for level in mode.information.level[: _SURVEY_SETTINGS.max_level_directions]:
         if _is_level(
             climber.objective if whole is None else whole, mode.position, level.step
         ):
-            return _named(level.shares, _SETTINGS.min_share, target)
+            return _named(level.shares, _SURVEY_SETTINGS.min_share, target)
     for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
         if size < CLOSE:
@@ -400,12 +642,14 @@ def _unbounded_parameters(
 def _is_at_pole(mode: Mode) -> bool:
     """Return whether an SD is so small next to another that only a scale of zero explains it."""
     variances = np.diag(mode.information.covariance)
-    return not variances.min() > _SETTINGS.min_sd_ratio**2 * variances.max()
+    return not variances.min() > _SURVEY_SETTINGS.min_sd_ratio**2 * variances.max()
 
 
 def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:
-    threshold = objective.value_and_gradient(u)[0] - _SETTINGS.required_fall
-    ends = [u + sign * t * step for t in _SETTINGS.outward for sign in (1.0, -1.0)]
+    threshold = objective.value_and_gradient(u)[0] - _SURVEY_SETTINGS.required_fall
+    ends = [
+        u + sign * t * step for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)
+    ]
     return all(
         threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends
     )
@@ -421,8 +665,8 @@ def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
 
 
 def _stays_up(climber: Climber, start: np.ndarray, unit: np.ndarray) -> bool:
-    ahead = [climber.value(start + t * unit) for t in _SETTINGS.outward]
-    threshold = climber.value(start) - _SETTINGS.required_fall
+    ahead = [climber.value(start + t * unit) for t in _SURVEY_SETTINGS.outward]
+    threshold = climber.value(start) - _SURVEY_SETTINGS.required_fall
     return bool(np.isfinite(ahead).all()) and min(ahead) > threshold
 
 

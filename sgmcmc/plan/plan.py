@@ -16,20 +16,24 @@ from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.model.geometry import Preconditioner, root_of
 from sgmcmc.model.target import Target
-from sgmcmc.plan.information import Information
-from sgmcmc.plan.laws import has_thermostat
-from sgmcmc.plan.leverage import (
+from sgmcmc.plan.curvature import Information
+from sgmcmc.plan.mode import Mode, find_mode
+from sgmcmc.plan.modes import Survey, survey
+from sgmcmc.plan.noise import (
     STRATA,
     STRATUM_ROWS,
+    NoiseMeter,
     leverage,
     leverage_minibatches,
     strata_by_leverage,
 )
-from sgmcmc.plan.mode import Mode, find_mode
-from sgmcmc.plan.modes import Survey, survey
-from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective, kept_graphs
-from sgmcmc.plan.prediction import Prediction, Surroundings, largest_stepsize
+from sgmcmc.plan.prediction import (
+    Prediction,
+    Surroundings,
+    has_thermostat,
+    largest_stepsize,
+)
 from sgmcmc.run.request import Earlier
 
 PART_ROWS = 20_000  # least number of rows on which a mode is first searched

@@ -13,10 +13,10 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.dynamics import HMC, MALA, MHSS, NUTS, ZigZag
 from sgmcmc.model.target import LogLik, LogPrior
-from sgmcmc.plan.exact import run_exactly
-from sgmcmc.plan.exact.subsampled import run_subsampled
-from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.methods.hmc import run_exactly
+from sgmcmc.plan.methods.subsampled import run_subsampled
 from sgmcmc.plan.reports import CurvatureReporter
+from sgmcmc.plan.stopping import Requirements
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.documentation import documented

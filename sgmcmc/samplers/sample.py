@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.model.target import LogLik, LogPrior
-from sgmcmc.plan.automatic import run_automatically
 from sgmcmc.plan.choices import run, set_up
-from sgmcmc.plan.exact import run_exactly
-from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.methods.hmc import run_exactly
 from sgmcmc.plan.reports import CurvatureReporter
+from sgmcmc.plan.solve import run_automatically
+from sgmcmc.plan.stopping import Requirements
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import AUTO, Request, brief, is_one_of, is_open, open_arguments
 from sgmcmc.run.stepwise import StepwiseSampler

@@ -17,8 +17,8 @@ import tensorflow as tf
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.prefetcher import Ahead
 from sgmcmc.engine.scheduler import Progress, Watchdog, advance_all
-from sgmcmc.plan.exact.posterior import _Quick
-from sgmcmc.plan.lengths import Requirements, UntilEffective
+from sgmcmc.plan.methods.hmc import _Quick
+from sgmcmc.plan.stopping import Requirements, UntilEffective
 from tests.conftest import short_call
 
 

@@ -18,10 +18,10 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
-from sgmcmc.plan import anchored, modes
-from sgmcmc.plan.automatic import posterior as automatic
-from sgmcmc.plan.exact import posterior as exact_posterior
-from sgmcmc.plan.exact.adaptation import LeftModeError
+from sgmcmc.plan import fixed_nodes, modes
+from sgmcmc.plan.methods import around_mode as automatic
+from sgmcmc.plan.methods import hmc as exact_posterior
+from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.report import Report
 from sgmcmc.run.origin import origin_of
 from tests import seams
@@ -382,7 +382,7 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(
     monkeypatch,
 ):
     """Far from the mode nodes that are held there give a wrong density: chains get lost."""
-    monkeypatch.setitem(anchored._NODES, 1, (3, 5, 7))
+    monkeypatch.setitem(fixed_nodes._NODES, 1, (3, 5, 7))
     samples, seen = _lost(monkeypatch, 3)
     assert [MODE in sampler.data.columns for sampler in seen][-2:] == [True, False]
     assert samples.settings["method"] == "nuts"
@@ -538,7 +538,7 @@ def test_nodes_of_few_groups_are_not_held():
         None, tf.float64,
     )  # fmt: skip
     request = SimpleNamespace(log_lik=model.log_lik, groups=model.structure, read=None)
-    assert anchored.anchored(request, np.zeros(3), 1) is None
+    assert fixed_nodes.anchored(request, np.zeros(3), 1) is None
 
 
 @pytest.mark.slow

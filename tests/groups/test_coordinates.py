@@ -17,7 +17,7 @@ from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_n
 from sgmcmc.groups.model import read_groups
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.uncentered import Search
+from sgmcmc.plan.joint_mode import Search
 from tests import seams
 
 J, EACH, SIGMA = 6, 4, 0.7

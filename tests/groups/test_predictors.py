@@ -15,7 +15,7 @@ from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import SLOT
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.anchored import Searching
+from sgmcmc.plan.fixed_nodes import Searching
 from sgmcmc.plan.objective import Objective
 from tests import seams
 

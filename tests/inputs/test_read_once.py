@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.plan import choices
-from sgmcmc.plan.exact import start
+from sgmcmc.plan import choices, start
 from sgmcmc.run import request, sampler
 
 X = np.random.default_rng(5).normal(size=(40, 2)).astype(np.float32)

@@ -22,7 +22,7 @@ from sgmcmc.data.travel import read_machines
 from sgmcmc.groups.model import GroupedModel, read_groups
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.anchored import Searching
+from sgmcmc.plan.fixed_nodes import Searching
 from tests import seams
 from tests.ladder import BY_NAME, Array, Law, LinearProblem, check, compare, flat
 from tests.run.stopping import same

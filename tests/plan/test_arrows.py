@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.arrows import Products, arrow_at, dense_at, find_structure
+from sgmcmc.plan.curvature import Products, arrow_at, dense_at, find_structure
 from sgmcmc.plan.objective import Objective
 from tests import seams
 

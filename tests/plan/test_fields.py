@@ -14,8 +14,7 @@ import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.fields import FieldCoordinates, find_field
-from sgmcmc.plan.latent_field import _Search
+from sgmcmc.plan.latent_field import FieldCoordinates, _Search, find_field
 
 T, SD = 40, 0.4
 Model = dict[str, Any]

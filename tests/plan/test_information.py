@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc.data.passes import Pass
-from sgmcmc.plan import information
-from sgmcmc.plan.information import observed_information
+from sgmcmc.plan import curvature
+from sgmcmc.plan.curvature import observed_information
 from sgmcmc.plan.objective import Objective
 from tests import seams
 from tests.plan.models import (
@@ -241,13 +241,13 @@ def test_a_plain_inverse_is_that_by_eigenvalues(
     rng = np.random.default_rng(5)
     root = rng.normal(size=(6, 6)) * np.logspace(-4, 4, 6)[:, np.newaxis]
     matrix = root @ root.T
-    plain = information._plain_inverse(matrix)
+    plain = curvature._plain_inverse(matrix)
     assert plain is not None
     monkeypatch.setattr(seams.PLAIN_INVERSE, lambda matrix: None)
     scale = np.sqrt(np.diag(plain))
-    other = information._LastInverse(matrix).turned_up(
-        np.zeros(len(matrix))
-    ) / np.outer(scale, scale)
+    other = curvature._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(
+        scale, scale
+    )
     np.testing.assert_allclose(plain / np.outer(scale, scale), other, atol=1e-9)
 
 
@@ -255,4 +255,4 @@ def test_a_plain_inverse_is_that_by_eigenvalues(
 def test_others_have_none(least: float) -> None:
     turn = np.linalg.qr(np.random.default_rng(6).normal(size=(4, 4)))[0]
     matrix = turn @ np.diag([1.0, 1.0, 1.0, least]) @ turn.T
-    assert information._plain_inverse((matrix + matrix.T) / 2) is None
+    assert curvature._plain_inverse((matrix + matrix.T) / 2) is None

@@ -7,8 +7,7 @@ import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Barker, Dynamics, Underdamped
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.laws import LinearRecursion
-from sgmcmc.plan.prediction import Surroundings, largest_stepsize
+from sgmcmc.plan.prediction import LinearRecursion, Surroundings, largest_stepsize
 
 EXACT = 1e-9
 NOISES = [0.0, 0.3, 7.0]

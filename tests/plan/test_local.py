@@ -10,7 +10,6 @@ import tensorflow_probability as tfp
 from sgmcmc.dynamics import SGLD, Underdamped
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.plan.ascent import Ascent, AscentState
-from sgmcmc.plan.laws import LinearRecursion
 from sgmcmc.plan.local import (
     Neighbourhood,
     Probe,
@@ -19,6 +18,7 @@ from sgmcmc.plan.local import (
     look_around,
     prior_information,
 )
+from sgmcmc.plan.prediction import LinearRecursion
 from tests.plan.models import Array, Tensors, gaussian_prior, laplace_prior, make
 
 N, D = 4000, 6

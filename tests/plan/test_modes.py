@@ -12,9 +12,8 @@ import tensorflow_probability as tfp
 
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.plan.mode import find_mode
-from sgmcmc.plan.modes import Survey, has_images, survey
+from sgmcmc.plan.modes import Survey, exchangeable, has_images, rearranged, survey
 from sgmcmc.plan.objective import Objective
-from sgmcmc.plan.symmetries import exchangeable, rearranged
 from tests.plan.models import (
     Array,
     Tensors,

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
-from sgmcmc.plan.automatic import large, watched
-from sgmcmc.plan.automatic import posterior as automatic
-from sgmcmc.plan.exact import posterior as exact
+from sgmcmc.plan import solve, stopping
+from sgmcmc.plan.methods import exact, local_minibatches
 from tests import seams
 
 X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)
@@ -102,15 +101,13 @@ def over(*arguments: Any, **named: Any) -> Any:
     raise TimeUpError
 
 
-@pytest.mark.parametrize(
-    "room", [pytest.param(automatic, marks=pytest.mark.slow), exact]
-)
+@pytest.mark.parametrize("room", [pytest.param(solve, marks=pytest.mark.slow), exact])
 def test_chains_begin_without_a_mode(
     room: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the search for it takes too long."""
-    monkeypatch.setattr(room, "choose" if room is automatic else "find_start", over)
-    door = sgmcmc.sample if room is automatic else sgmcmc.hmc
+    monkeypatch.setattr(room, "choose" if room is solve else "find_start", over)
+    door = sgmcmc.sample if room is solve else sgmcmc.hmc
     samples = door(
         log_lik, {"x": X}, {"m": 0.0}, ess=50, max_seconds=1e6, seed=1, verbose=False
     )
@@ -187,7 +184,7 @@ def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(seams.OF_THE_TIME, 0.0)
     monkeypatch.setattr(seams.LARGE_NEEDS_MODE, lambda *given: False)
     for name, value in (("_SHORTEST", 300), ("_LONGEST", 300), ("_LEAST_BURN_IN", 50)):
-        monkeypatch.setattr(watched, name, value)
+        monkeypatch.setattr(stopping, name, value)
     monkeypatch.setattr(seams.POSTERIOR_NEEDS_MODE, lambda *given: False)
     monkeypatch.setattr(seams.WARM_UP_SHORTEST, 50)
     monkeypatch.setattr(seams.WARM_UP_LONGEST, 50)
@@ -207,7 +204,7 @@ def test_setting_up_of_very_many_coordinates_looks_at_the_clock(
     of_many_coordinates: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time is over after the first look around: chains run by what it found."""
-    look, ascend, left = large._look, large.ascend, []
+    look, ascend, left = local_minibatches._look, local_minibatches.ascend, []
 
     def first(*given: Any) -> Any:
         left.append(time_left())

@@ -18,10 +18,9 @@ from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
-from sgmcmc.plan.ascent import DualAveraging
-from sgmcmc.plan.exact.adaptation import spread_of
-from sgmcmc.plan.exact.reporting import _of_divergences
-from sgmcmc.plan.exact.start import find_start, read
+from sgmcmc.plan.methods.hmc_report import _of_divergences
+from sgmcmc.plan.start import find_start, read
+from sgmcmc.plan.warm_up import DualAveraging, spread_of
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.store import Store
 from sgmcmc.run.origin import SamplerOrigin, origin_of

@@ -14,10 +14,10 @@ from sgmcmc.inputs.parts import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
+from sgmcmc.plan.modes import alike
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
 from sgmcmc.plan.prediction import Prediction, Surroundings, largest_stepsize
-from sgmcmc.plan.symmetries import alike
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Phase, Sampler

@@ -12,7 +12,6 @@ from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.groups.anchors import Gauge
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.support import support_warnings
-from sgmcmc.plan.lengths import Requirements, UntilEffective
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.modes import Survey
 from sgmcmc.plan.plan import Plan
@@ -26,6 +25,7 @@ from sgmcmc.plan.reports.warnings import (
     judgement_warnings,
     rounding_warnings,
 )
+from sgmcmc.plan.stopping import Requirements, UntilEffective
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report

@@ -11,8 +11,7 @@ from sgmcmc.bars import Clock
 from sgmcmc.gradients import ControlVariate
 from sgmcmc.model.geometry import root_of
 from sgmcmc.plan.choices import Chosen
-from sgmcmc.plan.information import Information
-from sgmcmc.plan.lengths import Requirements, UntilEffective, with_smaller_steps
+from sgmcmc.plan.curvature import Information
 from sgmcmc.plan.modes import Survey
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports.judging import unconstrained
@@ -22,6 +21,7 @@ from sgmcmc.plan.reports.reporting import (
     make_report,
     no_mode_warnings,
 )
+from sgmcmc.plan.stopping import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples

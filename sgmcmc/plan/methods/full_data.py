@@ -1,4 +1,4 @@
-"""Exact moves or stochastic gradients: a choice by the predicted seconds of exact moves."""
+"""HMC and NUTS in place of chains of minibatches: their cost, and models that they suit."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ import tensorflow as tf
 
 from sgmcmc.checks import outside
 from sgmcmc.data.dataset import Data, Tensors
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import HMC, NUTS, Dynamics
 from sgmcmc.engine.prefetcher import available_cores
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
-from sgmcmc.plan.exact import run_exactly
-from sgmcmc.plan.exact.shape import DENSE
-from sgmcmc.plan.lengths import Requirements
-from sgmcmc.plan.mode import Mode
+from sgmcmc.plan.fixed_nodes import with_more_nodes
+from sgmcmc.plan.joint_mode import uncentered
+from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
+from sgmcmc.plan.methods.hmc import run_exactly
+from sgmcmc.plan.mode import MANY, Mode
+from sgmcmc.plan.plan import Plan
+from sgmcmc.plan.reports.reporting import (
+    no_mode_warnings,
+)
+from sgmcmc.plan.stopping import (
+    Requirements,
+)
+from sgmcmc.plan.warm_up import LeftModeError
+from sgmcmc.plan.whitening import DENSE, is_in_blocks
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, all_parts_open
 
 _AFFORDABLE = (
     900.0  # largest predicted seconds of an exact method, if the user sets no limit
@@ -221,3 +233,204 @@ def run_exact(
     return run_exactly(
         exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before}
     )
+
+
+_SURELY = (
+    10**6
+)  # observations × coordinates of a full gradient of about a millisecond at most
+
+# Observations × coordinates above which a full gradient is not timed before chains ran.
+_PERHAPS = 2 * 10**7
+_GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
+
+
+def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
+    """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
+
+    Args:
+        request: Request of the user, whose nodes of groups are searched for.
+        plan: Plan that was chosen.
+        required: Requested precision and length of the draws.
+    """
+    if not all_parts_open(request):
+        return False
+    target, data = request.read.target, request.read.data
+    numbers = data.size * target.row_terms * len(plan.mode.position)
+    if plan.around.exact or numbers <= _SURELY:
+        return True
+    return numbers <= _PERHAPS and cost_of_nuts(request, plan, required).affordable
+
+
+def cost_of_nuts(request: Request, plan: Plan, required: Requirements) -> Cost:
+    """Return the predicted cost of NUTS for a posterior that is far from normal.
+
+    Args:
+        request: Request of the user.
+        plan: Plan that was chosen.
+        required: Requested precision and length of the draws.
+    """
+    seconds = seconds_of_gradient(
+        request.read.target, request.read.data, plan.mode.position
+    )
+    trajectories = required.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * required.ess)
+    return Cost(seconds, trajectories * _GRADIENTS, required)
+
+
+def run_by_nuts(
+    request: Request,
+    plan: Plan,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
+    reason: str,
+    mode: Mode | None = None,
+) -> Samples:
+    """Return draws by the No-U-Turn Sampler, with their report and the plan's warnings.
+
+    Chains start around the mode if that is given; otherwise it is searched for.
+    """
+    extra_warnings = no_mode_warnings(plan.surveyed)
+    return run_exact(
+        request,
+        NUTS(),
+        required,
+        verbose,
+        start_time,
+        reason,
+        extra_warnings,
+        mode=mode,
+    )
+
+
+def run_in_blocks(
+    request: Request, required: Requirements, verbose: bool, start_time: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
+
+    Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
+    """
+    model = request.read
+    if request.groups is not None or not is_in_blocks(model):
+        return None
+    cost = cost_of_hmc(request, required)
+    if cost is None or not cost.quick:
+        return None
+    return run_by_hmc(request, cost, required, verbose, start_time)
+
+
+def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
+    if (
+        not all_parts_open(request)
+        or required.n_iters is not None
+        or required.burn_in is not None
+    ):
+        return None
+    model = request.read
+    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
+    return Cost.of(seconds, model.target.size, required)
+
+
+def run_by_hmc(
+    request: Request,
+    cost: Cost,
+    required: Requirements,
+    verbose: bool,
+    start_time: float,
+) -> Samples:
+    """Return draws by HMC whose predicted cost is that of a posterior near normal."""
+    reason = (
+        f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
+        f"{cost.seconds:.0f} s"
+    )
+    return run_exact(request, HMC(), required, verbose, start_time, reason, [], cost)
+
+
+_TO_CHOOSE = 0.4  # share of `max_seconds` in which coordinates are chosen
+
+
+def run_with_effects(
+    request: Request, required: Requirements, verbose: bool, start_time: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior with effects of groups among its coordinates.
+
+    Chains that leave the region where fixed quadrature nodes suffice run again: with more nodes if
+    coordinates are many, and in the end with nodes that are not fixed. Returns
+    ``None`` if there are no such effects, or that would take too long; and of few coordinates,
+    unless they are effects of several factors and HMC is quick.
+    """
+    assert request.groups is not None
+    if not request.groups.coordinates:
+        return None
+    many = request.read.target.size > MANY
+    if not many:
+        predicted = (
+            cost_of_hmc(request, required)
+            if len(request.groups.coordinates) > 1
+            else None
+        )
+        if predicted is None or not predicted.quick:
+            return None
+    try:
+        limit = limited(start_time + _TO_CHOOSE * required.seconds)
+        with limit, Progress("coordinates of effects", 1, verbose) as progress:
+            transformed = uncentered(request, request.read.seed)
+            progress.advance(1)
+    except TimeUpError:
+        return None
+    cost = _affordable_cost(transformed, required)
+    if cost is None:
+        return None
+    reason = "coordinates are effects of groups, whitened by what the data say of each"
+    current: Request | None = transformed
+    while current is not None:
+        try:
+            return run_exact(
+                current, HMC(), required, verbose, start_time, reason, [], cost
+            )
+        except LeftModeError:
+            current = with_more_nodes(current) if many else None
+    unfixed = uncentered(request, request.read.seed, fix_nodes=False)
+    return run_exact(unfixed, HMC(), required, verbose, start_time, reason, [], cost)
+
+
+def run_with_field(
+    request: Request, required: Requirements, verbose: bool, start_time: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
+
+    Also ``None`` if that would take too long.
+    """
+    try:
+        with limited(start_time + _TO_CHOOSE * required.seconds):
+            field = find_latent_field(request)
+            if field is None:
+                return None
+            untransformed_cost = cost_of_hmc(request, required)
+            if untransformed_cost is not None and not untransformed_cost.affordable:
+                return None
+            transformed = with_field_coordinates(request, field, verbose)
+    except TimeUpError:
+        return None
+    cost = _affordable_cost(transformed, required)
+    if cost is None:
+        return None
+    reason = "a latent field is whitened by prior and data, whatever its scale"
+    return run_exact(
+        transformed, HMC(), required, verbose, start_time, reason, [], cost
+    )
+
+
+def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
+    if request.laplace is None:
+        return None
+    target = request.read.target
+    seconds = seconds_of_gradient(
+        target, request.read.data, request.laplace.whitening.origin
+    )
+    cost = Cost.of(seconds, target.size, required)
+    if not cost.affordable:
+        return None
+    cost.warn(request.function)
+    return cost

@@ -1,7 +1,8 @@
-"""The warm-up of Hamiltonian Monte Carlo: coordinates and stepsize from what chains show."""
+"""Warm-up of chains whose moves are exact: stepsize, coordinates, number of steps."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,55 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.model.geometry import Arrow, Preconditioner
 from sgmcmc.model.layout import Layout
-from sgmcmc.plan.ascent import DualAveraging
-from sgmcmc.plan.information import shrunk_covariance
+from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
+
+_FEWEST_UPDATES = 10
+"""Least number of updates of a stepsize after which their average counts: the first ones leap."""
+
+
+class DualAveraging:
+    """Drives the mean acceptance rate to its target.
+
+    log ε_t = μ − √t/(γ(t + t₀)) Σ (target − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
+    the average of log ε_t with weights t^(−0.75) counts, or ε₁ if there were too few updates to
+    tell.
+
+    Args:
+        stepsize: ε₁, the first stepsize.
+        target: Target acceptance rate.
+
+    Source:
+        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.
+    """
+
+    def __init__(self, stepsize: float, target: float) -> None:
+        self._center = math.log(10 * stepsize)
+        self._target = target
+        self._sum = 0.0
+        self._count = 0
+        self._mean = 0.0
+        self._first = self.stepsize = stepsize
+
+    def see(self, acceptance: float) -> None:
+        """Update by an acceptance rate."""
+        self._count += 1
+        t = self._count
+        self._sum += self._target - acceptance
+        log = self._center - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
+        weight = t**-0.75
+        self._mean = weight * log + (1 - weight) * self._mean
+        self.stepsize = math.exp(log)
+
+    @property
+    def settled(self) -> float:
+        """Stepsize after the adaptation."""
+        return math.exp(self._mean) if self._count >= _FEWEST_UPDATES else self._first
+
 
 # Iterations; in the first only the stepsize is adapted; after each of the others the warm-up ends
 # if the draws are as wide as they should be, else coordinates are changed.

@@ -1,4 +1,4 @@
-"""Exact dynamics that use a few rows: center, bounds around it, chains, report."""
+"""Zig-zag and MHSS: exact moves by minibatches, with their report."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sgmcmc.graphs.user_functions import call
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
-from sgmcmc.plan.exact.start import find_start, read
 from sgmcmc.plan.kept_choices import tune_once
-from sgmcmc.plan.lengths import Requirements, UntilEffective
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts
+from sgmcmc.plan.start import find_start, read
+from sgmcmc.plan.stopping import Requirements, UntilEffective
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples

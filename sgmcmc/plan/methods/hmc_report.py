@@ -1,4 +1,4 @@
-"""The report on draws of Hamiltonian Monte Carlo."""
+"""Report on draws by HMC, MALA and NUTS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 from sgmcmc.bars import Clock
 from sgmcmc.checks import in_words, is_number
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.exact.adaptation import WarmedUp
-from sgmcmc.plan.exact.shape import Whitener
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.reports.judging import unconstrained
 from sgmcmc.plan.reports.reporting import (
@@ -22,6 +20,8 @@ from sgmcmc.plan.reports.reporting import (
 )
 from sgmcmc.plan.reports.robust import robust_section
 from sgmcmc.plan.reports.warnings import coarse_rounding_warnings
+from sgmcmc.plan.warm_up import WarmedUp
+from sgmcmc.plan.whitening import Whitener
 from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched

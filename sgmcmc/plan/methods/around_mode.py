@@ -1,10 +1,10 @@
-"""Sampling without constants from the user: constants chosen, chains run, draws reported."""
+"""Chains of minibatches around a mode, which start again, or give way to HMC and NUTS."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,43 +12,39 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.bars import Clock
-from sgmcmc.dynamics import HMC, NUTS
+from sgmcmc.dynamics import HMC
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
-from sgmcmc.interrupts import TimeUpError, limited, out_of_time
-from sgmcmc.plan.anchored import with_more_nodes
-from sgmcmc.plan.automatic.far_from_normal import (
-    UntilFar,
-    cost_of_nuts,
-    may_be_exact,
-    run_by_nuts,
-)
-from sgmcmc.plan.automatic.joint_coordinates import run_with_effects, run_with_field
-from sgmcmc.plan.automatic.large import (
-    cost_of_hmc,
-    needs_mode,
-    run_in_blocks,
-    run_large,
-)
-from sgmcmc.plan.automatic.methods import (
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
+from sgmcmc.plan.choices import Chosen, Reading, choose
+from sgmcmc.plan.curvature import shrunk_covariance
+from sgmcmc.plan.fixed_nodes import with_more_nodes
+from sgmcmc.plan.kept_choices import tune_once
+from sgmcmc.plan.methods.full_data import (
     WARN_SECONDS,
     Cost,
+    cost_of_nuts,
+    may_be_exact,
     may_start_again,
+    run_by_nuts,
     run_exact,
     seconds_of_gradient,
 )
-from sgmcmc.plan.automatic.multimodal import in_modes, run_in_modes
-from sgmcmc.plan.choices import Chosen, Reading, choose, read
-from sgmcmc.plan.exact.adaptation import LeftModeError
-from sgmcmc.plan.fields import SMALLEST_FIELD
-from sgmcmc.plan.kept_choices import tune_once
-from sgmcmc.plan.lengths import Requirements, UntilEffective, with_smaller_steps
-from sgmcmc.plan.mode import DENSE_UP_TO, MANY
+from sgmcmc.plan.methods.multimodal import in_modes
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports import report_on
-from sgmcmc.plan.reports.reporting import no_mode_warnings
-from sgmcmc.plan.symmetries import alike
+from sgmcmc.plan.reports.judging import judge, unconstrained
+from sgmcmc.plan.reports.reporting import WIDE, no_mode_warnings
+from sgmcmc.plan.reports.warnings import is_within_tolerance
+from sgmcmc.plan.stopping import (
+    FEWEST,
+    Requirements,
+    UntilEffective,
+    with_smaller_steps,
+)
+from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.origin import origin_of
@@ -56,17 +52,147 @@ from sgmcmc.run.request import (
     AUTO,
     Request,
     all_parts_open,
-    brief,
-    on_machines,
     open_arguments,
 )
+
+_PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
+_PILOT = (
+    5  # divisor of the first length: the noise along the chains is measured after that
+)
+
+
+class UntilFar(UntilEffective):
+    """Runs until coordinates have their effective sample size, or are found far from normal.
+
+    After a short first run it measures the noise of the gradients along the chains, and stops if
+    that is too large for the stepsize: noise at draws of the Laplace approximation, from which the
+    stepsize was chosen, may be smaller.
+
+    Args:
+        required: Requested precision and length of the draws.
+        plan: Plan that was chosen.
+        target: Target, without a preconditioner.
+        thin: Number of iterations between kept draws.
+        start_time: Time at which the clock of ``max_seconds`` was started.
+        may_stop: Whether NUTS can follow, so that chains stop as soon as the posterior is found
+            far from normal.
+        pace: Same as in :class:`UntilEffective`.
+        may_lower: Whether there may be another run with a smaller stepsize.
+
+    Attributes:
+        spread: Covariance of the draws in whitened coordinates, at the last look.
+        variances: Eigenvalues of the spread, ascending.
+        reason: Evidence in the draws that their posterior is far from normal; empty if there is
+            none.
+        revised: Plan with a stepsize for the noise along the chains; ``None`` if the plan's own
+            will do.
+    """
+
+    def __init__(
+        self,
+        required: Requirements,
+        plan: Plan,
+        target: Target,
+        thin: int,
+        start_time: float,
+        may_stop: bool,
+        pace: float | None = None,
+        may_lower: bool = True,
+    ) -> None:
+        super().__init__(required, plan, target.size, thin, start_time, pace=pace)
+        self._plan, self._space, self._thin, self._may_stop = (
+            plan,
+            target.space,
+            thin,
+            may_stop,
+        )
+        if may_stop and required.n_iters is None:
+            self.cap = min(self.cap, _PATIENCE * self.first)
+        self.spread = np.eye(target.size)
+        self.variances: np.ndarray = np.ones(target.size)
+        self.reason = ""
+        self.revised: Plan | None = None
+        is_open = (
+            plan.meter is not None
+            and plan.given.stepsize is None
+            and plan.prediction.known
+        )
+        self._unmeasured = may_lower and is_open
+
+    @property
+    def normal(self) -> bool:
+        """Whether the variances are those of a posterior that is near normal."""
+        return bool(self.variances[-1] <= WIDE and self.variances[0] >= 1 / WIDE)
+
+    def goals(self) -> Iterator[int]:
+        """Yield the numbers of iterations after burn-in at which to stop."""
+        pilot = max(FEWEST * self._thin, self.first_goal // _PILOT)
+        if self._unmeasured and pilot < self.first_goal:
+            self.started = time.monotonic()
+            yield pilot
+            if self.revised is not None:
+                return
+        for goal in super().goals():
+            yield goal
+            if self.reason and self._may_stop:
+                return
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        if self._unmeasured:
+            self._unmeasured = False
+            self.revised = _with_suitable_stepsize(
+                samples, self._plan, self._required.tolerance
+            )
+        super().see(samples)
+        assert self.diagnostics is not None
+        self.spread = _spread(samples, self._plan, self._space)
+        self.variances = np.linalg.eigvalsh(self.spread)
+        draws = self.diagnostics.draws
+        if not self.normal:
+            self.reason = (
+                "the posterior is far from normal: in coordinates whitened at its mode, the "
+                f"eigenvalues of the draws' covariance range from {self.variances[0]:.2g} to "
+                f"{self.variances[-1]:.2g}"
+            )
+        elif (
+            not self.reached
+            and self._required.n_iters is None
+            and draws >= self.cap // self._thin
+        ):
+            short = self.diagnostics.smallest < self._required.ess
+            self.reason = f"after {draws} draws of each chain " + (
+                f"the smallest effective sample size was {self.diagnostics.smallest:.0f}, far from "
+                "what a normal posterior would give"
+                if short
+                else "the chains did not agree"
+            )
+
+
+def _with_suitable_stepsize(
+    samples: Samples, plan: Plan, tolerance: float
+) -> Plan | None:
+    """Return the plan with a stepsize for the noise along the chains, if that is too large."""
+    judgement = judge(
+        origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter
+    )
+    if is_within_tolerance(judgement, tolerance) or not judgement.largest:
+        return None
+    stepsize, geometry = judgement.largest, judgement.geometry
+    prediction = geometry.predict(plan.given.dynamics, stepsize, plan.given.in_turn)
+    return replace(plan, stepsize=stepsize, around=geometry, prediction=prediction)
+
+
+def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
+    """Return the covariance of the draws in whitened coordinates, drawn toward the identity."""
+    u = unconstrained(samples, space)
+    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
+    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))
+
 
 # Gradients for an independent draw of HMC far from normal, twice: draws of minibatches must cost
 # much more.
 _FAR_GRADIENTS = 60.0
-
-# All chosen or all given, if no mode is searched for.
-_CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize")
 
 
 @dataclass(frozen=True)
@@ -78,8 +204,6 @@ class _Settings:
     gradients_near_normal: float = (
         3.0  # for an independent draw of HMC, in whitened coordinates
     )
-    share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
-    least_to_choose: float = 5.0  # at least: without them all that follows takes longer
     worth_timing: float = (
         30.0  # predicted seconds of chains above which a gradient is timed
     )
@@ -99,108 +223,9 @@ _REASON_FAR = (
     "the posterior is far from normal, and chains of minibatches need very many "
     "iterations"
 )
-_REASON_NO_CURVATURE = (
-    "the log posterior has no finite curvature where its mode was looked for"
-)
-_REASON_NO_TIME = "the time to choose constants for minibatches was over"
 
 
-@brief
-@on_machines
-def run_automatically(
-    request: Request, required: Requirements, verbose: bool
-) -> Samples:
-    """Make the open choices, run the chains, and return draws with their report.
-
-    Args:
-        request: Request of the user; "auto" for open constants.
-        required: Requested precision and length of the draws.
-        verbose: Whether to show progress.
-    """
-    start_time = time.monotonic()
-    verbose, required = checks.flag("verbose", verbose), required.checked()
-    request = replace(
-        request, keywords={**request.keywords, "n_chains": required.n_chains}
-    )
-    reading = read(request)
-    request, model = reading.request, reading.request.read
-    options, d, thin = model.options, model.target.size, model.options.thin
-    if options.store_params is not True:
-        raise ValueError(
-            "`store_params`: all parameters are stored if the length is chosen from their draws."
-        )
-    if options.store is None and all_parts_open(request):
-        samples = None
-        if request.groups is not None:
-            samples = run_with_effects(request, required, verbose, start_time)
-        elif d >= SMALLEST_FIELD:
-            samples = run_with_field(request, required, verbose, start_time)
-        if (
-            samples is None
-            and d > MANY
-            and required.n_iters is None
-            and required.burn_in is None
-        ):
-            samples = run_in_blocks(request, required, verbose, start_time)
-        if samples is not None:
-            return samples
-    large = d > DENSE_UP_TO
-    cost = cost_of_hmc(request, required) if large else None
-    if (large and not needs_mode(request, cost)) or _has_many_modes(request):
-        _check_all_open(request, d)
-        if options.store is not None:
-            raise ValueError(
-                f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
-                "every constant given; `settings` of a call without a store have what was chosen."
-            )
-        return run_large(request, reading.dynamics, required, verbose, start_time, cost)
-    if options.store is not None:
-        return _run_on_disk(reading, required, verbose)
-    chosen = None
-    share = _SETTINGS.share_to_choose * required.seconds
-    seconds_to_choose = max(share, _SETTINGS.least_to_choose)
-    try:
-        with contextlib.suppress(TimeUpError), limited(start_time + seconds_to_choose):
-            chosen = choose(reading, required.tolerance, verbose)
-    except np.linalg.LinAlgError:
-        if not all_parts_open(request):
-            raise
-        return run_exact(
-            request, NUTS(), required, verbose, start_time, _REASON_NO_CURVATURE, []
-        )
-    if chosen is None:
-        return _run_without_tuning(request, required, verbose, start_time)
-    if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
-        return run_in_modes(
-            chosen, chosen.plan.surveyed, required, thin, verbose, start_time
-        )
-    return _run_around_mode(request, chosen, required, verbose, start_time)
-
-
-def _run_without_tuning(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples:
-    """Return draws by NUTS, when the time to choose constants is over.
-
-    Raises:
-        TimeoutError: The user has chosen another sampler, whose constants need that choice.
-    """
-    if not all_parts_open(request):
-        constants = (
-            "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`"
-        )
-        raise out_of_time(
-            "the constants of the sampler were chosen",
-            start_time,
-            f", or all of {constants}",
-        )
-    without_tuning = replace(required, hurried=True)
-    return run_exact(
-        request, NUTS(), without_tuning, verbose, start_time, _REASON_NO_TIME, []
-    )
-
-
-def _run_around_mode(
+def run_around_mode(
     request: Request,
     chosen: Chosen,
     required: Requirements,
@@ -486,7 +511,7 @@ def _run_chains(
     return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
 
 
-def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Samples:
+def run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Samples:
     """Return draws that are written to disk, by constants that are chosen once and kept there."""
     if required.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
@@ -513,28 +538,6 @@ def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Sam
     if required.burn_in is not None:
         request = request.tuned(burn_in=required.burn_in)
     return run_tuned(request, required.n_iters, verbose)
-
-
-def _has_many_modes(request: Request) -> bool:
-    """Return whether entries of parameters can change places, in a call that chooses constants."""
-    model, is_open = request.read, open_arguments(request)
-    if request.groups is not None or model.options.store is not None:
-        return False
-    start = model.starts[0].astype(np.float64)
-    return set(_CONSTANTS) <= set(is_open) and bool(
-        alike(model.target, model.data, start, model.seed)
-    )
-
-
-def _check_all_open(request: Request, d: int) -> None:
-    is_open = open_arguments(request)
-    for name in _CONSTANTS:
-        if name not in is_open:
-            raise ValueError(
-                f"`{name}`: there are {d} coordinates. Beyond {DENSE_UP_TO} give all of "
-                "`gradient`, `minibatches`, `minibatch_size`, `preconditioner`, `stepsize`, "
-                "`n_iters` and `burn_in`, or none of them."
-            )
 
 
 def _may_rewhiten(request: Request) -> bool:

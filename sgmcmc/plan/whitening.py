@@ -1,4 +1,4 @@
-"""Coordinates from the curvature at the chains, if d is too large for a mode."""
+"""Coordinates of chains whose moves are exact: whitened by curvature or by their draws."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import HMC
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.plan.arrows import Products, Structure, arrow_at, dense_at, find_structure
-from sgmcmc.plan.exact.adaptation import WarmedUp
-from sgmcmc.plan.lanczos import unusual_directions
+from sgmcmc.plan.curvature import (
+    Products,
+    Structure,
+    arrow_at,
+    dense_at,
+    find_structure,
+    unusual_directions,
+)
 from sgmcmc.plan.local import look_around
 from sgmcmc.plan.mode import DENSE_UP_TO, MANY
 from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.warm_up import WarmedUp
 from sgmcmc.run.request import Model
 
 # Largest number of coordinates for which the information is a dense matrix, if time allows.

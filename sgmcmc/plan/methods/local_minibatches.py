@@ -12,27 +12,12 @@ import numpy as np
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.dynamics import HMC, Dynamics
+from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.target import Target
-from sgmcmc.plan.automatic.methods import (
-    WARN_SECONDS,
-    Cost,
-    run_exact,
-    seconds_of_gradient,
-)
-from sgmcmc.plan.automatic.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.plan.automatic.watched import Watched, lengths_of
+from sgmcmc.plan.ascent import ascend, planned, spread_out, warm_up
 from sgmcmc.plan.choices import has_dense_information
-from sgmcmc.plan.exact.shape import is_in_blocks
-from sgmcmc.plan.laws import LinearRecursion
-from sgmcmc.plan.lengths import (
-    Requirements,
-    RowsWatched,
-    need_draws,
-    with_smaller_steps,
-)
 from sgmcmc.plan.local import (
     LocalPlan,
     Neighbourhood,
@@ -40,17 +25,31 @@ from sgmcmc.plan.local import (
     choose_locally,
     look_around,
 )
+from sgmcmc.plan.methods.full_data import (
+    WARN_SECONDS,
+    Cost,
+    cost_of_hmc,
+    run_by_hmc,
+)
 from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.objective import Objective
-from sgmcmc.plan.prediction import error_factor
+from sgmcmc.plan.prediction import LinearRecursion, error_factor
 from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
+from sgmcmc.plan.stopping import (
+    Requirements,
+    RowsWatched,
+    Watched,
+    lengths_of,
+    need_draws,
+    with_smaller_steps,
+)
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.request import Model, Request, all_parts_open
+from sgmcmc.run.request import Model, Request
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def run_large(
     cost = cost or cost_of_hmc(request, required)
     if cost is not None and cost.affordable:
         cost.warn(request.function)
-        return _by_hmc(request, cost, required, verbose, start_time)
+        return run_by_hmc(request, cost, required, verbose, start_time)
     clock = Clock(start_time)
     first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
     try:
@@ -174,35 +173,6 @@ def run_large(
     )
 
 
-def run_in_blocks(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples | None:
-    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
-
-    Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
-    """
-    model = request.read
-    if request.groups is not None or not is_in_blocks(model):
-        return None
-    cost = cost_of_hmc(request, required)
-    if cost is None or not cost.quick:
-        return None
-    return _by_hmc(request, cost, required, verbose, start_time)
-
-
-def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
-    """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
-    if (
-        not all_parts_open(request)
-        or required.n_iters is not None
-        or required.burn_in is not None
-    ):
-        return None
-    model = request.read
-    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
-    return Cost.of(seconds, model.target.size, required)
-
-
 def needs_mode(request: Request, cost: Cost | None) -> bool:
     """Return whether only chains around a mode are quick, and a dense information is possible.
 
@@ -237,20 +207,6 @@ class _SampledPlan:
     plan: LocalPlan
     lengths: Watched
     samples: Samples
-
-
-def _by_hmc(
-    request: Request,
-    cost: Cost,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-) -> Samples:
-    reason = (
-        f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
-        f"{cost.seconds:.0f} s"
-    )
-    return run_exact(request, HMC(), required, verbose, start_time, reason, [], cost)
 
 
 def _measure_error(

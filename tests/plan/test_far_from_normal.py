@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.dataset import Tensors
-from sgmcmc.plan.automatic.methods import Cost
-from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.methods.full_data import Cost
+from sgmcmc.plan.stopping import Requirements
 from tests import seams
 
 SD, WIDTH = 1.5, 4

@@ -1,4 +1,4 @@
-"""Starts and coordinates of exact chains: from the mode, or from the user's values."""
+"""Start of chains whose moves are exact: the mode, and coordinates there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sgmcmc.inputs.support import need_precision
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import is_in_pieces
-from sgmcmc.plan.information import observed_information
+from sgmcmc.plan.curvature import observed_information
 from sgmcmc.plan.local import look_around
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.objective import Objective

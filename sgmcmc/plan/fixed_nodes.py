@@ -1,4 +1,4 @@
-"""Models with groups, made ready for chains around a mode: nodes that are fixed there."""
+"""Quadrature nodes of groups that are fixed at a mode."""
 
 from __future__ import annotations
 

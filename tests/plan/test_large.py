@@ -15,8 +15,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.plan.automatic import large, methods
-from sgmcmc.plan.lengths import Requirements
+from sgmcmc.plan.methods import full_data, local_minibatches
+from sgmcmc.plan.stopping import Requirements
 from tests import seams
 from tests.plan.models import Array, Tensors
 
@@ -78,14 +78,14 @@ def test_moments_of_an_exact_posterior() -> None:
 def test_the_predicted_seconds_of_exact_moves() -> None:
     """Gradients of all moves of all chains, and what is affordable of that."""
     required = Requirements(0.05, 400, 4, None, None, None)
-    found = methods.Cost.of(1e-3, 10_000, required)
+    found = full_data.Cost.of(1e-3, 10_000, required)
     assert found.gradients == 4 * (600 + (200 + 250) * 9)  # 0.9 · 10 steps
     assert found.affordable and found.seconds <= 1e-3 * found.gradients
-    assert not methods.Cost.of(1.0, 10_000, required).affordable
+    assert not full_data.Cost.of(1.0, 10_000, required).affordable
     hurried = Requirements(0.05, 400, 4, None, None, 1.0)
-    assert not methods.Cost.of(1e-3, 10_000, hurried).affordable
+    assert not full_data.Cost.of(1e-3, 10_000, hurried).affordable
     with pytest.warns(UserWarning, match="minutes.*`max_seconds`"):
-        methods.Cost.of(0.1, 10_000, required).warn("sample")
+        full_data.Cost.of(0.1, 10_000, required).warn("sample")
 
 
 @pytest.mark.slow
@@ -183,11 +183,11 @@ def test_error_is_measured_and_the_stepsize_falls(
     """A tolerance far below the noise's own error: found out, halved, and said."""
     monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
     monkeypatch.setattr(seams.WATCHED_LONGEST, 6000)
-    chosen = large.choose_locally
+    chosen = local_minibatches.choose_locally
 
     def too_large(*arguments: Any) -> Any:
         plan = chosen(*arguments)
-        return large.at_stepsize(plan, 4.0 * plan.stepsize)
+        return local_minibatches.at_stepsize(plan, 4.0 * plan.stepsize)
 
     monkeypatch.setattr(seams.CHOOSE_LOCALLY, too_large)
     dataset, _, sd = groups()

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo without constants from the user: mode, coordinates, stepsize, length."""
+"""Chains by HMC, MALA and NUTS: prepared, warmed up, run, reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,27 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.parts import JOINT, need_steps
 from sgmcmc.interrupts import TimeUpError, limited
-from sgmcmc.plan.exact.adaptation import (
+from sgmcmc.plan.joint_mode import uncentered
+from sgmcmc.plan.kept_choices import tune_once
+from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
+from sgmcmc.plan.methods.hmc_report import ChoiceLog, report_on_moves
+from sgmcmc.plan.mode import DENSE_UP_TO
+from sgmcmc.plan.modes import alike
+from sgmcmc.plan.reports.reporting import COARSE, quadrature_error
+from sgmcmc.plan.start import (
+    Start,
+    find_start,
+    read,
+    start_at_params,
+    start_without_curvature,
+)
+from sgmcmc.plan.stopping import (
+    Requirements,
+    RowsWatched,
+    UntilEffective,
+    UntilPredictive,
+)
+from sgmcmc.plan.warm_up import (
     AROUND_MODE,
     LAST,
     SHORT,
@@ -32,27 +52,7 @@ from sgmcmc.plan.exact.adaptation import (
     WarmUp,
     first_stepsize,
 )
-from sgmcmc.plan.exact.reporting import ChoiceLog, report_on_moves
-from sgmcmc.plan.exact.shape import Whitener, is_in_blocks
-from sgmcmc.plan.exact.start import (
-    Start,
-    find_start,
-    read,
-    start_at_params,
-    start_without_curvature,
-)
-from sgmcmc.plan.kept_choices import tune_once
-from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
-from sgmcmc.plan.lengths import (
-    Requirements,
-    RowsWatched,
-    UntilEffective,
-    UntilPredictive,
-)
-from sgmcmc.plan.mode import DENSE_UP_TO
-from sgmcmc.plan.reports.reporting import COARSE, quadrature_error
-from sgmcmc.plan.symmetries import alike
-from sgmcmc.plan.uncentered import uncentered
+from sgmcmc.plan.whitening import Whitener, is_in_blocks
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned

@@ -1,0 +1,699 @@
+"""Curvature of a log posterior: information, directions of unusual curvature, arrows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data, Tensors
+from sgmcmc.data.passes import Function, Pass, shards
+from sgmcmc.graphs.tracing import vectorized_map
+from sgmcmc.interrupts import pass_on
+from sgmcmc.model.geometry import Arrow, Preconditioner, arrow_of, inverse_root
+from sgmcmc.model.layout import Layout
+from sgmcmc.model.target import Target
+from sgmcmc.plan.objective import Objective, along, slope_over
+
+
+@dataclass(frozen=True)
+class _InformationSettings:
+    max_updates: int = 50  # of the SDs over which a kink is measured
+    settling: int = 12  # updates after which curvatures are averaged
+    floor: float = (
+        1e-12  # of a curvature, relative to the largest after scaling by the diagonal
+    )
+    clearly_upward: float = (
+        1e-3  # curvature that is not rounding, relative to the largest
+    )
+    # Condition number up to which no eigenvalues are needed: all are positive, and none is near
+    # the floor.
+    plain_condition: float = 1e10
+
+
+_INFORMATION_SETTINGS = _InformationSettings()
+
+
+@dataclass(frozen=True)
+class Level:
+    """A direction in which the log posterior has no curvature.
+
+    Attributes:
+        step: Step of one SD in it, the largest that is assumed of any direction, (d,).
+        shares: Part of each coordinate in it, in units of its own curvature, (d,); they add to 1.
+    """
+
+    step: np.ndarray
+    shares: np.ndarray
+
+
+@dataclass(frozen=True)
+class Information:
+    """Curvature of the log posterior at a point.
+
+    Attributes:
+        matrix: J, the negative Hessian, prior curvature included, positive definite.
+        covariance: M = J⁻¹.
+        held_up: Part of each coordinate's curvature that comes from a prior with a kink, measured
+            over one SD to each side.
+        scale: Scale over which it is measured: one SD, by coordinate.
+        not_positive: Number of directions in which the negative Hessian is not positive; J has its
+            absolute value there.
+        upward: Step in the direction in which the log posterior is clearly curved upward, the most
+            of all, by which it rises by one half where its gradient is zero; ``None`` if it is not.
+        level: Directions without curvature.
+    """
+
+    matrix: np.ndarray
+    covariance: np.ndarray
+    held_up: np.ndarray
+    scale: np.ndarray
+    not_positive: int = 0
+    upward: np.ndarray | None = None
+    level: tuple[Level, ...] = ()
+
+    @cached_property
+    def condition(self) -> float:
+        """The condition number of J, infinite if rounding leaves no smallest eigenvalue."""
+        values = np.linalg.eigvalsh(self.matrix)
+        return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+
+    @property
+    def shown_condition(self) -> float | str:
+        """The condition number, or why there is none."""
+        if self.not_positive:
+            return f"none: not positive in {self.not_positive} of {len(self.matrix)} directions"
+        condition = self.condition
+        return condition if np.isfinite(condition) else "beyond rounding"
+
+
+def observed_information(
+    objective: Objective, u: np.ndarray, hessian: np.ndarray | None = None
+) -> Information:
+    """Return the information at a position.
+
+    Second derivatives do not describe the effect of a prior with a kink, such as Laplace's. There
+    its curvature is that of its gradient between one SD to the left and one to the right, which in
+    turn depends on the SD: s² = 1/(J(s))ⱼⱼ is solved by iteration.
+
+    Args:
+        objective: Log posterior.
+        u: Position.
+        hessian: Hessian of the log-likelihood, if it is known.
+
+    Raises:
+        np.linalg.LinAlgError: Second derivatives are not finite, as near a pole of the posterior.
+    """
+    prior = objective.prior_hessian(u)
+    smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
+    if not np.isfinite(smooth).all():
+        raise np.linalg.LinAlgError(
+            "The curvature of the log posterior is not finite there."
+        )
+    curved = np.diag(prior)
+    diagonal = np.diag(smooth)
+    # The first SDs are those of single coordinates, one if the data say nothing.
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    seen: list[np.ndarray] = []
+    inverse = _LastInverse(smooth)
+    for _ in range(_INFORMATION_SETTINGS.max_updates):
+        below, above = prior_on_both_sides(objective, u, scale)
+        secant = (below - above) / (2 * scale) + curved
+        # An infinite one is that of a pole, which is no kink.
+        kinked = (secant > 1e-6 * np.abs(curved)) & np.isfinite(secant)
+        seen.append(np.where(kinked, secant, 0.0))
+        # If the step reaches the kink the curvature may jump to and fro; its mean settles.
+        extra = np.mean(seen[min(_INFORMATION_SETTINGS.settling, len(seen) - 1) :], 0)
+        if not extra.any() and len(seen) > 2:
+            break
+        before = scale
+        scale = np.sqrt(np.diag(inverse.turned_up(extra)))
+        if np.abs(np.log(scale / before)).max() < 0.01:
+            break
+    matrix = smooth + np.diag(extra)
+    covariance = inverse.plain(extra)
+    if covariance is not None:
+        return Information(matrix, covariance, extra, scale)
+    units, values, vectors = _eigen(matrix)
+    count, upward = _not_positive(units, values, vectors)
+    scales = np.outer(units, units)
+    positive = _turned_up(values)
+    matrix = (vectors * positive) @ vectors.T * scales
+    covariance = (vectors / positive) @ vectors.T / scales
+    level = _level(units, values, vectors)
+    return Information(matrix, covariance, extra, scale, count, upward, level)
+
+
+def prior_on_both_sides(
+    objective: Objective, u: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each coordinate of the prior's gradient at a step below and a step above."""
+    steps = np.diag(scale)
+    gradients = objective.prior_gradients(np.concatenate([u - steps, u + steps]))
+    return np.diag(gradients[: len(u)]), np.diag(gradients[len(u) :])
+
+
+def mean_prior_gradient(
+    objective: Objective, u: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
+    """Return the mean of each coordinate of the prior's gradient from a step below to one above.
+
+    Unlike the gradient itself it is continuous where the prior has a kink, and its derivative is
+    the curvature between the two ends. It is NaN where the prior is zero at both.
+    """
+    steps = np.diag(scale)
+    values = objective.prior_values(np.concatenate([u - steps, u + steps]))
+    with np.errstate(invalid="ignore"):
+        return (values[len(u) :] - values[: len(u)]) / (2 * scale)
+
+
+def _not_positive(
+    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
+) -> tuple[int, np.ndarray | None]:
+    largest = np.abs(values).max()
+    count = int((values <= _INFORMATION_SETTINGS.floor * largest).sum())
+    if values[0] >= -_INFORMATION_SETTINGS.clearly_upward * largest:
+        return count, None
+    return count, vectors[:, 0] / scale / np.sqrt(-values[0])
+
+
+def _level(
+    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
+) -> tuple[Level, ...]:
+    """Return the directions whose eigenvalues are zero, but for rounding."""
+    floor = _INFORMATION_SETTINGS.floor * np.abs(values).max()
+    if not floor > 0:
+        floor = 1.0  # as in :func:`_turned_up`
+    flat = vectors[:, np.abs(values) <= floor]
+    return tuple(Level(v / scale / np.sqrt(floor), v**2) for v in flat.T)
+
+
+class _LastInverse:
+    """The inverse of a matrix whose diagonal is added to; kept for the same addition."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self._matrix = matrix
+        self._added: np.ndarray | None = None
+        self._inverse: np.ndarray | None = None
+
+    def plain(self, added: np.ndarray) -> np.ndarray | None:
+        """Return the inverse if the sum is clearly positive definite; else ``None``."""
+        if self._added is None or not np.array_equal(added, self._added):
+            self._added = added
+            self._inverse = _plain_inverse(self._matrix + np.diag(added))
+        return self._inverse
+
+    def turned_up(self, added: np.ndarray) -> np.ndarray:
+        """Return the inverse, with the absolute values of eigenvalues."""
+        plain = self.plain(added)
+        if plain is not None:
+            return plain
+        scale, values, vectors = _eigen(self._matrix + np.diag(added))
+        return (vectors / _turned_up(values)) @ vectors.T / np.outer(scale, scale)
+
+
+def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
+    """Return the inverse of a matrix that is clearly positive definite; ``None`` of others.
+
+    It takes a tenth of the time of eigenvalues, and much less on busy cores.
+    """
+    scale = _scale(matrix)
+    scaled = matrix / np.outer(scale, scale)
+    root, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
+    if failed:
+        return None
+    inverse, failed = scipy.linalg.lapack.dpotri(root, lower=1)
+    if failed:
+        return None
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    if (
+        not np.linalg.norm(scaled) * np.linalg.norm(inverse)
+        < _INFORMATION_SETTINGS.plain_condition
+    ):
+        return None
+    return inverse / np.outer(scale, scale)
+
+
+def _scale(matrix: np.ndarray) -> np.ndarray:
+    diagonal = np.abs(np.diag(matrix))
+    return np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
+
+
+def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scale of each coordinate, and eigenvalues and eigenvectors in these units."""
+    scale = _scale(matrix)
+    return scale, *np.linalg.eigh(matrix / np.outer(scale, scale))
+
+
+def _turned_up(values: np.ndarray) -> np.ndarray:
+    """Return eigenvalues, all positive; nothing at all counts as a curvature of one."""
+    values = np.abs(values)
+    return np.maximum(
+        values, _INFORMATION_SETTINGS.floor * values.max() if values.any() else 1.0
+    )
+
+
+def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
+    """Return the covariance of draws, shrunk toward the identity, more so if they are few.
+
+    Args:
+        draws: Draws in coordinates in which the covariance may be the identity, (k, d).
+        effective: Effective number of independent draws.
+    """
+    d = draws.shape[1]
+    centered = draws - draws.mean(0)
+    covariance = centered.T @ centered / (len(draws) - 1)
+    return (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)
+
+
+Product = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class _LanczosSettings:
+    usual_ratio: float = (
+        2.0  # of curvatures up to which, or its inverse, none is unusual
+    )
+    max_residual: float = (
+        0.05  # of an eigenvector that is used, relative to its eigenvalue
+    )
+    # Residual relative to the distance of the next eigenvalue. Beyond, the vector may be a mixture
+    # of many of a dense spectrum, and undoing its curvature alone gains nothing.
+    max_residual_of_gap: float = 0.5
+    min_ratio: float = 1e-4  # of curvatures that are scaled, relative to the usual one
+
+
+_LANCZOS_SETTINGS = _LanczosSettings()
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Eigenvalues and eigenvectors of a symmetric matrix that are far from the usual ones.
+
+    Attributes:
+        values: Eigenvalues, (k,).
+        vectors: Eigenvectors, (d, k).
+        usual: A usual eigenvalue.
+        smallest, largest: The extremes of all other eigenvalues.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    usual: float
+    smallest: float
+    largest: float
+
+
+def unusual_directions(
+    product: Product,
+    d: int,
+    steps: int,
+    max_directions: int,
+    rng: np.random.Generator,
+    until: float = np.inf,
+    isolated: bool = False,
+) -> Directions:
+    """Return the directions in which curvature is more than twice the usual one, or below half.
+
+    Args:
+        product: Product of the matrix with a vector, (d,).
+        d: Size of the matrix.
+        steps: Largest number of products.
+        max_directions: Largest number of directions: those farthest from the usual, as ratios.
+        rng: Generator of the first direction.
+        until: Time at which to stop, by the monotonic clock.
+        isolated: Whether to return only directions whose eigenvalues are isolated.
+    """
+    values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
+    limits = _LANCZOS_SETTINGS.max_residual * np.abs(values)
+    if isolated:
+        gaps = np.diff(values, prepend=-np.inf, append=np.inf)
+        limits = np.minimum(
+            limits,
+            _LANCZOS_SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:]),
+        )
+    exact = residuals <= limits
+    is_stiff = values > _LANCZOS_SETTINGS.usual_ratio * usual
+    is_soft = values < usual / _LANCZOS_SETTINGS.usual_ratio
+    is_unusual = is_stiff | (is_soft & (values > _LANCZOS_SETTINGS.min_ratio * usual))
+    chosen = np.flatnonzero(exact & is_unusual)
+    order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
+    chosen = np.sort(chosen[order[:max_directions]])
+    unselected = np.delete(values, chosen)
+    smallest, largest = (
+        (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
+    )
+    return Directions(
+        values[chosen], vectors[:, chosen], usual, float(smallest), float(largest)
+    )
+
+
+def _ritz(
+    product: Product, d: int, steps: int, rng: np.random.Generator, until: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return Ritz values and vectors of a symmetric matrix, their residuals, and a usual value.
+
+    All vectors are kept orthogonal. The usual value is the median of the Ritz values, each weighted
+    by the square of its vector's component in the first direction, which is random.
+    """
+    basis = np.zeros((steps, d))
+    diagonal = np.zeros(steps)
+    off_diagonal = np.zeros(steps)
+    vector = rng.standard_normal(d)
+    vector /= np.linalg.norm(vector)
+    for k in range(steps):
+        basis[k] = vector
+        image = product(vector)
+        if not np.isfinite(image).all():
+            steps = k
+            break
+        diagonal[k] = vector @ image
+        for _ in range(2):
+            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
+        off_diagonal[k] = np.linalg.norm(image)
+        if (
+            off_diagonal[k] <= 1e-10 * abs(diagonal[: k + 1]).max()
+            or time.monotonic() > until
+        ):
+            steps = k + 1
+            break
+        vector = image / off_diagonal[k]
+    if steps == 0:
+        return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
+    small = np.diag(diagonal[:steps])
+    small += np.diag(off_diagonal[: steps - 1], 1) + np.diag(
+        off_diagonal[: steps - 1], -1
+    )
+    values, small_vectors = np.linalg.eigh(small)
+    weights = np.cumsum(small_vectors[0] ** 2)
+    usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
+    residuals = np.abs(off_diagonal[steps - 1] * small_vectors[-1])
+    return (
+        values,
+        basis[:steps].T @ small_vectors,
+        residuals,
+        usual if usual > 0 else 1.0,
+    )
+
+
+@dataclass(frozen=True)
+class _ArrowSettings:
+    max_numbers: int = 2**22  # in an intermediate result
+    max_vectors: int = 64  # in an intermediate result
+    max_terms: int = 2**16  # of the log-likelihood in an intermediate result
+    min_groups: int = 20  # fewer are not searched
+    max_block: int = 8  # coordinates of a group
+    max_core: int = 5000  # coordinates of the core, whose matrix is dense
+    coupling_rounding: float = 1e-9  # entries of the coupling, relative to its largest
+
+
+_ARROW_SETTINGS = _ArrowSettings()
+
+_ONE_BY_ONE = (
+    100  # largest number of products for which compiling takes longer than it gains
+)
+_FEW = 50  # coordinates of a parameter up to which curvature is averaged over many positions
+# Largest difference of entries of a Hessian that should be equal, relative to its largest.
+_EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
+
+
+class Products:
+    """The negative Hessian of the log posterior over all rows, times vectors.
+
+    Args:
+        objective: Log posterior.
+        target: Log posterior, in the dtype in which many products are computed.
+        data: Dataset.
+        weight: Number of observations that each of them represents.
+    """
+
+    def __init__(
+        self, objective: Objective, target: Target, data: Data, weight: float = 1.0
+    ) -> None:
+        self._objective = objective
+        self._target = target
+        self._data = data
+        self._weight = weight
+        functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
+        self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
+        shard_rows = min(
+            data.size,
+            shards(data, _ARROW_SETTINGS.max_terms, target.row_terms)[0].chunk,
+        )
+        vectors_in_memory = _ARROW_SETTINGS.max_numbers // (
+            shard_rows * target.row_terms
+        )
+        self.together = int(np.clip(vectors_in_memory, 1, _ARROW_SETTINGS.max_vectors))
+        self._compiles = not data.sparse
+
+    def __call__(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return the products at a position with each of some vectors, (k, d)."""
+        if len(vectors) > _ONE_BY_ONE and self._compiles:
+            try:
+                return self._many(u, vectors)
+            except (
+                tf.errors.OpError,
+                ValueError,
+                TypeError,
+                NotImplementedError,
+            ) as error:
+                # Operations that neither XLA nor vectorization supports are computed one by one.
+                pass_on(error)
+                self._compiles = False
+        products = [self._objective.times_hessian(u, vector) for vector in vectors]
+        return np.reshape(products, vectors.shape)
+
+    def information(self, u: np.ndarray) -> np.ndarray:
+        """Return the whole matrix at a position, (d, d): from rows' factors if they are known."""
+        if not self._objective.has_factors(u):
+            return self(u, np.eye(len(u)))
+        return self._objective.information(u)
+
+    def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        dtype = self._target.dtype.as_numpy_dtype
+        point = u.astype(dtype)
+        products = np.empty((len(vectors), len(u)))
+        for first in range(0, len(vectors), self.together):
+            chunk = vectors[first : first + self.together]
+            padded = np.zeros((self.together, len(u)), dtype)
+            padded[: len(chunk)] = chunk
+            (of_prior,) = self._pass.run("prior", point, padded)
+            (of_rows,) = self._pass.sums(
+                "rows", point, padded, max_terms=_ARROW_SETTINGS.max_terms
+            )
+            total = of_prior.numpy() + self._weight * of_rows
+            products[first : first + len(chunk)] = -total[: len(chunk)]
+        return products
+
+    def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
+        return [
+            vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)
+        ]
+
+    def _rows(
+        self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors
+    ) -> list[tf.Tensor]:
+        slope = slope_over(self._target, columns)
+        return [vectorized_map(lambda v: along(slope, u, v), vectors)]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Coordinates in many small blocks, which are independent given all others.
+
+    Attributes:
+        leaves: Indices of these coordinates, a row for each block, (G, k).
+        core: Indices of all others, in the order of the position, (c,).
+        few: Indices of those of parameters with few coordinates.
+        names: Parameters that the leaves are of.
+    """
+
+    leaves: np.ndarray
+    core: np.ndarray
+    few: np.ndarray
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A parameter that may be made of blocks.
+
+    Attributes:
+        name: Name.
+        indices: Indices of its coordinates, (G, k).
+    """
+
+    name: str
+    indices: np.ndarray
+
+
+def find_structure(
+    objective: Objective, layout: Layout, u: np.ndarray, seed: int
+) -> Structure | None:
+    """Return the blocks of the information at a position, or ``None`` if there are none.
+
+    A parameter of G × k numbers is made of blocks if its part of the Hessian is block-diagonal.
+    With s random signs, one for each group, and e_m a unit vector, the entries of H(s ⊗ e_m) times
+    s are then those of the blocks whatever s is, and almost surely not otherwise. Parameters with
+    as many groups belong together if that holds for all of them at once.
+
+    Args:
+        objective: Log posterior.
+        layout: Layout of the position.
+        u: Position, flat and unconstrained.
+        seed: Seed of the signs.
+    """
+    rng = np.random.default_rng([seed, len(u)])
+    candidates: list[_Candidate] = []
+    for name in layout.names:
+        for candidate in _candidates(name, layout):
+            if _has_blocks(objective, u, candidate.indices, rng):
+                candidates.append(candidate)
+                break
+    chosen = _together(objective, u, candidates, rng)
+    if not chosen:
+        return None
+    leaves = np.concatenate([candidate.indices for candidate in chosen], 1)
+    names = tuple(candidate.name for candidate in chosen)
+    core_slices = [
+        entries for name, entries in layout.slices.items() if name not in names
+    ]
+    if (
+        sum(entries.stop - entries.start for entries in core_slices)
+        > _ARROW_SETTINGS.max_core
+    ):
+        return None
+    small_slices = [
+        entries for entries in core_slices if entries.stop - entries.start <= _FEW
+    ]
+    core, few = (
+        np.concatenate(
+            [np.zeros(0, int), *(np.arange(p.start, p.stop) for p in slices)]
+        )
+        for slices in (core_slices, small_slices)
+    )
+    return Structure(leaves, core, few, names)
+
+
+def _candidates(name: str, layout: Layout) -> list[_Candidate]:
+    """Return the ways in which a parameter may be made of groups: along its first or last axis."""
+    shape = layout.shapes[name]
+    entries = layout.slices[name]
+    all_indices = np.arange(entries.start, entries.stop).reshape(shape)
+    candidates = []
+    for axis in {0, len(shape) - 1} if shape else ():
+        indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
+        if (
+            len(indices) >= _ARROW_SETTINGS.min_groups
+            and indices.shape[1] <= _ARROW_SETTINGS.max_block
+        ):
+            candidates.append(_Candidate(name, indices))
+    return candidates
+
+
+def _has_blocks(
+    objective: Objective, u: np.ndarray, indices: np.ndarray, rng: np.random.Generator
+) -> bool:
+    first, second = (_blocks(objective, u, indices, rng) for _ in range(2))
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return False
+    dtype = np.dtype(objective.target.dtype.as_numpy_dtype)
+    return bool(np.abs(first - second).max() <= _EQUAL[dtype] * np.abs(first).max())
+
+
+def _blocks(
+    objective: Objective, u: np.ndarray, indices: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the blocks of the negative Hessian, if it has blocks, (G, k, k)."""
+    G, k = indices.shape
+    blocks = np.empty((G, k, k))
+    for m in range(k):
+        signs = rng.choice([-1.0, 1.0], G)
+        vector = np.zeros(len(u))
+        vector[indices[:, m]] = signs
+        blocks[:, :, m] = (
+            objective.times_hessian(u, vector)[indices] * signs[:, np.newaxis]
+        )
+    return blocks
+
+
+def _together(
+    objective: Objective,
+    u: np.ndarray,
+    candidates: list[_Candidate],
+    rng: np.random.Generator,
+) -> list[_Candidate]:
+    """Return the candidates of one set of groups that have the most coordinates."""
+    best: list[_Candidate] = []
+    for G in {len(candidate.indices) for candidate in candidates}:
+        group: list[_Candidate] = []
+        of_size = [candidate for candidate in candidates if len(candidate.indices) == G]
+        for candidate in sorted(of_size, key=lambda c: -c.indices.size):
+            indices = np.concatenate([c.indices for c in (*group, candidate)], 1)
+            fits = indices.shape[1] <= _ARROW_SETTINGS.max_block
+            if not group or (fits and _has_blocks(objective, u, indices, rng)):
+                group.append(candidate)
+        best = max(best, group, key=lambda one: sum(c.indices.size for c in one))
+    return best
+
+
+def arrow_at(
+    products: Products, structure: Structure, positions: Sequence[np.ndarray], seed: int
+) -> Arrow:
+    """Return the whitening by the information around positions, with their mean as origin.
+
+    Rows of parameters with few coordinates are averaged over the positions, by Louis' identity:
+    their curvature at one position says little of their marginal. All others are averaged too if
+    they are in blocks alone. Otherwise they are those at the mean: averages of so many rows take
+    long, and averages of some rows are inconsistent with values at the mean of others if directions
+    of both are nearly the same.
+
+    Args:
+        products: Products with the Hessian.
+        structure: Blocks of the information.
+        positions: Flat and unconstrained.
+        seed: Seed of the signs.
+    """
+    leaves, core = structure.leaves, structure.core
+    few = np.isin(core, structure.few)
+    (G, k), d, center = leaves.shape, len(positions[0]), np.mean(positions, 0)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
+    vectors = np.zeros((k + len(core), d))
+    for m in range(k):
+        vectors[m, leaves[:, m]] = signs[m]
+    vectors[np.arange(k, len(vectors)), core] = 1.0
+    hessian_vectors = np.empty_like(vectors)
+    in_blocks = np.ones(k, bool)
+    averaged = np.r_[in_blocks, few]
+    at_center = np.r_[in_blocks, ~few]
+    hessian_vectors[averaged] = np.mean(
+        [products(u, vectors[averaged]) for u in positions], 0
+    )
+    if not few.all():
+        hessian_vectors[at_center] = products(center, vectors[at_center])
+    blocks = np.stack(
+        [hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2
+    )
+    coupling = hessian_vectors[k:][:, leaves.ravel()]
+    rounding = _ARROW_SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)
+    coupling[np.abs(coupling) < rounding] = 0.0
+    core_block = hessian_vectors[k:][:, core]
+    core_block[np.ix_(~few, few)] = core_block[np.ix_(few, ~few)].T
+    symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
+    return arrow_of(
+        center, leaves, symmetric, coupling, (core_block + core_block.T) / 2, few
+    )
+
+
+def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:
+    """Return the whitening by the information averaged over positions, with their mean as origin.
+
+    It takes d products with the Hessian at each position, or one of the rows' factors.
+    """
+    information = np.mean([products.information(u) for u in positions], 0)
+    return Preconditioner(inverse_root(information), np.mean(positions, 0))
