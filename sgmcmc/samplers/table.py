@@ -20,7 +20,7 @@ from sgmcmc.inputs.options import KEYWORDS
 if TYPE_CHECKING:
     import tensorflow_probability as tfp
 
-    from sgmcmc.data.minibatch import Tensors
+    from sgmcmc.data.dataset import Tensors
     from sgmcmc.engine.reductions import Reduction
     from sgmcmc.gradients.latents import Gibbs
     from sgmcmc.manifolds import Manifold

@@ -13,7 +13,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
 from sgmcmc.plan import solve, stopping
-from sgmcmc.plan.methods import exact, local_minibatches
+from sgmcmc.plan.methods import hmc, local_minibatches
 from tests import seams
 
 X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)
@@ -101,7 +101,7 @@ def over(*arguments: Any, **named: Any) -> Any:
     raise TimeUpError
 
 
-@pytest.mark.parametrize("room", [pytest.param(solve, marks=pytest.mark.slow), exact])
+@pytest.mark.parametrize("room", [pytest.param(solve, marks=pytest.mark.slow), hmc])
 def test_chains_begin_without_a_mode(
     room: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
