@@ -11,7 +11,7 @@ from typing import Any, cast
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Minibatch, Tensors
-from sgmcmc.data.sparse import has_sparse, over_rows
+from sgmcmc.data.sparse import over_rows
 from sgmcmc.graphs.tracing import spec_of, trace
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.layout import is_long
@@ -126,6 +126,16 @@ class Target:
             return self._with_prior(data_part, params, u) if with_prior else data_part
 
         return self._slope(position, value)
+
+    def once(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the function of tensors at these; a shared target traces it only once.
+
+        Args:
+            key: Name of the function, and what it depends on besides the target and the tensors.
+            function: Function.
+            arguments: Nested tensors.
+        """
+        return function(*arguments)
 
     def prior_value(self, params: Tensors, u: Tensors) -> tf.Tensor:
         """Return log-prior and log-Jacobian alone, of the parameters and their coordinates."""
@@ -305,25 +315,26 @@ class _TracedOnce(Target):
     def gradient(
         self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
     ) -> tf.Tensor:
-        columns, weights = minibatch.columns, minibatch.weights
-        if tf.executing_eagerly() or has_sparse(columns):
-            return self._gradient(position, minibatch, with_prior)
+        weights = minibatch.weights
         scale = weights if isinstance(weights, float) else None
-        arguments = (position, columns, () if scale is not None else weights)
+
+        def gradient(position: tf.Tensor, columns: Tensors, weights: Any) -> tf.Tensor:
+            minibatch = Minibatch(columns, weights if scale is None else scale)
+            return self._gradient(position, minibatch, with_prior)
+
+        arguments = (position, minibatch.columns, () if scale is not None else weights)
+        return self.once(("gradient", with_prior, scale), gradient, *arguments)
+
+    def once(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        tensors = tf.nest.flatten(arguments)
+        if tf.executing_eagerly() or any(
+            isinstance(t, tf.SparseTensor) for t in tensors
+        ):
+            return function(*arguments)
         specs = tf.nest.map_structure(spec_of, arguments)
-        shapes = tuple(
-            (name, spec.shape, spec.dtype) for name, spec in specs[1].items()
-        )
-        key = (with_prior, scale, position.shape, shapes)
+        key = (key, repr(specs))
         if key not in self._graphs:
-
-            def traced(
-                position: tf.Tensor, columns: Tensors, weights: Any
-            ) -> tf.Tensor:
-                minibatch = Minibatch(columns, weights if scale is None else scale)
-                return self._gradient(position, minibatch, with_prior)
-
-            self._graphs[key] = trace(traced, *specs)
+            self._graphs[key] = trace(function, *specs)
         return self._graphs[key](*arguments)
 
 

@@ -74,6 +74,18 @@ class WholePosterior:
         If the log posterior is not a number it is minus infinity, and if its gradient has
         entries that are not finite these are zero.
         """
+
+        def value_and_gradient(
+            position: tf.Tensor, columns: Tensors
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            whole = WholePosterior(self._target, columns, self._rows)
+            return whole._value_and_gradient(position)
+
+        return self._target.once(
+            ("whole", self._rows), value_and_gradient, position, self._columns
+        )
+
+    def _value_and_gradient(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         target, space = self._target, self._target.space
         u, points = space.differentiated(tf.cast(position, target.dtype))
         value, gradients = self._sum(points)
