@@ -81,13 +81,14 @@ class WholePosterior:
             whole = WholePosterior(self._target, columns, self._rows)
             return whole._value_and_gradient(position)
 
+        position = tf.cast(position, self._target.dtype)
         return self._target.once(
             ("whole", self._rows), value_and_gradient, position, self._columns
         )
 
     def _value_and_gradient(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         target, space = self._target, self._target.space
-        u, points = space.differentiated(tf.cast(position, target.dtype))
+        u, points = space.differentiated(position)
         value, gradients = self._sum(points)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))

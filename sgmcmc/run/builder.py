@@ -132,7 +132,7 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
-    target = sampler.target.shared if sampler.compiler.uses_xla else sampler.target
+    target = sampler.target.shared
     iteration = Iteration(
         target,
         phase.dynamics,
