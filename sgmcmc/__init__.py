@@ -42,6 +42,7 @@ from sgmcmc.engine.reductions import (
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
+from sgmcmc.reduce.rows import collapse
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import (
@@ -156,6 +157,7 @@ __all__ = [
     "StepwiseSampler",
     "ZeroVarianceSamples",
     "check_part",
+    "collapse",
     "cyclical",
     "divide",
     "from_jax",

@@ -1,0 +1,1 @@
+"""The same posterior from fewer numbers."""

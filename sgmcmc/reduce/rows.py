@@ -1,0 +1,140 @@
+"""Identical rows: each distinct row once, with the number of rows that it stands for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sgmcmc import checks
+from sgmcmc.checks import describe
+
+
+def collapse(dataset: Any, weights: str = "n") -> Any:
+    """Return the distinct rows of a dataset, with a column of counts.
+
+    The log-likelihood of a dataset is Σ_i log p(x_i | θ) = Σ_k n_k log p(x_k | θ), where k runs
+    over the distinct rows and n_k is the number of times that row k occurs. A ``log_lik`` that
+    multiplies each term by the count has the same posterior, from fewer rows. Rows are distinct
+    if they differ in any column, so leave out columns that ``log_lik`` does not use.
+
+    Args:
+        dataset: Dict of arrays whose first axis is the N rows, a frame of pandas or polars, or an
+            Arrow table. It is not changed.
+        weights: Name of the column of counts. A column of that name that is already there holds
+            the number of rows that each row stands for: these are added up.
+
+    Returns:
+        The same kind of object with K ≤ N rows, in the order in which each occurs first. The counts
+        are float64, (K,). Missing values are equal to each other.
+
+    Raises:
+        TypeError: ``dataset`` is none of these, or ``weights`` is no string.
+        ValueError: There are no rows, columns differ in length, or a count is negative or missing.
+
+    Example:
+        >>> import numpy as np, sgmcmc
+        >>> sgmcmc.collapse({"x": np.array([2, 5, 2, 2]), "y": np.array([1, 0, 1, 0])})
+        {'x': array([2, 5, 2]), 'y': array([1, 0, 0]), 'n': array([2., 1., 1.])}
+    """
+    if not isinstance(weights, str):
+        raise TypeError(
+            f"`weights` must be the name of a column; it is {describe(weights)}."
+        )
+    if isinstance(dataset, Mapping):
+        columns = checks.by_name("dataset", dataset, "of arrays by name")
+        arrays = {name: _array(name, values) for name, values in columns.items()}
+        first, counts = _distinct_rows(arrays, weights)
+        return {
+            **{name: array[first] for name, array in arrays.items()},
+            weights: counts,
+        }
+    library = type(dataset).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(dataset, "iloc") and dataset.ndim == 2:
+        series = {name: dataset[name] for name in dataset.columns}
+        first, counts = _distinct_rows(series, weights)
+        frame = dataset.iloc[first].reset_index(drop=True)
+        frame[weights] = counts
+        return frame
+    if library == "polars" and hasattr(dataset, "with_columns"):
+        if hasattr(dataset, "collect"):
+            dataset = dataset.collect()
+        series = {name: dataset[name].to_numpy() for name in dataset.columns}
+        first, counts = _distinct_rows(series, weights)
+        counted = type(dataset)({weights: counts})
+        return dataset[first.tolist()].with_columns(counted[weights])
+    if library == "pyarrow" and hasattr(dataset, "append_column"):
+        arrow = importlib.import_module("pyarrow")
+        series = {name: dataset[name].to_pandas() for name in dataset.column_names}
+        first, counts = _distinct_rows(series, weights)
+        table = dataset.take(first)
+        if weights in table.column_names:
+            table = table.drop_columns([weights])
+        return table.append_column(weights, arrow.array(counts))
+    raise TypeError(
+        "`dataset` must be a dict of arrays, a frame of pandas or polars, or an Arrow table; it is "
+        f"{describe(dataset)}."
+    )
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray) or hasattr(values, "tocsr"):
+        kind = "masked" if isinstance(values, np.ma.MaskedArray) else "sparse"
+        raise TypeError(f"`dataset[{name!r}]` is a {kind} array; give a dense one.")
+    array = np.asarray(values)
+    if array.ndim == 0:
+        raise ValueError(
+            f"`dataset[{name!r}]` must have an entry for each row; it is {describe(values)}."
+        )
+    return array
+
+
+def _distinct_rows(
+    columns: Mapping[str, Any], weights: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first row of each kind, in order, and the number of rows of that kind."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"`dataset`: columns differ in length: {lengths}.")
+    size = next(iter(lengths.values()), 0)
+    if not size:
+        raise ValueError("`dataset` has no rows.")
+    counts = np.ones(size)
+    if weights in columns:
+        counts = _counts(weights, columns[weights])
+    codes = np.zeros(size, np.int64)
+    for name, column in columns.items():
+        if name != weights:
+            codes = _refined(codes, column)
+    _, first = np.unique(codes, return_index=True)
+    return first, np.bincount(codes, counts)
+
+
+def _counts(weights: str, column: Any) -> np.ndarray:
+    counts = np.asarray(column)
+    if counts.dtype.kind not in "biuf" or counts.ndim != 1:
+        raise ValueError(f"`dataset[{weights!r}]` must be a number for each row.")
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise ValueError(
+            f"`dataset[{weights!r}]` must be numbers of rows, 0 or more; some are negative or "
+            "missing."
+        )
+    return counts.astype(np.float64)
+
+
+def _refined(codes: np.ndarray, column: Any) -> np.ndarray:
+    """Return the number of each row's kind, if rows of a kind agree in one more column.
+
+    Kinds are numbered from 0 in the order in which they occur.
+    """
+    import pandas as pd
+
+    entries = [column]
+    if np.ndim(column) > 1:
+        entries = list(np.reshape(column, (len(column), -1)).T)
+    for entry in entries:
+        labels, levels = pd.factorize(entry, use_na_sentinel=False)
+        codes, _ = pd.factorize(codes * len(levels) + labels)
+    return codes
