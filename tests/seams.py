@@ -5,6 +5,17 @@ A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOC
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+from typing import Any
+
+
+def changed(settings: str, **constants: Any) -> Any:
+    """Return the settings of a mechanism, one of the places below, with other constants."""
+    module, name = settings.rsplit(".", 1)
+    return replace(getattr(importlib.import_module(module), name), **constants)
+
+
 DRAWS_PIECE_BYTES = "sgmcmc.after.draws.PIECE_BYTES"
 STEIN_BLOCK = "sgmcmc.after.stein._BLOCK"
 
@@ -88,12 +99,11 @@ PREDICTIONS_NUMBERS = "sgmcmc.regression.predictions._NUMBERS"
 LOO_ROWS = "sgmcmc.regression.result._LOO_ROWS"
 RESULT_SHOWN = "sgmcmc.regression.result._SHOWN"
 
-EVALUATION_DRAWS = "sgmcmc.results.evaluation._DRAWS"
+EVALUATION = "sgmcmc.results.evaluation._SETTINGS"
 FILE_VALUES_WRITE = "sgmcmc.results.evaluation._FileValues.write"
-EVALUATION_NUMBERS = "sgmcmc.results.evaluation._NUMBERS"
-INFERENCE_DATA_MOST_BYTES = "sgmcmc.results.inference_data._MOST_BYTES"
-FILE_ROWS_SETITEM = "sgmcmc.results.store.files.FileRows.__setitem__"
-SAVE_WARM_UP = "sgmcmc.results.store.folder.Store.save_warm_up"
+CONVERSIONS = "sgmcmc.results.conversions._SETTINGS"
+FILE_ROWS_SETITEM = "sgmcmc.results.store.FileRows.__setitem__"
+SAVE_WARM_UP = "sgmcmc.results.store.Store.save_warm_up"
 
 ANCHORED_ERROR = "sgmcmc.plan.fixed_nodes._ERROR"
 ANCHORED_PART = "sgmcmc.plan.fixed_nodes._PART"

@@ -1,20 +1,27 @@
-"""Draws in a file, and in the forms of other libraries."""
+"""Draws in a file, and in the forms of other libraries: pandas, ArviZ, Zarr.
+
+ArviZ has ``InferenceData``; from ArviZ 1 on it is xarray's ``DataTree``.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc import checks
+from sgmcmc import checks, libraries
 from sgmcmc.atomic_files import (
     KEPT,
     arrays_in,
     explained,
+    new_folder,
     refuse_saved_model,
     write_arrays,
 )
@@ -25,16 +32,30 @@ from sgmcmc.results.arrays import (
     coordinate_names,
     draw_numbers,
 )
-from sgmcmc.results.evaluation import OfRows, Span
-from sgmcmc.results.inference_data import to_inference_data, write_zarr
-from sgmcmc.results.predictions import Predictions
-from sgmcmc.results.serving import Served, write_saved_model
+from sgmcmc.results.draws import Draws
 
-_FORMAT = 2
+if TYPE_CHECKING:
+    import arviz as az
+    import xarray as xr
+
+LOG_LIK = "log_lik"  # name of the terms of the log-likelihood in their group
+
 _GROUPS = {
     "draws", "gradients", "test_functions", "mode", "mode_gradient", "reductions", "unnormalized",
     "weights",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _FormatSettings:
+    archive: int = 2  # version of the format of files
+    largest_terms: int = (
+        2**28
+    )  # bytes; ArviZ, which works on all at once, needs several times that
+    chunk: int = 2**22  # bytes of draws in a Zarr store
+
+
+_SETTINGS = _FormatSettings()
 
 
 def write_archive(
@@ -60,7 +81,7 @@ def write_archive(
                     f"{group}: {name!r} holds Python objects; only numbers can be saved."
                 )
     about = {
-        "format": _FORMAT,
+        "format": _SETTINGS.archive,
         "settings": settings,
         "report": None if report is None else dict(report),
         "names": {group: list(arrays) for group, arrays in groups.items()},
@@ -103,9 +124,9 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     if "about" not in arrays:
         raise ValueError("it does not say what it holds")
     about = json.loads(str(arrays["about"]))
-    if about["format"] != _FORMAT:
+    if about["format"] != _SETTINGS.archive:
         raise ValueError(
-            f"its format is {about['format']}, this version's is {_FORMAT}"
+            f"its format is {about['format']}, this version's is {_SETTINGS.archive}"
         )
     settings, report = about["settings"], about["report"]
     if not isinstance(settings, dict) or not isinstance(report, dict | None):
@@ -136,21 +157,13 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     }
 
 
-def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -> Any:
-    """Return draws as a data frame, a row for each, a column for each component.
-
-    Args:
-        settings: Settings of the samples.
-        draws: Draws, by parameter.
-
-    Raises:
-        ValueError: There are no draws.
-    """
+def to_dataframe(draws: Draws) -> Any:
+    """Return draws as a data frame, a row for each, a column for each component."""
     import pandas as pd
 
     if not draws:
         raise ValueError("`samples` holds no draws of parameters.")
-    arrays = by_chain(settings, draws)
+    arrays = by_chain(draws.settings, draws)
     chains, count = next(iter(arrays.values())).shape[:2]
     columns = {}
     for name, array in arrays.items():
@@ -158,196 +171,209 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
         for column, label in enumerate(coordinate_names(name, array.shape[2:])):
             columns[label] = flat[:, column]
     index = pd.MultiIndex.from_product(
-        [range(chains), draw_numbers(settings, count)], names=["chain", "draw"]
+        [range(chains), draw_numbers(draws.settings, count)], names=["chain", "draw"]
     )
     return pd.DataFrame(columns, index=index)
 
 
-class Conversions(Predictions):
-    """Draws of parameters that can be converted for pandas and ArviZ."""
+@dataclass(frozen=True)
+class Contents:
+    """Contents of ``InferenceData``; the fields are the arguments of ``Samples.to_arviz``."""
 
-    def to_dataframe(self) -> Any:
-        """Return the draws as a pandas data frame, a row for each, a column for each component.
+    dims: Mapping[str, Sequence[str]] | None = None
+    coords: Mapping[str, Sequence[Any]] | None = None
+    observed_data: Mapping[str, Any] | None = None
+    log_likelihood: Any = None
+    log_likelihood_draws: int | None = None
+    effects: Any = None
 
-        Returns:
-            A ``pandas.DataFrame``, with columns such as ``theta`` and ``beta[0, 1]``, indexed by
-            ``chain`` and ``draw``.
 
-        Example:
-            >>> import numpy as np, sgmcmc
-            >>> sgmcmc.Samples({"theta": np.array([[0.0, 1.0], [2.0, 3.0]])}).to_dataframe()
-                        theta[0]  theta[1]
-            chain draw
-            0     0          0.0       1.0
-                  1          2.0       3.0
-        """
-        return to_dataframe(self.settings, self)
+def to_inference_data(
+    samples: Any, contents: Contents | None = None
+) -> az.InferenceData:
+    """Return ``Samples`` as ``InferenceData``."""
+    libraries.arviz()  # an error here if it is missing, before anything is computed
+    contents = contents or Contents()
+    groups: dict[str, Any] = {}
+    terms = contents.log_likelihood
+    if isinstance(terms, np.ndarray):
+        groups["log_likelihood"] = {LOG_LIK: _fitting(samples, terms)}
+    elif terms is not None and terms is not False:
+        dataset = None if terms is True else terms
+        rows = samples.rows_of(dataset)
+        samples = _thinned(samples, rows, contents.log_likelihood_draws)
+        groups["log_likelihood"] = {LOG_LIK: samples.log_lik(dataset)}
+    if len(samples):
+        groups["posterior"] = by_chain(samples.settings, samples)
+        if contents.effects is not None:
+            drawn, contents = _with_effects(samples, contents)
+            groups["posterior"] = {**groups["posterior"], **drawn}
+    observed = contents.observed_data
+    if observed is not None:
+        groups["observed_data"] = {name: np.asarray(a) for name, a in observed.items()}
+    data = _from_groups(groups, contents, _attributes(samples))
+    if samples.test_functions is not None:
+        arrays = by_chain(samples.settings, samples.test_functions)
+        _add(data, "test_functions", _dataset(arrays))
+    statistics = _sample_stats(samples)
+    if statistics:
+        _add(data, "sample_stats", statistics)
+    return data
 
-    def export(
-        self,
-        folder: str | os.PathLike[str],
-        f: OfRows,
-        dataset: Mapping[str, Any] | None = None,
-        *,
-        draws: int = 1000,
-        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-    ) -> Path:
-        """Write a SavedModel that predicts with ``f`` over the draws, for TensorFlow alone.
 
-        Loading it needs neither this package nor the code of ``f``:
-        ``tf.saved_model.load(folder).signatures["mean"](x=...)["mean"]``. Its signatures ``mean``,
-        ``quantiles`` and ``draws`` give what :meth:`predict` gives for the same draws; their inputs
-        are the entries of ``dataset``, with any number of rows. Of a column of categories these are
-        the levels themselves, integers (int64) or else text, which the loaded model lists in
-        ``levels``; a level that the model has not seen is an error. A call holds draws × rows
-        values, so pass thousands of rows at a time, not millions. If draws have
-        ``weights``, means and quantiles use them, and ``draws`` gives them too, as ``weights``;
-        draws of weight zero are left out.
+def _from_groups(
+    groups: dict[str, Any], contents: Contents, attributes: dict[str, str]
+) -> az.InferenceData:
+    az, dims, coords = libraries.arviz(), contents.dims, contents.coords
+    labels = {
+        "dims": None if dims is None else {name: list(dims[name]) for name in dims},
+        "coords": None if coords is None else dict(coords),
+    }
+    if libraries.arviz_is_new():
+        by_group = {"/": attributes, **dict.fromkeys(groups, attributes)}
+        return az.from_dict(groups, **labels, attrs=by_group)
+    return az.from_dict(**groups, **labels, attrs=attributes)
 
-        Args:
-            folder: Path of the folder; it must not exist, or be empty. It appears only once it is
-                complete.
-            f: Function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for an
-                unknown number of rows.
-            dataset: Some rows, of which only names, shapes and dtypes are used; only the entries
-                that ``f`` needs. ``None`` uses those of the chain's own that ``f`` reads.
-            draws: Largest number of draws, of all chains together, evenly spaced.
-            quantiles: Probabilities of the signature ``quantiles``, each between 0 and 1.
 
-        Returns:
-            The folder.
+def _sample_stats(samples: Any) -> xr.Dataset:
+    """Return log posterior estimates and weights of the draws, if there are such."""
+    import xarray as xr  # by ArviZ already
 
-        Raises:
-            ValueError, TypeError: ``f`` does not return an entry for each row; the folder is there;
-                the model has groups, whose effects a SavedModel does not have.
-            OSError: The folder cannot be written.
-
-        Example:
-            >>> import numpy as np, sgmcmc, tempfile, tensorflow as tf
-            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
-            >>> data = {"x": np.array([1.0, 10.0])}
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = samples.export(folder, lambda p, d: p["theta"] * d["x"], data)
-            ...     served = tf.saved_model.load(str(path)).signatures["mean"]
-            ...     served(x=tf.constant([5.0], tf.float64))["mean"].numpy()
-            array([10.])
-        """
-        checks.function("f", f, "of `params` and `dataset`")
-        for q in quantiles:
-            if not (checks.is_number(q) and 0 <= q <= 1):
-                raise ValueError(
-                    f"`quantiles` must be between 0 and 1; there is {q!r}."
-                )
-        if self._origin is not None and self._origin.groups is not None:
-            raise ValueError(
-                "`samples` is of a model with groups, whose effects a SavedModel does not have."
-            )
-        arrays, weights = self._by_chain(), self.weights
-        if (
-            weights is not None
-        ):  # draws of exploring stages do not count, and need no room
-            counted = weights > 0
-            arrays = {name: array[:, counted] for name, array in arrays.items()}
-            weights = weights[counted]
-        chains, count = next(iter(arrays.values())).shape[:2]
-        limit = checks.whole_number("draws", draws, chains)
-        step = -(-count // (limit // chains))
-        arrays = {
-            name: np.ascontiguousarray(array[:, ::step])
-            for name, array in arrays.items()
-        }
-        served = Served(
-            f, arrays, None if weights is None else weights[::step], quantiles
+    statistics = xr.Dataset()
+    iterations, values = samples.log_post
+    if iterations.size:
+        values = by_chain(samples.settings, {"lp": values})["lp"]
+        statistics = xr.Dataset(
+            {"lp": (("chain", "lp_iteration"), values)},
+            {"chain": np.arange(values.shape[0]), "lp_iteration": iterations},
         )
-        data = self._data(dataset)
-        columns = self._evaluation("f", f, data, arrays).columns(Span(0, 1, 0))
-        every = dataset is not None
-        return write_saved_model(folder, served, columns, data.levels, every)
-
-    def to_arviz(
-        self,
-        *,
-        dims: Mapping[str, Sequence[str]] | None = None,
-        coords: Mapping[str, Sequence[Any]] | None = None,
-        observed_data: Mapping[str, Any] | None = None,
-        log_likelihood: Mapping[str, Any] | np.ndarray | bool | None = None,
-        log_likelihood_draws: int | None = None,
-        effects: str | Sequence[str] | Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Return the draws as an ArviZ ``InferenceData``.
-
-        Its group ``posterior`` has the draws with dimensions ``chain`` and ``draw`` in front;
-        ``sample_stats`` the log posterior estimates ``lp``, which are fewer than the draws and
-        have the dimension ``lp_iteration``, and the ``weight`` of each draw if there are weights:
-        ArviZ's own statistics do not use them; ``test_functions`` the test functions.
-
-        Args:
-            dims: Names of the further dimensions, by parameter.
-            coords: Labels along dimensions, by dimension.
-            observed_data: Arrays for the group ``observed_data``; the dataset is not kept with the
-                draws.
-            log_likelihood: Source of the group ``log_likelihood``: the dataset whose terms of the
-                log-likelihood, as of :meth:`log_lik`, it should hold; ``True`` uses the chain's own
-                data; or an array of such terms. Then ``az.loo``, ``az.waic`` and ``az.compare``
-                work.
-            log_likelihood_draws: Number of draws for that group, of all chains together, evenly
-                spaced; all groups hold only these, since ArviZ expects the same draws in all.
-                ``None`` uses all of them, or, with a warning, as many as make 256 MB; ArviZ needs
-                several times that.
-            effects: Factors of ``groups`` whose effects, drawn as by :meth:`effects`, are in the
-                group ``posterior`` too, with the factor's name as a dimension and its labels as
-                coordinates: a name, several, or a dict with the labels of some groups.
-
-        Returns:
-            An ``arviz.InferenceData``, which can be written to NetCDF.
-
-        Example:
-            >>> import numpy as np, sgmcmc
-            >>> samples = sgmcmc.Samples({"beta": np.zeros((100, 2))})
-            >>> data = samples.to_arviz(
-            ...     dims={"beta": ["feature"]}, coords={"feature": ["age", "height"]})
-            >>> dict(data.posterior.sizes)
-            {'chain': 1, 'draw': 100, 'feature': 2}
-
-        Source:
-            The InferenceData schema, ArviZ documentation.
-        """
-        return to_inference_data(
-            self,
-            dims,
-            coords,
-            observed_data,
-            log_likelihood,
-            log_likelihood_draws,
-            effects,
+    weights = samples.weights
+    if weights is not None:
+        chains = samples.settings.get("n_chains") or 1
+        statistics["weight"] = ("chain", "draw"), np.tile(weights, (chains, 1))
+        statistics = statistics.assign_coords(
+            chain=np.arange(chains), draw=np.arange(weights.size)
         )
+    return statistics
 
-    def to_zarr(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        dims: Mapping[str, Sequence[str]] | None = None,
-        coords: Mapping[str, Sequence[Any]] | None = None,
-    ) -> Path:
-        """Write the draws as a Zarr store, which ``xarray.open_zarr`` opens without reading it all.
 
-        Draws of a ``store`` that do not fit in memory are copied chunk by chunk. It needs zarr.
+def write_zarr(
+    samples: Any,
+    path: str | os.PathLike[str],
+    dims: Mapping[str, Sequence[str]] | None,
+    coords: Mapping[str, Sequence[Any]] | None,
+) -> Path:
+    """Write draws as a Zarr store, which appears once it is whole; see ``Samples.to_zarr``."""
+    import xarray as xr
 
-        Args:
-            path: Path of the folder; it must not exist, or be empty. It appears only once it is
-                complete.
-            dims: Names of the further dimensions, by parameter.
-            coords: Labels along dimensions, by dimension.
+    try:
+        import zarr  # noqa: F401
+    except ImportError as error:
+        raise ImportError("`to_zarr` needs zarr: pip install zarr.") from error
+    if not len(samples):
+        raise ValueError("`samples` holds no draws of parameters.")
+    target = Path(path)
+    arrays = by_chain(samples.settings, samples)
+    chains, count = next(iter(arrays.values())).shape[:2]
+    entries, encoding = {}, {}
+    for name, array in arrays.items():
+        axes = [f"{name}_dim_{k}" for k in range(array.ndim - 2)]
+        axes = list((dims or {}).get(name, axes))
+        entries[name] = (["chain", "draw", *axes], array)
+        row = max(1, math.prod(array.shape[2:]) * array.itemsize)
+        chunk = min(count, max(1, _SETTINGS.chunk // row))
+        encoding[name] = {"chunks": (1, chunk, *array.shape[2:])}
+    labels = {
+        "chain": np.arange(chains),
+        "draw": draw_numbers(samples.settings, count),
+        **(coords or {}),
+    }
+    dataset = xr.Dataset(entries, labels, _attributes(samples))
+    with new_folder("path", target) as temporary:
+        # Format 2 is what every version reads, and its metadata in one file are part of it.
+        dataset.to_zarr(
+            str(temporary), encoding=encoding, zarr_format=2, consolidated=True
+        )
+    return target
 
-        Returns:
-            The folder.
 
-        Raises:
-            ValueError: There are no draws; the folder is there.
-            ImportError: zarr is not installed.
-            OSError: The folder cannot be written.
+def _with_effects(
+    samples: Any, contents: Contents
+) -> tuple[dict[str, np.ndarray], Contents]:
+    """Return draws of effects of groups, and contents that label their dimensions."""
+    effects = contents.effects
+    if isinstance(effects, str):
+        effects = [effects]
+    if not isinstance(effects, Mapping):
+        effects = dict.fromkeys(effects)
+    drawn: dict[str, np.ndarray] = {}
+    dims = dict(contents.dims or {})
+    coords: dict[str, Any] = dict(contents.coords or {})
+    for by, labels in effects.items():
+        of_factor = samples.effects(by, labels)
+        drawn |= of_factor
+        if labels is None:
+            coords[by] = samples.origin.groups.shown(by)
+        else:
+            coords[by] = np.atleast_1d(labels)
+        for name, array in of_factor.items():
+            axes = [f"{name}_dim_{k}" for k in range(array.ndim - 3)]
+            dims[name] = [by, *dims.get(name, axes)]
+    return drawn, replace(contents, dims=dims, coords=coords)
 
-        Example:
-            ``xarray.open_zarr(samples.to_zarr("draws.zarr"))["beta"].mean(("chain", "draw"))``
-        """
-        return write_zarr(self, path, dims, coords)
+
+def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
+    arrays = by_chain(samples.settings, samples)
+    expected = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
+    if terms.ndim != 3 or terms.shape[:2] != expected:
+        raise ValueError(
+            f"`log_likelihood` must have the shape (chains, draws, N), that is {expected} and the "
+            f"number of rows; it has {terms.shape}."
+        )
+    return terms
+
+
+def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
+    """Return evenly spaced draws, as many as memory allows for the terms of all rows.
+
+    All groups get the same draws: ArviZ divides the effective sample size of the posterior by the
+    number of draws of the log-likelihood.
+    """
+    if not len(samples):
+        return samples
+    arrays = by_chain(samples.settings, samples)
+    chains, count = next(iter(arrays.values())).shape[:2]
+    if draws is None:
+        limit = _SETTINGS.largest_terms // (4 * rows * chains)
+    else:
+        limit = checks.whole_number("log_likelihood_draws", draws, chains) // chains
+    step = -(-count // max(1, limit))
+    if step > 1 and draws is None:
+        warnings.warn(
+            f"`log_likelihood`: the terms of {rows} rows are computed at one draw in {step}, and "
+            "all groups hold only these. `log_likelihood_draws` says how many, of all chains "
+            "together.",
+            stacklevel=4,
+        )
+    return samples if step == 1 else samples[step - 1 :: step]
+
+
+def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
+    az, arrays = libraries.arviz(), dict(arrays)
+    if libraries.arviz_is_new():
+        return az.from_dict({"posterior": arrays}).posterior.to_dataset()
+    return az.from_dict(posterior=arrays).posterior
+
+
+def _add(data: Any, group: str, dataset: xr.Dataset) -> None:
+    if libraries.arviz_is_new():
+        import xarray as xr
+
+        data[group] = xr.DataTree(dataset)
+    else:
+        data.add_groups({group: dataset})
+
+
+def _attributes(samples: Any) -> dict[str, str]:
+    method = str(samples.settings.get("method", "unknown"))
+    return {"inference_library": "sgmcmc", "sampling_method": method}

@@ -1,4 +1,4 @@
-"""Weights of draws, and their effective sample sizes and R-hat, through ArviZ."""
+"""Effective sample sizes and R-hat of draws, through ArviZ, and their weighted quantiles."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import numpy as np
 import scipy
 
 from sgmcmc import libraries
-from sgmcmc.checks import describe
-from sgmcmc.dynamics.schedules import schedule_of
-from sgmcmc.results.arrays import by_chain, coordinate_name, draw_numbers
+from sgmcmc.results.arrays import coordinate_name
 
 RHAT = 1.01  # the largest R-hat of chains that agree
 
@@ -215,51 +213,6 @@ def _limit(ess: float, coordinates: int, chains: int) -> float:
         _SETTINGS.chance / (2 * coordinates), halves - 1
     ) / (halves - 1)
     return max(RHAT, float(np.sqrt(1.0 + (quantile - 1.0) * halves / ess)))
-
-
-def read_weights(value: Any, samples: Any) -> np.ndarray:
-    """Return the weights that the draws are given, checked."""
-    weights, draws = np.asarray(value, float), number_of_draws(samples)
-    if weights.shape != (draws,):
-        raise ValueError(
-            f"`weights` must have one number for each of the {draws} draws of a chain; its shape "
-            f"is {weights.shape}."
-        )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError(
-            "`weights` must be finite and not negative, and not all zero; they are "
-            f"{describe(value)}."
-        )
-    return weights
-
-
-def number_of_draws(samples: Any) -> int:
-    """Return the number of draws of each chain."""
-    for arrays in (samples, samples.test_functions):
-        if arrays:
-            return next(iter(by_chain(samples.settings, arrays).values())).shape[1]
-    return 0
-
-
-def weights_of(samples: Any) -> np.ndarray | None:
-    """Return the weights of the draws of a chain, with mean one; ``None`` if all are alike."""
-    settings, origin, weights = samples.settings, samples.origin, samples.own_weights
-    if weights is None and (origin is not None or settings.get("weights")):
-        numbers = np.asarray(draw_numbers(settings, number_of_draws(samples)))
-        iterations = settings.get("burn_in", 0) + settings.get("thin", 1) * (
-            1 + numbers
-        )
-        if origin is not None:
-            weights = origin.weights(iterations)
-        else:
-            weights = schedule_of(settings["weights"]).weights(iterations)
-    if weights is None or np.ptp(weights) == 0 < weights[0]:
-        return None
-    if not weights.any():
-        raise ValueError(
-            "`samples` holds no draw that counts: all are of exploring stages."
-        )
-    return weights / weights.mean()
 
 
 def weighted_quantiles(

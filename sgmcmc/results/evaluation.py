@@ -1,9 +1,14 @@
-"""A function of parameters and data evaluated at all draws, in blocks of rows and draws."""
+"""Functions of parameters and data evaluated at all draws: predictions, and terms of log_lik.
+
+They run in blocks of rows and draws, so that memory is bounded.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,92 +16,251 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.atomic_files import KEPT, explained, replacement
-from sgmcmc.checks import describe
+from sgmcmc.checks import describe, function, is_number
 from sgmcmc.data.dataset import PIECE_BYTES, Data, Tensors
+from sgmcmc.data.levels import read_categories
 from sgmcmc.data.passes import Pass, map_over
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import over
-from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+from sgmcmc.data.tables import by_column
+from sgmcmc.data.travel import read_machines
+from sgmcmc.graphs.user_functions import as_tensor, call, first_lines, need_sum
+from sgmcmc.model.target import LogLik, terms, untempered
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import weighted_quantiles
-
-
-def read_path(store: Any) -> Path | None:
-    """Return the file to which values are written, or ``None``."""
-    if store is None:
-        return None
-    if not isinstance(store, str | os.PathLike) or not os.fspath(store):
-        raise TypeError(
-            f"`store` must be the path of a file, or None; it is {describe(store)}."
-        )
-    path = Path(store)
-    if path.is_dir():
-        raise ValueError(
-            f"`store`: {str(path)!r} is a folder; these values go to one npy file."
-        )
-    return path
-
-
-def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
-    """Return the values at all draws, (chains, draws, rows, *shape); mapped, if to a file.
-
-    Args:
-        evaluation: Object that evaluates.
-        path: Path of the npy file, which appears only once it is complete; ``None`` stays in
-            memory.
-    """
-    shape = (evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape)
-    if path is None:
-        array = np.empty(shape, evaluation.dtype)
-        for rows, chain, draws, values in all_blocks(evaluation):
-            array[chain, draws.new : draws.stop, rows.new : rows.stop] = values
-        return array
-    with (
-        explained("store", path, KEPT),
-        replacement(path) as temporary,
-        _FileValues(temporary, shape, evaluation) as file,
-    ):
-        for rows, chain, draws, values in all_blocks(evaluation):
-            file.write(chain, draws, rows, values)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-class _FileValues:
-    """An npy file that blocks of an array are written into.
-
-    Ordinary writes, not a mapping: a full disk is an error then, not the end of the process.
-    """
-
-    def __init__(
-        self, path: Path, shape: tuple[int, ...], evaluation: Evaluation
-    ) -> None:
-        self._file = open(path, "xb", buffering=0)
-        header = np.lib.format.header_data_from_array_1_0(np.empty(0, evaluation.dtype))
-        np.lib.format.write_array_header_2_0(self._file, {**header, "shape": shape})
-        self._start = self._file.tell()
-        self._draws, self._rows = shape[1:3]
-        self._bytes = evaluation.dtype.itemsize * int(np.prod(shape[3:]))
-
-    def __enter__(self) -> _FileValues:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, chain: int, draws: Span, rows: Span, values: np.ndarray) -> None:
-        """Write the values of new draws and rows."""
-        for draw, line in zip(range(draws.new, draws.stop), values, strict=True):
-            index = (chain * self._draws + draw) * self._rows + rows.new
-            self._file.seek(self._start + index * self._bytes)
-            data = memoryview(np.ascontiguousarray(line).tobytes())
-            while data:
-                data = data[self._file.write(data) :]
-
+from sgmcmc.results.draws import Draws, column_levels
 
 # A function of parameters and columns that returns an entry for each row.
 OfRows = Callable[[Tensors, Tensors], tf.Tensor]
 
-_NUMBERS = 2**24  # largest number of intermediate values of one block
-_DRAWS = 128  # number of draws in a block, if rows and memory allow
-_TRIED = 11  # rows that a function is tried on first
+
+@dataclass(frozen=True)
+class _EvaluationSettings:
+    numbers: int = 2**24  # largest number of intermediate values of one block
+    draws: int = 128  # of a block, if rows and memory allow
+    first_rows: int = 11  # that a function is tried on
+
+
+_SETTINGS = _EvaluationSettings()
+
+
+def arrays_of(draws: Draws) -> dict[str, np.ndarray]:
+    """Return the draws, (chains, draws, *shape), of which there are some."""
+    if not len(draws):
+        raise ValueError("`samples` holds no draws of parameters.")
+    arrays = by_chain(draws.settings, draws)
+    if not next(iter(arrays.values())).shape[1]:
+        raise ValueError("`samples` holds no draws.")
+    return arrays
+
+
+def dtype_of(draws: Draws) -> tf.DType:
+    """Return the dtype of the chain."""
+    if "dtype" in draws.settings:
+        return tf.as_dtype(draws.settings["dtype"])
+    dtype = np.result_type(*draws.values()) if len(draws) else np.dtype(np.float32)
+    return tf.as_dtype(dtype if dtype == np.float32 else np.float64)
+
+
+def data_of(draws: Draws, dataset: Mapping[str, Any] | None) -> Data:
+    """Return a dataset, read as that of the model; ``None`` is the chain's own."""
+    if dataset is not None:
+        columns = by_column(dataset) or {}
+        integers = list(draws.settings.get("integers", ()))
+        for name in draws.settings.get("indices", ()):
+            # Categories, where the model has integers.
+            if name in columns and read_categories(columns[name]) is not None:
+                integers.append(name)
+        levels = column_levels(draws.settings)
+        return read_dataset(dataset, dtype_of(draws), integers, levels=levels)
+    if draws.origin is None:
+        raise ValueError(
+            "`dataset` must be given: these draws are not in the process of the chain that "
+            "made them, and do not hold its data."
+        )
+    return draws.origin.data
+
+
+def _log_lik_of(draws: Draws, log_lik: LogLik | None) -> LogLik:
+    """Return a log-likelihood; ``None`` is the chain's own."""
+    if log_lik is not None:
+        function("log_lik", log_lik, "of `params` and `dataset`")
+        return log_lik
+    if draws.origin is None:
+        raise ValueError(
+            "`log_lik` must be given: these draws are not in the process of the chain that "
+            "made them, and files do not hold functions."
+        )
+    if draws.settings.get("gibbs"):
+        raise ValueError(
+            "`log_lik` must be given: that of the chain is one of data which `gibbs` has "
+            "completed. Write one of `params` and `dataset` alone."
+        )
+    target = draws.origin.target
+    for name in target.space.layout.names:
+        if name not in draws:
+            raise ValueError(
+                f"`samples` lacks the draws of {name!r}, which `log_lik` may need. Run the "
+                "sampler with `store_params=True`."
+            )
+    return untempered(target.log_lik)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The reduction of the values at all draws.
+
+    Attributes:
+        statistic: ``"mean"``, ``"quantiles"``, or ``None`` for all values.
+        probabilities: Probabilities of the quantiles.
+        path: Path of the npy file for all values; ``None`` stays in memory.
+    """
+
+    statistic: str | None
+    probabilities: Sequence[float]
+    path: Path | None
+
+    @classmethod
+    def read(cls, reduce: Any, quantiles: Sequence[float], store: Any) -> Reduction:
+        """Return what the user's arguments of these names say, checked."""
+        if reduce not in ("mean", "quantiles", None):
+            raise ValueError(
+                f"`reduce` must be 'mean', 'quantiles' or None; it is {reduce!r}."
+            )
+        path = read_path(store)
+        if reduce is not None and path is not None:
+            raise ValueError(
+                "`store`: reduced values stay in memory. Write reduce=None with it."
+            )
+        if reduce == "quantiles":
+            check_probabilities(quantiles)
+        return cls(reduce, quantiles, path)
+
+
+def check_probabilities(quantiles: Sequence[float]) -> None:
+    """Raise an error unless all are between 0 and 1."""
+    for q in quantiles:
+        if not (is_number(q) and 0 <= q <= 1):
+            raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
+
+
+def predict(
+    draws: Draws,
+    f: OfRows,
+    dataset: Mapping[str, Any] | None,
+    reduction: Reduction,
+    executor: Any,
+) -> np.ndarray:
+    """Return a function of parameters and data over all draws; see ``Samples.predict``."""
+    arrays = arrays_of(draws)
+    if draws.origin is not None:
+        f, arrays, dataset = draws.origin.rows(f, arrays, dataset)
+    with read_machines(executor) as machines:
+        data = data_of(draws, dataset).on(machines)
+        evaluation = Evaluation("f", f, arrays, data, dtype_of(draws))
+        if reduction.statistic is None:
+            return all_values(evaluation, reduction.path)
+        evaluation.weights = draws.weights
+        if reduction.statistic == "mean":
+            return reduced(evaluation)
+        return reduced(evaluation, list(reduction.probabilities))
+
+
+class Terms:
+    """The terms of a log-likelihood: of rows, or of groups whose effects are integrated out.
+
+    Args:
+        draws: Draws at which they are evaluated.
+        dataset: Dataset; ``None`` uses the chain's own.
+        log_lik: Log-likelihood; ``None`` uses the chain's own.
+        by: Factor whose groups have the terms; ``None`` for rows.
+
+    Attributes:
+        units: Places of the terms of rows or groups among those of packs; ``None`` if rows of the
+            data have a term each.
+    """
+
+    def __init__(
+        self,
+        draws: Draws,
+        dataset: Mapping[str, Any] | None = None,
+        log_lik: LogLik | None = None,
+        by: str | None = None,
+    ) -> None:
+        self.draws, self._dataset, self._given_log_lik = draws, dataset, log_lik
+        self.units: Any = None
+        if draws.origin is not None and dataset is None and log_lik is None:
+            self.units = draws.origin.units(by)
+        elif by is not None:
+            raise ValueError(
+                "`by`: groups are left out of the chain's own data, in the process of the chain "
+                "that made the draws."
+            )
+
+    @cached_property
+    def data(self) -> Data:
+        """The dataset, read."""
+        return data_of(self.draws, self._dataset)
+
+    @cached_property
+    def _log_lik(self) -> LogLik:
+        return _log_lik_of(self.draws, self._given_log_lik)
+
+    @property
+    def size(self) -> int:
+        """Number of terms at one draw."""
+        return self.data.size if self.units is None else len(self.units.pack)
+
+    @cached_property
+    def of_rows(self) -> OfRows:
+        """Function of parameters and rows of the data that returns a term, or terms, of each."""
+        if self.units is not None:
+            return self.units.function
+        log_lik = self._log_lik
+
+        def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
+            values = terms(log_lik, params, columns)
+            if values.shape.rank != 1:
+                raise ValueError(
+                    f"it must return one number for each row, not {values.shape}"
+                )
+            return values
+
+        return of_rows
+
+    def of_units(self, values: np.ndarray) -> np.ndarray:
+        """Return the terms among the values at all rows of the data, its last axes."""
+        if self.units is None:
+            return values
+        return values[..., self.units.pack, self.units.place]
+
+    def need_sum(self, evaluation: Evaluation) -> None:
+        """Raise an error if the log-likelihood is not the sum of its values at single rows."""
+        if self.units is not None:
+            return
+        rows = Span(0, min(evaluation.rows, _SETTINGS.first_rows), 0)
+        columns = evaluation.columns(rows)
+        params = {
+            name: tf.constant(np.asarray(array[0, 0]))
+            for name, array in evaluation.arrays.items()
+        }
+        together = self._log_lik(params, dict(columns))
+        alone = evaluation.block(0, Span(0, 1, 0), columns)[0].astype(np.float64)
+        need_sum(float(np.sum(together, dtype=np.float64)), alone)
+
+
+def log_lik_terms(terms: Terms, path: Path | None, executor: Any) -> np.ndarray:
+    """Return the terms at all draws; see ``Samples.log_lik``."""
+    if terms.units is not None and path is not None:
+        raise ValueError(
+            "`store`: terms of a model with `groups` stay in memory. Thin the draws first."
+        )
+    of_rows, data, draws = terms.of_rows, terms.data, terms.draws
+    with read_machines(executor) as machines:
+        arrays, dtype = arrays_of(draws), dtype_of(draws)
+        evaluation = Evaluation("log_lik", of_rows, arrays, data.on(machines), dtype)
+        terms.need_sum(evaluation)
+        return terms.of_units(all_values(evaluation, path))
 
 
 class Span(NamedTuple):
@@ -131,6 +295,7 @@ class Evaluation:
         dtype: Dtype of the chain.
 
     Attributes:
+        arrays: Draws, by parameter.
         chains: Number of chains.
         draws: Number of draws of each chain.
         rows: Number of rows.
@@ -153,7 +318,7 @@ class Evaluation:
     ) -> None:
         self._label = label
         self._function = function
-        self._arrays = draws
+        self.arrays = draws
         self._data = data
         self._chain_dtype = dtype
         self._pass = Pass(data, {"values": self._of_all})
@@ -162,7 +327,9 @@ class Evaluation:
         self.weights: np.ndarray | None = None
         self.rows = data.size
         tried = self.block(
-            0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0))
+            0,
+            Span(0, 1, 0),
+            self.columns(Span(0, min(_SETTINGS.first_rows, data.size), 0)),
         )
         self.shape, self.dtype = tried.shape[2:], tried.dtype
 
@@ -182,14 +349,16 @@ class Evaluation:
             largest_rows: Largest number of rows.
         """
         numbers_of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
-        entries = max(1, _NUMBERS // max(1, numbers_of_row))
+        entries = max(1, _SETTINGS.numbers // max(1, numbers_of_row))
         bytes_of_draw = sum(
             array.itemsize * int(np.prod(array.shape[2:]))
-            for array in self._arrays.values()
+            for array in self.arrays.values()
         )
         draws_in_memory = max(1, PIECE_BYTES // max(1, bytes_of_draw))
         draws = min(self.draws, draws_in_memory)
-        rows = min(self.rows, largest_rows or self.rows, entries // min(draws, _DRAWS))
+        rows = min(
+            self.rows, largest_rows or self.rows, entries // min(draws, _SETTINGS.draws)
+        )
         rows = max(1, rows)
         return rows, max(1, min(draws, entries // rows))
 
@@ -201,7 +370,7 @@ class Evaluation:
         """Return the values at these draws, (draws, rows, *shape)."""
         params = {
             name: np.ascontiguousarray(array[chain, draws.start : draws.stop])
-            for name, array in self._arrays.items()
+            for name, array in self.arrays.items()
         }
         try:
             return np.asarray(self._pass.run("values", params, columns))
@@ -226,7 +395,7 @@ class Evaluation:
     def at(self, columns: Tensors) -> np.ndarray:
         """Return the values on these rows at all draws of all chains, (draws, rows, *shape)."""
         size = int(next(iter(columns.values())).shape[0])
-        length = max(1, min(self.draws, _NUMBERS // max(1, size)))
+        length = max(1, min(self.draws, _SETTINGS.numbers // max(1, size)))
         return np.concatenate(
             [
                 np.asarray(
@@ -342,3 +511,75 @@ def all_blocks(evaluation: Evaluation) -> Iterator[tuple[Span, int, Span, np.nda
     blocks = evaluation.over("values", calls)
     for (rows, chain, span), values in zip(calls, blocks, strict=True):
         yield rows, chain, span, values
+
+
+def read_path(store: Any) -> Path | None:
+    """Return the file to which values are written, or ``None``."""
+    if store is None:
+        return None
+    if not isinstance(store, str | os.PathLike) or not os.fspath(store):
+        raise TypeError(
+            f"`store` must be the path of a file, or None; it is {describe(store)}."
+        )
+    path = Path(store)
+    if path.is_dir():
+        raise ValueError(
+            f"`store`: {str(path)!r} is a folder; these values go to one npy file."
+        )
+    return path
+
+
+def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
+    """Return the values at all draws, (chains, draws, rows, *shape); mapped, if to a file.
+
+    Args:
+        evaluation: Object that evaluates.
+        path: Path of the npy file, which appears only once it is complete; ``None`` stays in
+            memory.
+    """
+    shape = (evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape)
+    if path is None:
+        array = np.empty(shape, evaluation.dtype)
+        for rows, chain, draws, values in all_blocks(evaluation):
+            array[chain, draws.new : draws.stop, rows.new : rows.stop] = values
+        return array
+    with (
+        explained("store", path, KEPT),
+        replacement(path) as temporary,
+        _FileValues(temporary, shape, evaluation) as file,
+    ):
+        for rows, chain, draws, values in all_blocks(evaluation):
+            file.write(chain, draws, rows, values)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+class _FileValues:
+    """An npy file that blocks of an array are written into.
+
+    Ordinary writes, not a mapping: a full disk is an error then, not the end of the process.
+    """
+
+    def __init__(
+        self, path: Path, shape: tuple[int, ...], evaluation: Evaluation
+    ) -> None:
+        self._file = open(path, "xb", buffering=0)
+        header = np.lib.format.header_data_from_array_1_0(np.empty(0, evaluation.dtype))
+        np.lib.format.write_array_header_2_0(self._file, {**header, "shape": shape})
+        self._start = self._file.tell()
+        self._draws, self._rows = shape[1:3]
+        self._bytes = evaluation.dtype.itemsize * int(np.prod(shape[3:]))
+
+    def __enter__(self) -> _FileValues:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, chain: int, draws: Span, rows: Span, values: np.ndarray) -> None:
+        """Write the values of new draws and rows."""
+        for draw, line in zip(range(draws.new, draws.stop), values, strict=True):
+            index = (chain * self._draws + draw) * self._rows + rows.new
+            self._file.seek(self._start + index * self._bytes)
+            data = memoryview(np.ascontiguousarray(line).tobytes())
+            while data:
+                data = data[self._file.write(data) :]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgmcmc import libraries
+from sgmcmc import checks, libraries
+from sgmcmc.data.travel import read_machines
+from sgmcmc.results.evaluation import (
+    Evaluation,
+    Terms,
+    arrays_of,
+    dtype_of,
+    reduced,
+)
+
+_LARGEST_TERMS = 2**24  # numbers that are held in memory
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,68 @@ class Difference(NamedTuple):
     elpd: float
     se: float
     subsampling_se: float
+
+
+def need_posterior(settings: Mapping[str, Any]) -> None:
+    """Raise an error if draws are of a power of the posterior."""
+    temperature = settings.get("temperature", 1.0)
+    if temperature != 1.0:
+        raise ValueError(
+            f"`samples` was drawn with temperature={temperature:g}: importance weights of rows "
+            "left out are for draws of the posterior, temperature=1."
+        )
+
+
+def loo(terms: Terms, rows: Any, seed: Any, executor: Any) -> Loo:
+    """Return the estimate for the terms at draws; see ``Samples.loo``."""
+    data, of_rows = terms.data, terms.of_rows
+    size = checks.whole_number("rows", rows, 2)
+    chosen = chosen_rows(terms.size, size, checks.whole_number("seed", seed, 0))
+    arrays = _thinned(terms, size)
+    dtype = dtype_of(terms.draws)
+    evaluation = Evaluation("log_lik", of_rows, arrays, data, dtype)
+    terms.need_sum(evaluation)
+    last_draw = {name: array[-1:, -1:] for name, array in arrays.items()}
+
+    def mean_log_density() -> np.ndarray:
+        with read_machines(executor) as machines:
+            distributed = data.on(machines)
+            for point in (_posterior_mean(arrays), last_draw):
+                at_point = Evaluation("log_lik", of_rows, point, distributed, dtype)
+                log_density = terms.of_units(reduced(at_point))
+                if np.isfinite(log_density).all():
+                    break
+        return log_density
+
+    if terms.units is None:
+        values = evaluation.at(data.rows(chosen))
+    else:
+        packs, index = np.unique(terms.units.pack[chosen], return_inverse=True)
+        slots = terms.units.place[chosen]
+        values = evaluation.at(data.rows(packs))[:, index.reshape(-1), slots]
+    return leave_one_out(values, chosen, terms.size, mean_log_density)
+
+
+def _thinned(terms: Terms, size: int) -> dict[str, np.ndarray]:
+    """Return draws that all count once, as many as fit in memory with a number of terms."""
+    arrays, weights = arrays_of(terms.draws), terms.draws.weights
+    chains, count = next(iter(arrays.values())).shape[:2]
+    if weights is not None:
+        # Systematic resampling.
+        cumulative = np.cumsum(weights) / weights.sum()
+        resampled = np.searchsorted(cumulative, (np.arange(count) + 0.5) / count)
+        arrays = {name: array[:, resampled] for name, array in arrays.items()}
+    step = -(-chains * count * min(size, terms.size) // _LARGEST_TERMS)
+    return {name: array[:, ::step] for name, array in arrays.items()}
+
+
+def _posterior_mean(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the posterior mean, as the one draw of one chain."""
+    mean = {}
+    for name, array in arrays.items():
+        exact = array.mean(axis=(0, 1), keepdims=True, dtype=np.float64)
+        mean[name] = exact.astype(array.dtype)
+    return mean
 
 
 def chosen_rows(N: int, limit: int, seed: int) -> np.ndarray:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc import libraries
+from sgmcmc import checks, libraries
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.draws import Draws, need_chains
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,25 +75,28 @@ class MeasuredError:
         return "\n".join([f"{self.table.round(3)}", *lines])
 
 
-def measured_error(
-    draws: Mapping[str, np.ndarray],
-    at_half: Mapping[str, np.ndarray],
-    factor: float,
-    tolerance: float,
-    samples_at_half: Any,
+def measure_error(
+    draws: Draws, tolerance: float, seed: int | None, verbose: bool
 ) -> MeasuredError:
-    """Return the errors of draws.
+    """Return the errors of draws, from others at half the stepsize; see ``Samples.check``."""
+    origin = need_chains(draws)
+    if not checks.positive_number("tolerance", tolerance) < 1:
+        raise ValueError(
+            f"`tolerance` must be below 1, a relative error; it is {tolerance}."
+        )
+    if seed is not None:
+        seed = checks.whole_number("seed", seed, 0)
+    verbose = checks.flag("verbose", verbose)
+    at_half, factor = origin.at_half_stepsize(draws, seed, verbose)
+    coarse, fine = _quantities(draws), _quantities(at_half)
+    watched_draws, watched_at_half = watched(coarse, fine), watched(fine)
+    return compared(watched_draws, watched_at_half, factor, tolerance, at_half)
 
-    Args:
-        draws: Arrays with a chain and a draw axis, by name.
-        at_half: The same of chains at half the stepsize.
-        factor: Factor that turns the difference of the two into the error.
-        tolerance: Largest accepted relative error of an SD.
-        samples_at_half: Samples to return.
-    """
-    return compared(
-        watched(draws, at_half), watched(at_half), factor, tolerance, samples_at_half
-    )
+
+def _quantities(draws: Draws) -> dict[str, np.ndarray]:
+    """Return the draws of parameters and test functions, chains first."""
+    arrays = {**draws, **(draws.test_functions or {})}
+    return by_chain(draws.settings, arrays)
 
 
 def compared(

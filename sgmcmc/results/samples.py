@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.results.arrays import Arrays, LogPost, Results, by_chain, need_slice, sliced
-from sgmcmc.results.conversions import Conversions, read_archive, write_archive
-from sgmcmc.results.diagnostics import read_weights, weights_of
-from sgmcmc.results.measured_error import MeasuredError, measured_error
-from sgmcmc.results.origin import Origin, need_chains
-from sgmcmc.results.report import Report, draws_table, html_page
+from sgmcmc.model.target import LogLik
+from sgmcmc.results import conversions, evaluation, serving
+from sgmcmc.results.arrays import need_slice, sliced
+from sgmcmc.results.draws import Draws, Origin, need_chains
+from sgmcmc.results.evaluation import OfRows, Reduction, Terms
+from sgmcmc.results.loo import Loo, loo, need_posterior
+from sgmcmc.results.measured_error import MeasuredError, measure_error
+from sgmcmc.results.report import Report
 from sgmcmc.results.store import read_store
 
 
-@checks.renamed("unnormalised")
-class Samples(Conversions):
+class Samples(Draws):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 
     An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` if
@@ -58,32 +59,6 @@ class Samples(Conversions):
         [0.0, 0.0]
     """
 
-    def __init__(
-        self,
-        draws: Mapping[str, np.ndarray],
-        *,
-        log_post: LogPost | None = None,
-        settings: Mapping[str, Any] | None = None,
-        gradients: Mapping[str, np.ndarray] | None = None,
-        test_functions: Mapping[str, np.ndarray] | None = None,
-        mode: Mapping[str, np.ndarray] | None = None,
-        mode_gradient: Mapping[str, np.ndarray] | None = None,
-        reductions: Mapping[str, Any] | None = None,
-        unnormalized: Mapping[str, np.ndarray] | None = None,
-        report: Mapping[str, Any] | None = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        super().__init__(draws, settings or {})
-        self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
-        self.gradients = None if gradients is None else Arrays(gradients)
-        self.test_functions = None if test_functions is None else Arrays(test_functions)
-        self.mode = None if mode is None else Arrays(mode)
-        self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
-        self.reductions = None if reductions is None else Results(reductions)
-        self.unnormalized = None if unnormalized is None else Arrays(unnormalized)
-        self._report = None if report is None else Report(report)
-        self.own_weights = None if weights is None else read_weights(weights, self)
-
     @overload
     def __getitem__(self, name: str) -> np.ndarray: ...
     @overload
@@ -102,54 +77,9 @@ class Samples(Conversions):
             mode_gradient=self.mode_gradient,
         )
         subset._origin = self._origin
-        subset.own_weights = (
-            None if self.own_weights is None else self.own_weights[name]
-        )
+        if self.own_weights is not None:
+            subset.own_weights = self.own_weights[name]
         return subset
-
-    @property
-    def origin(self) -> Origin | None:
-        """The sampler that made the draws, if they are in its process; else ``None``."""
-        return self._origin
-
-    @property
-    def weights(self) -> np.ndarray | None:
-        """Weights of the draws of each chain, with mean one, (draws,); ``None`` if all are alike.
-
-        A schedule that decreases, such as :func:`sgmcmc.polynomial_decay` or your own function,
-        gives weights in proportion to its stepsizes; :func:`sgmcmc.cyclical` gives zeros to draws
-        of exploring stages. If parameters have schedules that are not in proportion to each other,
-        no weights are right for all, and there are none. Draws opened from a store do not have
-        your own function, and have no weights then.
-        """
-        return weights_of(self)
-
-    @property
-    def report(self) -> Report | None:
-        """The choice of the constants and the quality of the draws; made at the first access.
-
-        ``None`` if the draws came from a file without a report.
-        """
-        if self._report is None and self._origin is not None:
-            self._report = self._origin.report(self)
-        return self._report
-
-    def quick_warnings(self) -> list[str]:
-        """Return the report's warnings, if it exists or can be made in about a second.
-
-        If that would take longer, a sentence says so.
-        """
-        if (
-            self._report is None
-            and self._origin is not None
-            and not self._origin.judges_quickly
-        ):
-            return ["Not checked yet (slow for this model); run print(samples.report)."]
-        return [] if self.report is None else self.report.warnings
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The sampler holds the user's functions and data, which stay in this process.
-        return {**self.__dict__, "_origin": None}
 
     def __copy__(self) -> Samples:
         clone = object.__new__(type(self))
@@ -161,6 +91,214 @@ class Samples(Conversions):
         clone = copy.copy(self)
         clone._origin = origin
         return clone
+
+    def with_report(self, report: Report) -> Samples:
+        """Return the same draws with this report."""
+        clone = copy.copy(self)
+        clone._report = report
+        return clone
+
+    def predict(
+        self,
+        f: OfRows,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        reduce: str | None = "mean",
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        store: str | os.PathLike[str] | None = None,
+        executor: Any = None,
+    ) -> np.ndarray:
+        """Return a function of parameters and data over all draws: mean, quantiles, or all values.
+
+        The function is compiled, and runs over pieces of rows and draws, so that memory is bounded;
+        its value for a row must depend on that row alone. It may draw random numbers, with the
+        operations of ``tf.random``: then these are draws of the posterior predictive.
+
+        Args:
+            f: Function of ``params``, the dict of one draw, and ``dataset``, some rows of it, that
+                returns a tensor with one entry, a number or an array, for each row.
+            dataset: Dict of arrays, of which ``f`` may use any; those on disk are read in pieces.
+                ``None`` uses the chain's own.
+            reduce: Reduction: ``"mean"``, over all draws of all chains; ``"quantiles"``; or
+                ``None``, no reduction. Draws have their ``weights``, if there are such.
+            quantiles: Probabilities of the quantiles, each between 0 and 1.
+            store: Path of an npy file to write to, instead of memory, without a reduction.
+            executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+                without arguments that makes one; ``None`` stays in this process.
+
+        Returns:
+            An array: (N, ...) in float64; for quantiles (len(quantiles), N, ...); without a
+            reduction (chains, draws, N, ...), in the dtype of ``f``, mapped from disk if it is in
+            a file.
+
+        Raises:
+            ValueError, TypeError: ``f`` does not return an entry for each row; ``dataset`` is
+                needed, since the draws come from a file.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> data = {"x": np.array([1.0, 10.0])}
+            >>> samples.predict(lambda params, dataset: params["theta"] * dataset["x"], data)
+            array([ 2., 20.])
+        """
+        checks.function("f", f, "of `params` and `dataset`")
+        reduction = Reduction.read(reduce, quantiles, store)
+        return evaluation.predict(self, f, dataset, reduction, executor)
+
+    def log_lik(
+        self,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        log_lik: LogLik | None = None,
+        by: str | None = None,
+        store: str | os.PathLike[str] | None = None,
+        executor: Any = None,
+    ) -> np.ndarray:
+        """Return the terms of the log-likelihood, log p(x_i | θ), of all rows at all draws.
+
+        If ``log_lik`` returns the sum over its rows, the terms are its values on each of them
+        alone. They take chains × draws × N numbers: thin first, ``samples[::10].log_lik()``, or
+        write them to disk.
+
+        In a model with ``groups`` the term of a row is log p(x_i | x_j: j ≠ i in its group, θ), and
+        that of a group log p(x_g | θ): effects are integrated out in both.
+
+        Args:
+            dataset: Dict of arrays; ``None`` uses the chain's own.
+            log_lik: Log-likelihood; ``None`` uses the chain's own. Draws from a file have none, and
+                a chain with ``gibbs`` has one of completed data only.
+            by: Name of a factor of ``groups``, for the terms of its groups, in the order of their
+                sorted labels; ``None`` for those of rows.
+            store: Path of an npy file to write to, instead of memory; an existing one is replaced.
+            executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+                without arguments that makes one; ``None`` stays in this process.
+
+        Returns:
+            An array (chains, draws, N) in the dtype of the chain, with the axis of chains even if
+            there is one chain; mapped from disk if it is in a file.
+
+        Raises:
+            ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
+                a file; the log-likelihood is not a sum over rows.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
+            >>> samples.log_lik({"x": np.array([1.0, 2.0])}, log_lik=log_lik)
+            array([[[-0. , -0.5],
+                    [-0.5, -0. ],
+                    [-2. , -0.5]]])
+        """
+        path = evaluation.read_path(store)
+        terms = Terms(self, dataset, log_lik, by)
+        return evaluation.log_lik_terms(terms, path, executor)
+
+    def loo(
+        self,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        rows: int = 400,
+        log_lik: LogLik | None = None,
+        by: str | None = None,
+        seed: int = 0,
+        executor: Any = None,
+    ) -> Loo:
+        """Return leave-one-out cross-validation from some rows, with its standard error.
+
+        The log density of all rows at the posterior mean, one pass over the data, plus N times the
+        mean difference of leave-one-out density and that on ``rows`` rows drawn at random: an
+        unbiased estimate of the sum over all rows. The leave-one-out density of a row is that of
+        Pareto-smoothed importance sampling over the draws, of which there are at most 2²⁴ / rows.
+        In a model with ``groups`` effects are integrated out, so that the weights are those of the
+        global parameters alone. Draws that have ``weights`` are resampled by them.
+
+        Args:
+            dataset: Dict of arrays; ``None`` uses the chain's own.
+            rows: Number of rows for which all draws are used; with all rows nothing is estimated.
+            log_lik: Log-likelihood; ``None`` uses the chain's own, as in :meth:`log_lik`.
+            by: Name of a factor of ``groups``, to leave out whole groups, which ``rows`` counts
+                then; ``None`` for rows.
+            seed: Seed of the choice of rows, an integer.
+            executor: ``concurrent.futures.Executor`` whose workers make the pass over all rows, or
+                a function without arguments that makes one; ``None`` stays in this process.
+
+        Returns:
+            ``elpd``, ``se``, ``subsampling_se``, ``p_loo``, ``pareto_k`` and ``rows``. A row whose
+            Pareto k is above 0.7 is too influential for the estimate.
+
+        Raises:
+            ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
+                a file; the log-likelihood is not a sum over rows.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> rng = np.random.default_rng(1)
+            >>> x = rng.normal(size=10_000)
+            >>> samples = sgmcmc.Samples({"theta": rng.normal(x.mean(), 0.01, 2000)})
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2 - 0.5 * np.log(2 * np.pi)
+            >>> found = samples.loo({"x": x}, log_lik=log_lik)
+            >>> exact = (-0.5 * (x - x.mean()) ** 2 - 0.5 * np.log(2 * np.pi)).sum() - 1
+            >>> bool(abs(found.elpd - exact) < 1), bool(found.subsampling_se < 1)
+            (True, True)
+
+        Source:
+            Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017; Magnusson, Andersen,
+            Jonasson & Vehtari, ICML 2019, for the difference estimator
+            Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j); Merkle, Furr & Rabe-Hesketh, Psychometrika 84,
+            2019, for effects that are integrated out.
+        """
+        need_posterior(self.settings)
+        return loo(Terms(self, dataset, log_lik, by), rows, seed, executor)
+
+    def effects(
+        self, by: str, groups: Any = None, *, seed: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups, each given the global draw at the same place.
+
+        A draw z_g ~ p(z_g | y_g, θ) ∝ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) for each kept draw of θ
+        is the end of 8 moves of an independence sampler around the group's mode.
+
+        Args:
+            by: Entry of the dataset that names the groups, as in :class:`sgmcmc.Groups`.
+            groups: Labels of some groups, in the order wanted; ``None`` for all, sorted.
+            seed: Seed of the random numbers, an integer.
+
+        Returns:
+            A dict: an array of shape ``(chains, draws, groups, *shape)`` for each effect.
+
+        Raises:
+            ValueError: The model has no such groups, or the draws come from a file, which holds no
+                model.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tensorflow as tf
+            >>> site = np.repeat(np.arange(20), 5)
+            >>> y = np.random.default_rng(1).normal(site / 10, 1.0)
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
+            >>> def log_density(effects, params):
+            ...     return -0.5 * effects["z"] ** 2
+            >>> samples = sgmcmc.sample(
+            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, verbose=False, seed=1,
+            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density))
+            >>> samples[::100].effects("site", [0, 19])["z"].shape[2:]
+            (2,)
+        """
+        if self._origin is None:
+            raise ValueError(
+                "`samples` is not in the process of the chain that made it, and files do not hold "
+                "the model: effects cannot be drawn."
+            )
+        seed = checks.whole_number("seed", seed, 0)
+        return self._origin.effects(evaluation.arrays_of(self), by, groups, seed)
+
+    def rows_of(self, dataset: Mapping[str, Any] | None) -> int:
+        """Return the number of rows of a dataset, or of the chain's own."""
+        return Terms(self, dataset).size
 
     def extend(self, n_iters: int, verbose: bool = True) -> Samples:
         """Continue the same chains from where they ended, and return all draws, old and new.
@@ -178,7 +316,8 @@ class Samples(Conversions):
         Raises:
             ValueError: The draws are a slice, or are no longer linked to their sampler.
         """
-        go_on = need_chains(self.settings, self._origin)
+        go_on = need_chains(self).go_on
+        assert go_on is not None
         return go_on(
             checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose)
         )
@@ -215,16 +354,15 @@ class Samples(Conversions):
             >>> samples.settings["N"], bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
             (3000, True)
         """
-        need_chains(self.settings, self._origin)
-        assert self._origin is not None
-        if self._origin.update is None:
+        update = need_chains(self).update
+        if update is None:
             raise ValueError(
                 "`samples` was made with constants that you chose: make that call again on all "
                 "rows, with `params` where these chains ended."
             )
         if seed is not None:
             seed = checks.whole_number("seed", seed, 0)
-        return self._origin.update(self, rows, seed, checks.flag("verbose", verbose))
+        return update(self, rows, seed, checks.flag("verbose", verbose))
 
     def check(
         self, tolerance: float = 0.05, seed: int | None = None, verbose: bool = True
@@ -268,26 +406,7 @@ class Samples(Conversions):
             SGLD's bias is O(ε): Teh, Thiery & Vollmer, Journal of Machine Learning Research 17,
             2016; extrapolation from two stepsizes is Richardson's.
         """
-        origin, settings = self._origin, self.settings
-        need_chains(settings, origin)
-        assert origin is not None
-        if not checks.positive_number("tolerance", tolerance) < 1:
-            raise ValueError(
-                f"`tolerance` must be below 1, a relative error; it is {tolerance}."
-            )
-        if seed is not None:
-            seed = checks.whole_number("seed", seed, 0)
-        at_half, factor = origin.at_half_stepsize(
-            self, seed, checks.flag("verbose", verbose)
-        )
-        coarse, fine = (
-            {
-                **by_chain(settings, samples),
-                **by_chain(settings, samples.test_functions or {}),
-            }
-            for samples in (self, at_half)
-        )
-        return measured_error(coarse, fine, factor, tolerance, at_half)
+        return measure_error(self, tolerance, seed, verbose)
 
     def robust(self) -> Samples:
         """Return draws whose covariance holds if the model is wrong: that of the sandwich.
@@ -333,39 +452,6 @@ class Samples(Conversions):
         )
         return adjusted.made_by(self._origin)
 
-    @property
-    def _head(self) -> str:
-        head = f"Samples of {self.settings.get('method', 'unknown origin')}"
-        chains = self.settings.get("n_chains")
-        return head if chains is None else f"{head}, {chains} chains"
-
-    def __repr__(self) -> str:
-        rows = _rows("", self) + _rows("test function ", self.test_functions)
-        warnings = [f"  ! {warning}" for warning in self.quick_warnings()]
-        return "\n".join([self._head + ":", *(rows or ["  no draws kept"]), *warnings])
-
-    def _repr_html_(self) -> str:
-        warnings = self.quick_warnings()
-        shown = draws_table(self.settings, self, self._report)
-        return html_page(self._head, shown, warnings=warnings)
-
-    def with_report(self, report: Report) -> Samples:
-        """Return the same draws with this report."""
-        clone = copy.copy(self)
-        clone._report = report
-        return clone
-
-    def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
-        return {
-            "draws": self,
-            "gradients": self.gradients,
-            "test_functions": self.test_functions,
-            "mode": self.mode,
-            "mode_gradient": self.mode_gradient,
-            "reductions": None if self.reductions is None else self.reductions.flat(),
-            "unnormalized": self.unnormalized,
-        }
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, in NumPy's npz format.
 
@@ -392,7 +478,9 @@ class Samples(Conversions):
         }
         if self.weights is not None:
             groups["weights"] = {"weights": self.weights}
-        write_archive(Path(path), groups, self.log_post, self.settings, self._report)
+        conversions.write_archive(
+            Path(path), groups, self.log_post, self.settings, self._report
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Samples:
@@ -408,7 +496,7 @@ class Samples(Conversions):
             ValueError: The file is not one that :meth:`save` wrote, or is incomplete.
             OSError: The file cannot be opened.
         """
-        return cls(**read_archive(path))
+        return cls(**conversions.read_archive(path))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: bool | None = None) -> Samples:
@@ -444,8 +532,156 @@ class Samples(Conversions):
         verified = None if verify is None else checks.flag("verify", verify)
         return cls(**read_store(Path(path), verified))
 
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        f: OfRows,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        draws: int = 1000,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    ) -> Path:
+        """Write a SavedModel that predicts with ``f`` over the draws, for TensorFlow alone.
 
-def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:
-    return [
-        f"  {label}{name}  {a.shape}  {a.dtype}" for name, a in (arrays or {}).items()
-    ]
+        Loading it needs neither this package nor the code of ``f``:
+        ``tf.saved_model.load(folder).signatures["mean"](x=...)["mean"]``. Its signatures ``mean``,
+        ``quantiles`` and ``draws`` give what :meth:`predict` gives for the same draws; their inputs
+        are the entries of ``dataset``, with any number of rows. Of a column of categories these are
+        the levels themselves, integers (int64) or else text, which the loaded model lists in
+        ``levels``; a level that the model has not seen is an error. A call holds draws × rows
+        values, so pass thousands of rows at a time, not millions. If draws have
+        ``weights``, means and quantiles use them, and ``draws`` gives them too, as ``weights``;
+        draws of weight zero are left out.
+
+        Args:
+            folder: Path of the folder; it must not exist, or be empty. It appears only once it is
+                complete.
+            f: Function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for an
+                unknown number of rows.
+            dataset: Some rows, of which only names, shapes and dtypes are used; only the entries
+                that ``f`` needs. ``None`` uses those of the chain's own that ``f`` reads.
+            draws: Largest number of draws, of all chains together, evenly spaced.
+            quantiles: Probabilities of the signature ``quantiles``, each between 0 and 1.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError, TypeError: ``f`` does not return an entry for each row; the folder is there;
+                the model has groups, whose effects a SavedModel does not have.
+            OSError: The folder cannot be written.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tempfile, tensorflow as tf
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> data = {"x": np.array([1.0, 10.0])}
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = samples.export(folder, lambda p, d: p["theta"] * d["x"], data)
+            ...     served = tf.saved_model.load(str(path)).signatures["mean"]
+            ...     served(x=tf.constant([5.0], tf.float64))["mean"].numpy()
+            array([10.])
+        """
+        checks.function("f", f, "of `params` and `dataset`")
+        evaluation.check_probabilities(quantiles)
+        served = serving.Served.of(self, f, draws, quantiles)
+        return serving.write_saved_model(folder, served, self, dataset)
+
+    def to_dataframe(self) -> Any:
+        """Return the draws as a pandas data frame, a row for each, a column for each component.
+
+        Returns:
+            A ``pandas.DataFrame``, with columns such as ``theta`` and ``beta[0, 1]``, indexed by
+            ``chain`` and ``draw``.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> sgmcmc.Samples({"theta": np.array([[0.0, 1.0], [2.0, 3.0]])}).to_dataframe()
+                        theta[0]  theta[1]
+            chain draw
+            0     0          0.0       1.0
+                  1          2.0       3.0
+        """
+        return conversions.to_dataframe(self)
+
+    def to_arviz(
+        self,
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+        observed_data: Mapping[str, Any] | None = None,
+        log_likelihood: Mapping[str, Any] | np.ndarray | bool | None = None,
+        log_likelihood_draws: int | None = None,
+        effects: str | Sequence[str] | Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the draws as an ArviZ ``InferenceData``.
+
+        Its group ``posterior`` has the draws with dimensions ``chain`` and ``draw`` in front;
+        ``sample_stats`` the log posterior estimates ``lp``, which are fewer than the draws and
+        have the dimension ``lp_iteration``, and the ``weight`` of each draw if there are weights:
+        ArviZ's own statistics do not use them; ``test_functions`` the test functions.
+
+        Args:
+            dims: Names of the further dimensions, by parameter.
+            coords: Labels along dimensions, by dimension.
+            observed_data: Arrays for the group ``observed_data``; the dataset is not kept with the
+                draws.
+            log_likelihood: Source of the group ``log_likelihood``: the dataset whose terms of the
+                log-likelihood, as of :meth:`log_lik`, it should hold; ``True`` uses the chain's own
+                data; or an array of such terms. Then ``az.loo``, ``az.waic`` and ``az.compare``
+                work.
+            log_likelihood_draws: Number of draws for that group, of all chains together, evenly
+                spaced; all groups hold only these, since ArviZ expects the same draws in all.
+                ``None`` uses all of them, or, with a warning, as many as make 256 MB; ArviZ needs
+                several times that.
+            effects: Factors of ``groups`` whose effects, drawn as by :meth:`effects`, are in the
+                group ``posterior`` too, with the factor's name as a dimension and its labels as
+                coordinates: a name, several, or a dict with the labels of some groups.
+
+        Returns:
+            An ``arviz.InferenceData``, which can be written to NetCDF.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> samples = sgmcmc.Samples({"beta": np.zeros((100, 2))})
+            >>> data = samples.to_arviz(
+            ...     dims={"beta": ["feature"]}, coords={"feature": ["age", "height"]})
+            >>> dict(data.posterior.sizes)
+            {'chain': 1, 'draw': 100, 'feature': 2}
+
+        Source:
+            The InferenceData schema, ArviZ documentation.
+        """
+        contents = conversions.Contents(
+            dims, coords, observed_data, log_likelihood, log_likelihood_draws, effects
+        )
+        return conversions.to_inference_data(self, contents)
+
+    def to_zarr(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+    ) -> Path:
+        """Write the draws as a Zarr store, which ``xarray.open_zarr`` opens without reading it all.
+
+        Draws of a ``store`` that do not fit in memory are copied chunk by chunk. It needs zarr.
+
+        Args:
+            path: Path of the folder; it must not exist, or be empty. It appears only once it is
+                complete.
+            dims: Names of the further dimensions, by parameter.
+            coords: Labels along dimensions, by dimension.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError: There are no draws; the folder is there.
+            ImportError: zarr is not installed.
+            OSError: The folder cannot be written.
+
+        Example:
+            ``xarray.open_zarr(samples.to_zarr("draws.zarr"))["beta"].mean(("chain", "draw"))``
+        """
+        return conversions.write_zarr(self, path, dims, coords)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,45 +13,86 @@ import tensorflow as tf
 
 from sgmcmc._version import __version__
 from sgmcmc.atomic_files import new_folder
+from sgmcmc.checks import whole_number
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.levels import Levels, key_of, text_of
 from sgmcmc.graphs.tracing import vectorized_map
 from sgmcmc.libraries import without_chatter
+from sgmcmc.results.draws import Draws
+from sgmcmc.results.evaluation import (
+    Evaluation,
+    OfRows,
+    Span,
+    arrays_of,
+    data_of,
+    dtype_of,
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Function of draws and rows that is written.
+
+    Attributes:
+        function: Function of the parameters of one draw and of rows.
+        draws: Draws by parameter, (chains, draws, *shape).
+        weights: Weights of the draws of each chain; ``None`` if all are alike.
+        quantiles: Probabilities that the signature ``quantiles`` gives.
+    """
+
+    function: OfRows
+    draws: Mapping[str, np.ndarray]
+    weights: np.ndarray | None
+    quantiles: Sequence[float]
+
+    @classmethod
+    def of(
+        cls, draws: Draws, function: OfRows, limit: int, quantiles: Sequence[float]
+    ) -> Served:
+        """Return a function of evenly spaced draws that count, at most a number of all chains."""
+        if draws.origin is not None and draws.origin.groups is not None:
+            raise ValueError(
+                "`samples` is of a model with groups, whose effects a SavedModel does not have."
+            )
+        arrays, weights = arrays_of(draws), draws.weights
+        if weights is not None:
+            # Draws of exploring stages need no room.
+            counted = weights > 0
+            arrays = {name: array[:, counted] for name, array in arrays.items()}
+            weights = weights[counted]
+        chains, count = next(iter(arrays.values())).shape[:2]
+        length = whole_number("draws", limit, chains) // chains
+        step = -(-count // length)
+        arrays = {
+            name: np.ascontiguousarray(a[:, ::step]) for name, a in arrays.items()
+        }
+        weights = None if weights is None else weights[::step]
+        return cls(function, arrays, weights, quantiles)
 
 
 class _Predictor(tf.Module):
     """The draws, and a function of them and of rows.
 
     Args:
-        function: Function of the parameters of one draw and of rows.
-        draws: Draws by parameter, (chains, draws, *shape).
-        quantiles: Probabilities that the signature ``quantiles`` gives.
-        weights: Weights of the draws of each chain, (draws,); ``None`` if all are alike.
+        served: Function, draws and weights.
         levels: Levels of the columns that hold categories.
     """
 
-    def __init__(
-        self,
-        function: Callable[[Tensors, Tensors], tf.Tensor],
-        draws: Mapping[str, np.ndarray],
-        quantiles: Sequence[float],
-        levels: Mapping[str, Levels],
-        weights: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, served: Served, levels: Mapping[str, Levels]) -> None:
         super().__init__()
         keys = {name: _keys_of(name, values) for name, values in levels.items()}
         self.levels = {
             name: tf.Variable(values, trainable=False) for name, values in keys.items()
         }
         self.tables = {name: _table_of(values) for name, values in keys.items()}
-        self._function = function
-        self._chains, self._draws = next(iter(draws.values())).shape[:2]
+        self._function = served.function
+        self._chains, self._draws = next(iter(served.draws.values())).shape[:2]
         self.params = {
             name: tf.Variable(array.reshape(-1, *array.shape[2:]), trainable=False)
-            for name, array in draws.items()
+            for name, array in served.draws.items()
         }
-        self.probabilities = tf.constant(list(quantiles), tf.float64)
-        self.weights = None
+        self.probabilities = tf.constant(list(served.quantiles), tf.float64)
+        self.weights, weights = None, served.weights
         if weights is not None:
             draw_weights = np.tile(weights / weights.sum(), self._chains) / self._chains
             self.weights = tf.Variable(draw_weights, trainable=False)
@@ -143,23 +184,6 @@ class _Predictor(tf.Module):
         return outputs
 
 
-@dataclass(frozen=True)
-class Served:
-    """Function of draws and rows that is written.
-
-    Attributes:
-        function: Function of the parameters of one draw and of rows.
-        draws: Draws by parameter, (chains, draws, *shape).
-        weights: Weights of the draws of each chain; ``None`` if all are alike.
-        quantiles: Probabilities that the signature ``quantiles`` gives.
-    """
-
-    function: Callable[[Tensors, Tensors], tf.Tensor]
-    draws: Mapping[str, np.ndarray]
-    weights: np.ndarray | None
-    quantiles: Sequence[float]
-
-
 def _keys_of(name: str, levels: Levels) -> tf.Tensor:
     """Return the levels of a column, as integers or else as text.
 
@@ -188,30 +212,26 @@ def _table_of(keys: tf.Tensor) -> tf.lookup.StaticHashTable:
 def write_saved_model(
     folder: str | os.PathLike[str],
     served: Served,
-    columns: Tensors,
-    levels: Mapping[str, Levels],
-    every: bool,
+    draws: Draws,
+    dataset: Mapping[str, Any] | None,
 ) -> Path:
     """Write a SavedModel to a folder that appears only once it is whole.
 
     Args:
         folder: Path of the folder; it must not exist, or be empty.
         served: Function, draws and weights.
-        columns: Some rows, for names, shapes and dtypes.
-        levels: Levels of the columns that hold categories, which the signatures take.
-        every: Whether all of these are inputs, or only those that the function reads.
+        draws: Draws of the run, whose model has levels of categories.
+        dataset: Some rows, for names, shapes and dtypes, all of which are inputs; ``None`` for the
+            chain's own, of which only those that the function reads are.
     """
     path = Path(folder)
-    if not every:
+    data = data_of(draws, dataset)
+    evaluation = Evaluation("f", served.function, served.draws, data, dtype_of(draws))
+    columns, levels = evaluation.columns(Span(0, 1, 0)), data.levels
+    if dataset is None:
         read = _read_by(served, columns)
-        columns = {
-            name: column for name, column in columns.items() if name in read
-        } or columns
-        levels = {
-            name: column_levels
-            for name, column_levels in levels.items()
-            if name in columns
-        }
+        columns = {name: columns[name] for name in columns if name in read} or columns
+        levels = {name: levels[name] for name in levels if name in columns}
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
             raise ValueError(
@@ -221,9 +241,7 @@ def write_saved_model(
             raise ValueError(
                 f"`dataset`: a signature cannot have an input called {name!r}."
             )
-    model = _Predictor(
-        served.function, served.draws, served.quantiles, levels, served.weights
-    )
+    model = _Predictor(served, levels)
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
     inputs = [
         {

@@ -177,7 +177,8 @@ def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) 
 def test_predictions(
     alone: sgmcmc.Samples, threads: Executor, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(seams.EVALUATION_NUMBERS, 2**14)
+    small = seams.changed(seams.EVALUATION, numbers=2**14)
+    monkeypatch.setattr(seams.EVALUATION, small)
 
     def f(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(dataset["x"] * params["theta"], 1)

@@ -59,8 +59,8 @@ TERMS = -0.5 * (DATA["y"] - FITTED) ** 2
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut rows and draws into pieces that do not come out even."""
     if request.param is not None:
-        monkeypatch.setattr(seams.EVALUATION_NUMBERS, request.param)
-        monkeypatch.setattr(seams.EVALUATION_DRAWS, 7)
+        small = seams.changed(seams.EVALUATION, numbers=request.param, draws=7)
+        monkeypatch.setattr(seams.EVALUATION, small)
 
 
 @pytest.mark.some(2)
@@ -268,7 +268,8 @@ def test_arviz_gets_the_terms_of_the_chain_thinned_alike(
     )
     assert few.log_likelihood["log_lik"].shape == (2, 10, 5)
     np.testing.assert_array_equal(few.posterior["theta"], chain["theta"][:, 1::2])
-    monkeypatch.setattr(seams.INFERENCE_DATA_MOST_BYTES, 4 * 20 * 2 * 7)
+    small = seams.changed(seams.CONVERSIONS, largest_terms=4 * 20 * 2 * 7)
+    monkeypatch.setattr(seams.CONVERSIONS, small)
     with pytest.warns(UserWarning, match="one draw in 3"):
         fewer = chain.to_arviz(log_likelihood=True)
     assert fewer.posterior["theta"].shape == (2, 6)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.results.store import folder
+from sgmcmc.results import store
 from tests.conftest import EACH_ESTIMATOR, log_lik, observations, short_call
 from tests.ladder import DISTINCT, QUICK, Case, every
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
@@ -124,17 +124,17 @@ def test_stopped_while_the_store_grows(
     """Before or after each thing that growth does; what was there can be read all the while."""
     given = {"n_chains": 2, **KEEPS, "store": tmp_path / "chain"}
     short = short_call(**given, n_iters=17)
-    function = getattr(folder, place)
+    function = getattr(store, place)
 
     def stopped(*arguments: Any) -> None:
         if after:
             function(*arguments)
         raise StopError
 
-    monkeypatch.setattr(folder, place, stopped)
+    monkeypatch.setattr(store, place, stopped)
     with pytest.raises(StopError):
         short_call(**given, n_iters=40)
-    monkeypatch.setattr(folder, place, function)
+    monkeypatch.setattr(store, place, function)
     same(Samples.open(tmp_path / "chain"), short)
     same(
         short_call(**given, n_iters=40),

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.results.store import Store
-from sgmcmc.results.store.files import FileRows
+from sgmcmc.results.store import FileRows, Store
 from tests import seams
 from tests.conftest import METHODS, observations, short_call
 from tests.run.stopping import StopError, said_of, same, short_blocks_of, stop_after

@@ -11,7 +11,7 @@ import numpy as np
 import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.results.arrays import by_chain
-from sgmcmc.results.origin import need_chains
+from sgmcmc.results.draws import need_chains
 from sgmcmc_r.draws import parts, plain, r_hat_of_one, rebuilt, told
 
 _TABLE = {
@@ -107,7 +107,7 @@ def terms(
 def extend(chain: Mapping[str, Any], n_iters: Any, verbose: bool) -> dict[str, Any]:
     """Run chains on, and return all draws."""
     samples = rebuilt(chain)
-    need_chains(samples.settings, samples.origin)
+    need_chains(samples)
     return parts(samples.extend(n_iters, verbose))
 
 
