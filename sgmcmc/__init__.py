@@ -19,17 +19,17 @@ from sgmcmc import libraries as _libraries
 from sgmcmc import manifolds as manifolds
 from sgmcmc import minibatches as minibatches
 from sgmcmc._version import __version__ as __version__
-from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import (
     plot_forest,
     plot_log_post,
     plot_pairs,
     plot_posterior,
+    plot_report,
     plot_trace,
     plot_zero_variance,
 )
-from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
+from sgmcmc.after.summary import summary
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.dynamics.scaled import gradient_scaled
 from sgmcmc.dynamics.schedules import cyclical, polynomial_decay

@@ -16,8 +16,8 @@ def changed(settings: str, **constants: Any) -> Any:
     return replace(getattr(importlib.import_module(module), name), **constants)
 
 
-DRAWS_PIECE_BYTES = "sgmcmc.after.draws.PIECE_BYTES"
-STEIN_BLOCK = "sgmcmc.after.stein._BLOCK"
+DRAWS_PIECE_BYTES = "sgmcmc.after.control_variates.PIECE_BYTES"
+STEIN = "sgmcmc.after.stein._SETTINGS"
 
 DATASET_PIECE_BYTES = "sgmcmc.data.dataset.PIECE_BYTES"
 NAMED_VERSIONS = "sgmcmc.data.named._VERSIONS"

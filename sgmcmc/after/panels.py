@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-_GRID = 200
-_CURVE = 1000  # largest number of draws used for a density
+
+@dataclass(frozen=True)
+class _DensitySettings:
+    positions: int = 200  # of a curve
+    draws: int = 1000  # used for it, at most
+
+
+_SETTINGS = _DensitySettings()
 
 
 def plot_trace(columns: Mapping[str, np.ndarray], **keywords: Any) -> Any:
@@ -153,8 +160,8 @@ def _density(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = float(draws.min()), float(draws.max())
     if not high > low:
         return np.array([low, low]), np.array([0.0, 1.0])
-    x = np.linspace(low, high, _GRID)
-    subset = draws[:: -(-len(draws) // _CURVE)]
+    x = np.linspace(low, high, _SETTINGS.positions)
+    subset = draws[:: -(-len(draws) // _SETTINGS.draws)]
     center, scale = draws.mean(), draws.std()
     if subset.max() == subset.min():
         subset = draws

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.after.draws import need_draws
 from sgmcmc.checks import known_keys, positive_number, whole_number
 from sgmcmc.model.geometry import Preconditioner, root_of
 from sgmcmc.model.geometry.bijectors import fitting
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
+from sgmcmc.results.draws import need_draws
 from sgmcmc.results.samples import Samples
 
-_BLOCK = 2048
 
-# Draws per coordinate that a curvature matrix needs; below, variances alone are found.
-_DRAWS_PER_COORDINATE = 10
+@dataclass(frozen=True)
+class _SteinSettings:
+    block: int = 2048  # draws whose pairs are in memory
+    draws_each: int = (
+        10  # for a coordinate, that a curvature matrix needs; else variances
+    )
+    curvature: float = (
+        1e-4  # in units of the draws' own SDs, below which it counts as noise
+    )
 
-# The least curvature, in units of the draws' own SDs, that does not count as noise.
-_SMALLEST_CURVATURE = 1e-4
+
+_SETTINGS = _SteinSettings()
 
 
 class Discrepancy(float):
@@ -151,28 +158,25 @@ def ksd(
     limit = whole_number("max_draws", max_draws, 2)
     draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, limit)
     chains, k, d = draws.shape
-    c = np.sqrt(d) if c is None else positive_number("c", c)
-    preconditioner = (
-        None if samples.origin is None else samples.origin.target.space.preconditioner
-    )
+    scale = np.sqrt(d) if c is None else positive_number("c", c)
+    kernel = _Kernel(scale, beta)
+    origin = samples.origin
+    preconditioner = None if origin is None else origin.target.space.preconditioner
     white = whitened(
         draws.reshape(-1, d),
         slopes.reshape(-1, d),
         _checked(covariance, d),
         preconditioner,
     )
-    diagonal = c ** (-2 * beta) * (square_of_gradients(white) + 2 * beta * d / c**2)
-    expected = float(np.sqrt(diagonal / k))
-    by = [array.reshape(chains, k, d) for array in white]
+    expected = float(np.sqrt(kernel.expected(white) / k))
+    by_draw = [array.reshape(chains, k, d) for array in white]
     discrepancies = [
-        Discrepancy(_ksd(by[0][chain], by[1][chain], c, beta), expected, k)
-        for chain in range(chains)
+        Discrepancy(kernel.discrepancy(Whitened(*chain)), expected, k)
+        for chain in zip(*by_draw, strict=True)
     ]
-    return (
-        Discrepancies.of(discrepancies)
-        if has_chains(samples.settings)
-        else discrepancies[0]
-    )
+    if has_chains(samples.settings):
+        return Discrepancies.of(discrepancies)
+    return discrepancies[0]
 
 
 def _unconstrained_rows(
@@ -224,36 +228,6 @@ def _checked(covariance: np.ndarray | None, d: int) -> np.ndarray | None:
     return array
 
 
-def _ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:
-    """Return the discrepancy of one chain, a block of pairs at a time."""
-    theta = theta - theta.mean(axis=0)  # distances are differences of squares
-    total = 0.0
-    starts = range(0, len(theta), _BLOCK)
-    for i in starts:
-        for j in starts[i // _BLOCK :]:
-            a, b = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
-            block_sum = _pairs(theta[a], g[a], theta[b], g[b], c, beta).sum()
-            total += block_sum if i == j else 2 * block_sum
-    return float(np.sqrt(max(total, 0.0)) / len(theta))
-
-
-def _pairs(
-    x: np.ndarray, gx: np.ndarray, y: np.ndarray, gy: np.ndarray, c: float, beta: float
-) -> np.ndarray:
-    """Return k₀ of all pairs of rows."""
-    squares = (x**2).sum(1)[:, np.newaxis] + (y**2).sum(1) - 2 * x @ y.T
-    squares = np.maximum(squares, 0.0)
-    base = c**2 + squares
-    # (g(x) − g(y))·(x − y)
-    slope = (gx * x).sum(1)[:, np.newaxis] + (gy * y).sum(1) - gx @ y.T - x @ gy.T
-    power = base ** (-beta)
-    return power * (
-        gx @ gy.T
-        + 2 * beta * (slope + x.shape[1]) / base
-        - 4 * beta * (beta + 1) * squares / base**2
-    )
-
-
 class Whitened(NamedTuple):
     """Draws and gradients in other coordinates.
 
@@ -264,6 +238,50 @@ class Whitened(NamedTuple):
 
     draws: np.ndarray
     gradients: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The inverse multiquadric kernel k(x, y) = (c² + |x − y|²)^(−β), and its Stein kernel k₀."""
+
+    c: float
+    beta: float
+
+    def expected(self, white: Whitened) -> float:
+        """Return E k₀(ζ, ζ) over the posterior."""
+        c, beta, d = self.c, self.beta, white.draws.shape[1]
+        return c ** (-2 * beta) * (square_of_gradients(white) + 2 * beta * d / c**2)
+
+    def discrepancy(self, chain: Whitened) -> float:
+        """Return the discrepancy of one chain, a block of pairs at a time."""
+        draws, gradients = chain
+        draws = draws - draws.mean(axis=0)  # distances are differences of squares
+        size = _SETTINGS.block
+        blocks = [
+            Whitened(draws[i : i + size], gradients[i : i + size])
+            for i in range(0, len(draws), size)
+        ]
+        total = 0.0
+        for i, one in enumerate(blocks):
+            for j, other in enumerate(blocks[i:], i):
+                block_sum = self._of_pairs(one, other).sum()
+                total += block_sum if i == j else 2 * block_sum
+        return float(np.sqrt(max(total, 0.0)) / len(draws))
+
+    def _of_pairs(self, one: Whitened, other: Whitened) -> np.ndarray:
+        """Return k₀ of all pairs of rows."""
+        (x, gx), (y, gy), beta = one, other, self.beta
+        squares = (x**2).sum(1)[:, np.newaxis] + (y**2).sum(1) - 2 * x @ y.T
+        squares = np.maximum(squares, 0.0)
+        base = self.c**2 + squares
+        # (g(x) − g(y))·(x − y)
+        slope = (gx * x).sum(1)[:, np.newaxis] + (gy * y).sum(1) - gx @ y.T - x @ gy.T
+        power = base ** (-beta)
+        return power * (
+            gx @ gy.T
+            + 2 * beta * (slope + x.shape[1]) / base
+            - 4 * beta * (beta + 1) * squares / base**2
+        )
 
 
 def unconstrained(
@@ -345,7 +363,7 @@ def whitened(
         return _in_terms_of(draws, gradients, root_of(covariance))
     sds = draws.std(0)
     draws, gradients = _scaled(draws, gradients, np.where(sds > 0, sds, 1.0))
-    if len(draws) < _DRAWS_PER_COORDINATE * d:
+    if len(draws) < _SETTINGS.draws_each * d:
         slopes = -(draws * gradients).mean(0)
         return _scaled(draws, gradients, 1.0 / np.sqrt(_curvatures(slopes)))
     root = _root(draws)
@@ -365,7 +383,7 @@ def square_of_gradients(white: Whitened) -> float:
     draws, gradients = white
     k, d = draws.shape
     gradients = gradients - gradients.mean(0)
-    if k < _DRAWS_PER_COORDINATE * d:
+    if k < _SETTINGS.draws_each * d:
         variances = (draws**2).mean(0)
         slopes = (draws * gradients).mean(0) / np.where(variances > 0, variances, 1.0)
         residuals = gradients - slopes * draws
@@ -376,7 +394,7 @@ def square_of_gradients(white: Whitened) -> float:
 
 
 def _curvatures(values: np.ndarray) -> np.ndarray:
-    return np.where(values > _SMALLEST_CURVATURE, values, 1.0)
+    return np.where(values > _SETTINGS.curvature, values, 1.0)
 
 
 def _root(draws: np.ndarray) -> np.ndarray:

@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.draws import DrawSource, TestFunctions, need_samples
-from sgmcmc.after.forms import Fitted, Form, RunningMoments, best, fitted
+from sgmcmc.after.control_variates import (
+    DrawSource,
+    Fitted,
+    Form,
+    RunningMoments,
+    TestFunctions,
+    best,
+    fitted,
+)
 from sgmcmc.checks import choice, flag, whole_number
 from sgmcmc.results.arrays import Arrays, has_chains
+from sgmcmc.results.draws import need_samples
 from sgmcmc.results.samples import Samples
 
 
@@ -175,31 +183,21 @@ def zero_variance(
             fit or "pooled",
             None if batches is None else whole_number("batches", batches, 2),
         )
-        correction = _as_given(samples, form, test_functions, bijectors or {})
+        if form.degree > 2:
+            raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
+        choice("fit", form.fit, ("pooled", "own", "others"))
+        source = DrawSource(samples, form.degree, test_functions, bijectors or {})
+        if batches is not None and batches > source.draws:
+            raise ValueError(
+                f"`batches` is {batches}, but there are only {source.draws} draws."
+            )
+        correction = fitted(source, form)
     helped = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
     if helped.any():
         for complaint in correction.complaints:
             warnings.warn(complaint, stacklevel=2)
     coefficients = [np.where(helped, a, 0.0) for a in correction.coefficients]
     return _corrected(samples, correction, coefficients, helped, keep_draws)
-
-
-def _as_given(
-    samples: Samples,
-    form: Form,
-    test_functions: TestFunctions | None,
-    bijectors: Mapping[str, Any],
-) -> Fitted:
-    """Return the correction in the user's form."""
-    if form.degree > 2:
-        raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
-    choice("fit", form.fit, ("pooled", "own", "others"))
-    source = DrawSource(samples, form.degree, test_functions, bijectors)
-    if form.batches is not None and form.batches > source.draws:
-        raise ValueError(
-            f"`batches` is {form.batches}, but there are only {source.draws} draws."
-        )
-    return fitted(source, form)
 
 
 def _corrected(
@@ -224,10 +222,13 @@ def _corrected(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = before.variance / after.variance
     stacked = coefficients[0] if len(coefficients) == 1 else np.stack(coefficients)
+    draws: Mapping[str, np.ndarray] = {}
+    if corrected_draws is not None:
+        draws = layout.split(
+            corrected_draws if source.has_chains else corrected_draws[0]
+        )
     return ZeroVarianceSamples(
-        {}
-        if corrected_draws is None
-        else layout.split(corrected_draws if source.has_chains else corrected_draws[0]),
+        draws,
         mean=layout.split(after.mean),
         coefficients=layout.split(stacked),
         variance_ratio=layout.split(ratio),

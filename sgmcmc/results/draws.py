@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sgmcmc.checks import describe, renamed
+from sgmcmc.checks import describe, known_keys, renamed
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.levels import Levels
 from sgmcmc.dynamics.schedules import schedule_of
@@ -278,3 +278,24 @@ def _read_weights(value: Any, draws: Draws) -> np.ndarray:
             f"{describe(value)}."
         )
     return weights
+
+
+def need_samples(samples: Any) -> None:
+    """Raise an error if these are not samples."""
+    if not isinstance(samples, Draws):
+        raise TypeError(
+            f"`samples` must be what a sampler returned; it is {describe(samples)}."
+        )
+
+
+def need_draws(samples: Any, var_names: Sequence[str] | None = None) -> list[str]:
+    """Return the requested names of parameters, checked."""
+    need_samples(samples)
+    if not len(samples):
+        raise ValueError("`samples` holds no draws of parameters.")
+    if var_names is None:
+        return list(samples)
+    if isinstance(var_names, str):
+        raise TypeError("`var_names` must be a list of names; it is a string.")
+    known_keys("var_names", var_names, samples, "the parameters are")
+    return list(var_names)

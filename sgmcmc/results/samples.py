@@ -13,6 +13,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.model.target import LogLik
 from sgmcmc.results import conversions, evaluation, serving
+from sgmcmc.results.arrays import LogPost as LogPost
 from sgmcmc.results.arrays import need_slice, sliced
 from sgmcmc.results.draws import Draws, Origin, need_chains
 from sgmcmc.results.evaluation import OfRows, Reduction, Terms

@@ -11,7 +11,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.after.report_plots import ReportLists, warning_line, worst_places
+from sgmcmc.after.plots import ReportLists, warning_line, worst_places
 from sgmcmc.results.arrays import coordinate_names
 from tests.conftest import short_call
 

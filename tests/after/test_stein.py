@@ -47,7 +47,7 @@ def test_ksd_is_the_sum_over_pairs(
     chain = Samples({"a": theta[:, :2], "b": theta[:, 2]})
     gradients = {"a": g[:, :2], "b": g[:, 2]}
     for block in (7, 2048):
-        monkeypatch.setattr(seams.STEIN_BLOCK, block)
+        monkeypatch.setattr(seams.STEIN, seams.changed(seams.STEIN, block=block))
         found = ksd(chain, gradients=gradients, c=c, beta=beta, covariance=np.ones(3))
         np.testing.assert_allclose(found, direct_ksd(theta, g, c, beta), rtol=1e-10)
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.after.diagnostics import weighted_table
+from sgmcmc.after.summary import weighted_table
 from sgmcmc.results.diagnostics import weighted_quantiles
 
 X = np.random.default_rng(1).normal(3.0, 1.0, 50)

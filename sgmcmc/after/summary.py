@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
-from sgmcmc.after.draws import need_draws
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.conversions import to_inference_data
 from sgmcmc.results.diagnostics import weighted_quantiles
+from sgmcmc.results.draws import need_draws
 from sgmcmc.results.samples import Samples
 
 _TAILS = (0.05, 0.95)

@@ -1,25 +1,246 @@
-"""The forms of a zero-variance correction, judged on draws that they were not fitted to.
+"""Control variates of draws, made of their gradients, and the forms of a correction by them.
 
-The criterion is the variance of a mean, measured by the means of long batches of draws, of each
-chain around the chain's own mean.
+Draws are read in chunks, from memory or from a store. Forms are judged on draws that they were not
+fitted to. The criterion is the variance of a mean, measured by the means of long batches of draws,
+of each chain around the chain's own mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from sgmcmc.after.draws import DrawSegment, DrawSource, TestFunctions
+from sgmcmc.checks import describe, known_keys
+from sgmcmc.data.dataset import PIECE_BYTES
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import vectorized_map
+from sgmcmc.model.geometry.bijectors import fitting
+from sgmcmc.model.layout import Layout
+from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 
-# Least number of batches, over all chains, from which variances of means are estimated.
-_BATCHES = 40
+TestFunctions = (
+    Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
+)
 
-_COARSER = 4  # ratio of the batch lengths of successive forms
-_LARGEST = 2000  # largest number of control variates of a form that is tried
+
+@dataclass(frozen=True)
+class _FormSettings:
+    batches: int = 40  # over all chains at least, for variances of means
+    coarser: int = 4  # ratio of the batch lengths of successive forms
+    largest: int = 2000  # control variates of a form that is tried
+    draws_each: int = 10  # for a control variate, at least, of a form of degree 2
+    least_batches: int = 20  # that coefficients are fitted to
+
+
+_SETTINGS = _FormSettings()
+
+
+class DrawSegment(NamedTuple):
+    """A slice of the draws of one chain."""
+
+    chain: int
+    start: int
+    stop: int
+
+
+class DrawSource:
+    """Draws and their control variates, in chunks."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        degree: int,
+        test_functions: TestFunctions | None,
+        bijectors: Mapping[str, Any],
+    ) -> None:
+        if samples.gradients is None:
+            raise ValueError(
+                "`samples` has no gradients: run the sampler with `store_gradients=True`."
+            )
+        manifolds = samples.settings.get("manifolds") or {}
+        for name in samples.gradients:
+            if name in manifolds:
+                raise ValueError(
+                    f"`samples`: {name!r} is on a manifold, {manifolds[name]}, where the mean of "
+                    "the gradient is not zero, so that it is not a control variate."
+                )
+        self.has_chains = has_chains(samples.settings)
+        self._degree = degree
+        self._gradients = by_chain(samples.settings, samples.gradients)
+        self.chains, self.draws = next(iter(self._gradients.values())).shape[:2]
+        if self.draws < 2:
+            raise ValueError(
+                f"`samples` must hold at least two draws; it holds {self.draws}."
+            )
+        self._params = by_chain(samples.settings, samples)
+        self._bijectors = dict(bijectors)
+        if degree == 2:
+            self._check_positions(samples)
+        self._functions = _functions(samples, test_functions)
+        self._traced: dict[int, Callable[..., dict[str, tf.Tensor]]] = {}
+        stored: Mapping[str, np.ndarray] = samples.test_functions or {}
+        names = list(test_functions) if test_functions is not None else []
+        if test_functions is None:
+            self._targets = self._params
+        elif self._functions:
+            self._targets = {}
+        else:
+            named = {name: stored[name] for name in names}
+            self._targets = by_chain(samples.settings, named)
+        first = self._values(0, 0, 1)
+        self.layout = Layout({name: value.shape[1:] for name, value in first.items()})
+        self._size = sum(int(np.prod(g.shape[2:])) for g in self._gradients.values())
+        self._center = self._mean_position() if degree == 2 else None
+
+    @property
+    def features(self) -> int:
+        """The number of control variates."""
+        d = self._size
+        return d if self._degree == 1 else d * (d + 3) // 2
+
+    @property
+    def gradient_dtype(self) -> np.dtype:
+        """Dtype in which the gradients were stored."""
+        return next(iter(self._gradients.values())).dtype
+
+    def batch_means(
+        self, segments: list[DrawSegment], length: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield means over ``length`` draws, of the quantities and of their control variates."""
+        for _, _, *rows in self.chunks(segments, length):
+            batches = len(rows[0]) // length
+            if batches:
+                h, f = (
+                    row[: batches * length].reshape(batches, length, -1).mean(1)
+                    for row in rows
+                )
+                yield h, f
+
+    def chunks(
+        self, segments: list[DrawSegment], multiple: int = 1
+    ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+        """Yield chain, first draw, quantities and control variates, in float64.
+
+        All chunks but the last of a segment hold a multiple of ``multiple`` draws.
+        """
+        limit = PIECE_BYTES // (8 * (self.features + self.layout.size))
+        length = max(1, limit // multiple) * multiple
+        for chain, first, last in segments:
+            for start in range(first, last, length):
+                stop = min(start + length, last)
+                values = matrix(self._values(chain, start, stop))
+                yield chain, start, values, self._control_variates(chain, start, stop)
+
+    def _values(self, chain: int, start: int, stop: int) -> dict[str, np.ndarray]:
+        if not self._functions:
+            return {name: a[chain, start:stop] for name, a in self._targets.items()}
+        params = {
+            name: tf.constant(np.asarray(a[chain, start:stop]))
+            for name, a in self._params.items()
+        }
+        if stop - start not in self._traced:
+            self._traced[stop - start] = trace(self._evaluate, params)
+        return {
+            name: value.numpy()
+            for name, value in self._traced[stop - start](params).items()
+        }
+
+    def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {name: vectorized_map(f, params) for name, f in self._functions.items()}
+
+    def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
+        z = -0.5 * matrix({n: g[chain, start:stop] for n, g in self._gradients.items()})
+        if self._center is None:
+            return z
+        theta = self._positions(chain, start, stop) - self._center
+        i, j = np.triu_indices(z.shape[1], 1)
+        mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
+        return np.concatenate([z, theta * z - 0.5, mixed], axis=1)
+
+    def _positions(self, chain: int, start: int, stop: int) -> np.ndarray:
+        """Return draws in the space that the chain moves in."""
+        positions = {}
+        for name in self._gradients:
+            value = np.asarray(self._params[name][chain, start:stop])
+            if name in self._bijectors:
+                tensor = tf.constant(value)
+                bijector = fitting(self._bijectors[name], value[0], tensor.dtype)
+                value = bijector.inverse(tensor).numpy()
+            positions[name] = value
+        return matrix(positions)
+
+    def _mean_position(self) -> np.ndarray:
+        total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
+        for chain in range(self.chains):
+            for start in range(0, self.draws, length):
+                stop = min(start + length, self.draws)
+                total += self._positions(chain, start, stop).sum(axis=0)
+        return total / (self.chains * self.draws)
+
+    def _check_positions(self, samples: Samples) -> None:
+        missing = [name for name in self._gradients if name not in self._params]
+        if missing:
+            raise ValueError(
+                f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them."
+            )
+        for name, coordinates in (
+            samples.settings.get("own_coordinates") or {}
+        ).items():
+            raise ValueError(
+                "`degree`: degree 2 needs the draws in the space that the chain moved in; "
+                f"{name!r} moved in {coordinates}, which are not kept. Use degree 1."
+            )
+        run_bijectors = samples.settings.get("bijectors") or {}
+        known_keys(
+            "bijectors",
+            self._bijectors,
+            run_bijectors,
+            "the chain was run with bijectors for",
+        )
+        lacking = [
+            name
+            for name in run_bijectors
+            if name in self._gradients and name not in self._bijectors
+        ]
+        if lacking:
+            raise ValueError(
+                f"`bijectors`: degree 2 needs the draws in the space that the chain moved in; give "
+                f"the bijector of {lacking[0]!r} that it was run with, or use degree 1."
+            )
+
+
+def _functions(
+    samples: Samples, test_functions: TestFunctions | None
+) -> dict[str, Callable[..., Any]]:
+    """Return the functions to evaluate; none for stored values or parameters."""
+    if test_functions is None:
+        if not len(samples):
+            raise ValueError(
+                "`samples` holds no draws of parameters; name its `test_functions`."
+            )
+        return {}
+    if isinstance(test_functions, Mapping):
+        for name, function in test_functions.items():
+            if not callable(function):
+                raise TypeError(
+                    f"`test_functions[{name!r}]` must be a function of `params`; it is "
+                    f"{describe(function)}."
+                )
+        return dict(test_functions)
+    if isinstance(test_functions, str) or not isinstance(test_functions, Sequence):
+        raise TypeError(
+            "`test_functions` must be a list of names or a dict of functions; it is "
+            f"{describe(test_functions)}."
+        )
+    known_keys(
+        "test_functions", test_functions, samples.test_functions or {}, "there are"
+    )
+    return {}
 
 
 class RunningMoments:
@@ -204,7 +425,12 @@ def fitted(source: DrawSource, form: Form, judge: Judge | None = None) -> Fitted
     """
     segments = _segments(source, form.fit)
     length = 1 if form.batches is None else source.draws // form.batches
-    sums = {segment: _regression(source, segment, length) for segment in segments}
+    sums = {}
+    for segment in segments:
+        regression = ControlVariateRegression(source.features, source.layout.size)
+        for h, f in source.batch_means([segment], length):
+            regression.add(h, f)
+        sums[segment] = regression
     plan = {
         "pooled": [(segments, segments)],
         "own": [([segment], [segment]) for segment in segments],
@@ -239,17 +465,15 @@ def best(
             break
         source = DrawSource(samples, degree, test_functions, bijectors)
         segments = _segments(source, "others")
-        enough = source.features <= _LARGEST and 10 * source.features <= _fewest(
-            segments, 1
-        )
-        if degree == 2 and not enough:
+        needed = _SETTINGS.draws_each * source.features
+        enough = _fewest(segments, 1) >= needed
+        if degree == 2 and not (enough and source.features <= _SETTINGS.largest):
             break
         judge = Judge(source, segments)
         for batches in _batches(source, segments):
             candidate = fitted(source, Form(degree, "others", batches), judge)
-            if best_form is None or np.median(candidate.gain) > np.median(
-                best_form.gain
-            ):
+            gain = np.median(candidate.gain)
+            if best_form is None or gain > np.median(best_form.gain):
                 best_form = candidate
     assert best_form is not None
     return best_form
@@ -269,7 +493,7 @@ class Judge:
             length = max(
                 1,
                 (segment.stop - segment.start)
-                // max(10, -(-_BATCHES // len(segments))),
+                // max(10, -(-_SETTINGS.batches // len(segments))),
             )
             rows = list(source.batch_means([segment], length))
             self._means[segment] = [
@@ -285,15 +509,6 @@ class Judge:
             after = after + (h + f @ a).var(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(before == after, 1.0, before / after)
-
-
-def _regression(
-    source: DrawSource, segment: DrawSegment, length: int
-) -> ControlVariateRegression:
-    regression = ControlVariateRegression(source.features, source.layout.size)
-    for h, f in source.batch_means([segment], length):
-        regression.add(h, f)
-    return regression
 
 
 def _segments(source: DrawSource, fit: str) -> list[DrawSegment]:
@@ -314,12 +529,11 @@ def _fewest(segments: list[DrawSegment], length: int) -> int:
 def _batches(source: DrawSource, segments: list[DrawSegment]) -> list[int | None]:
     """Return the numbers of batches of each chain to try: all draws, then fewer and fewer."""
     counts: list[int | None] = [None]
-    batches = source.draws // _COARSER
-    while batches > 1 and _fewest(segments, source.draws // batches) >= max(
-        20, 2 * source.features
-    ):
+    batches = source.draws // _SETTINGS.coarser
+    needed = max(_SETTINGS.least_batches, 2 * source.features)
+    while batches > 1 and _fewest(segments, source.draws // batches) >= needed:
         counts.append(batches)
-        batches //= _COARSER
+        batches //= _SETTINGS.coarser
     return counts
 
 
