@@ -38,7 +38,7 @@ STREAMS_ROWS = "sgmcmc.data.tables._TORCH_ROWS"
 LAST_BANDWIDTH = "sgmcmc.shards.combination._last_bandwidth"
 SHARDS_TIME = "sgmcmc.shards.subposteriors.time"
 
-SCIR_FEW = "sgmcmc.dynamics.scir.FEW"
+SCIR = "sgmcmc.dynamics.scir._SETTINGS"
 
 BLOCK_BYTES = "sgmcmc.engine.block.BLOCK_BYTES"
 LONGEST_BLOCK = "sgmcmc.engine.block.LONGEST_BLOCK"

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import PIECE_BYTES
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.tracing import vectorized_map
+from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.model.geometry.bijectors import fitting
 from sgmcmc.model.layout import Layout
 from sgmcmc.results.arrays import by_chain, has_chains, matrix

@@ -9,9 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice, describe, flag, is_number
-from sgmcmc.dynamics.base import Dynamics, averaged, covariance_of_sum
+from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
-from sgmcmc.dynamics.scaled import BURN_IN, read_until
+from sgmcmc.dynamics.learning import (
+    BURN_IN,
+    RunningMean,
+    covariance_of_sum,
+    frozen_after,
+    read_until,
+)
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.layout import Layout, positive_constant
 
@@ -131,16 +137,19 @@ class ScoringState(NamedTuple):
 
     Attributes:
         position: θ, flat and unconstrained.
-        information: F, the mean of the estimates so far, (d, d), or (d,) if it is diagonal.
-        count: Number of estimates in the mean.
+        information: F, (d, d), or (d,) if it is diagonal.
     """
 
     position: tf.Tensor
-    information: tf.Tensor
-    count: tf.Tensor
+    information: RunningMean
 
 
-_LARGEST = 1000  # largest number of coordinates whose information is kept as a matrix
+@dataclass(frozen=True)
+class _ScoringSettings:
+    matrix: int = 1000  # coordinates, at most, of an information that is a matrix
+
+
+_SETTINGS = _ScoringSettings()
 
 INFORMATION = "information"
 """The user's value for B = F."""
@@ -206,10 +215,10 @@ class SGFS(Dynamics):
     def bind(self, space: Space) -> SGFS:
         """Return these dynamics with their constants checked."""
         flag("diagonal", self.diagonal)
-        if space.layout.size > _LARGEST and not self.diagonal:
+        if space.layout.size > _SETTINGS.matrix and not self.diagonal:
             raise ValueError(
                 f"`diagonal`: SGFS keeps a matrix, and there are {space.layout.size} coordinates, "
-                f"more than {_LARGEST}. Use SGFS(diagonal=True)."
+                f"more than {_SETTINGS.matrix}. Use SGFS(diagonal=True)."
             )
         B = self.B
         if isinstance(B, str):
@@ -227,9 +236,7 @@ class SGFS(Dynamics):
     ) -> ScoringState:
         """Return the state at the start of a chain; F is that of the first minibatch on."""
         shape = position.shape if self.diagonal else [*position.shape, *position.shape]
-        return ScoringState(
-            position, tf.zeros(shape, position.dtype), tf.zeros([], position.dtype)
-        )
+        return ScoringState(position, RunningMean.empty(shape, position.dtype))
 
     def step(
         self,
@@ -242,27 +249,25 @@ class SGFS(Dynamics):
 
         The chain stays where it is until enough rows were seen for A to be regular.
         """
-        seen = state.count * float(self.size - 1)
+        seen = state.information.count * float(self.size - 1)
         ready = seen >= (1.0 if self.diagonal else gradient.shape[0] + 1.0)
         if not isinstance(self.B, str):
             ready = tf.constant(True)
-        direction_of = self._diagonal_direction if self.diagonal else self._direction
-        direction = direction_of(
-            state.information, gradient, stepsize, normals[0], ready
-        )
+        information, scores = state.information.mean, (gradient, stepsize, normals[0])
+        if self.diagonal:
+            regular = tf.where(ready, information, tf.ones_like(information))
+            direction = self._diagonal_direction(regular, *scores)
+        else:
+            direction = self._direction(information, ready, *scores)
         position = tf.where(ready, state.position + 2.0 * direction, state.position)
         return state._replace(position=position)
 
     def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
         """Return the state with F moved toward the estimate from another minibatch."""
-        count = state.count + 1.0
         estimate = self.size / self.rows * covariance_of_sum(parts, self.diagonal)
-        learned = averaged(state.information, count, estimate)
-        if isinstance(self.until, int):
-            learns = state.count < float(self.until)
-            learned = tf.where(learns, learned, state.information)
-            count = tf.where(learns, count, state.count)
-        return state._replace(information=learned, count=count)
+        return state._replace(
+            information=state.information.updated(estimate, self.until)
+        )
 
     @property
     def _noise(self) -> float:
@@ -275,15 +280,11 @@ class SGFS(Dynamics):
         gradient: tf.Tensor,
         stepsize: tf.Tensor,
         normals: tf.Tensor,
-        ready: tf.Tensor,
     ) -> tf.Tensor:
         """Return A⁻¹ (ĝ + η), all by coordinate."""
-        information = tf.where(ready, information, tf.ones_like(information))
-        B = (
-            information
-            if isinstance(self.B, str)
-            else tf.constant(self.B, gradient.dtype)
-        )
+        B = information
+        if not isinstance(self.B, str):
+            B = tf.constant(self.B, gradient.dtype)
         injected = 4.0 * B / stepsize
         whole = (1.0 + self._noise) * information + injected
         return (gradient + tf.sqrt(injected) * normals) / whole
@@ -291,47 +292,29 @@ class SGFS(Dynamics):
     def _direction(
         self,
         information: tf.Tensor,
+        ready: tf.Tensor,
         gradient: tf.Tensor,
         stepsize: tf.Tensor,
         normals: tf.Tensor,
-        ready: tf.Tensor,
     ) -> tf.Tensor:
         """Return A⁻¹ (ĝ + η)."""
         size, dtype = gradient.shape[0], gradient.dtype
         scale = 2.0 * tf.math.rsqrt(stepsize) * tf.ones([size], dtype)
         if isinstance(self.B, str):
-            information = tf.where(
-                ready, _regular(information), tf.eye(size, dtype=dtype)
-            )
+            eye = tf.eye(size, dtype=dtype)
+            information = tf.where(ready, _regular(information), eye)
             root = scale[:, tf.newaxis] * tf.linalg.cholesky(information)
         else:
             root = tf.linalg.diag(scale * tf.sqrt(tf.constant(self.B, dtype)))
-        whole = (1.0 + self._noise) * information + tf.matmul(
-            root, root, transpose_b=True
-        )
+        injected = tf.matmul(root, root, transpose_b=True)
+        whole = tf.linalg.cholesky((1.0 + self._noise) * information + injected)
         kicked = gradient + tf.linalg.matvec(root, normals)
-        return tf.linalg.cholesky_solve(
-            tf.linalg.cholesky(whole), kicked[:, tf.newaxis]
-        )[:, 0]
+        return tf.linalg.cholesky_solve(whole, kicked[:, tf.newaxis])[:, 0]
 
 
 def _regular(information: tf.Tensor) -> tf.Tensor:
     """Return an information that rounding, or a coordinate without rows, has not made singular."""
     diagonal = tf.linalg.diag_part(information)
-    jitter = (
-        8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
-    )
+    rounding = np.finfo(information.dtype.as_numpy_dtype).eps
+    jitter = 8.0 * rounding * tf.reduce_max(diagonal)
     return tf.linalg.set_diag(information, diagonal + jitter)
-
-
-def frozen_after(until: Any, burn_in: int, dynamics: Dynamics, learned: str) -> Any:
-    """Return the iteration at which dynamics stop learning, known once the burn-in is."""
-    if until != BURN_IN:
-        return until
-    if burn_in == 0:
-        name = type(dynamics).__name__
-        raise ValueError(
-            f"`until`: {name} learns {learned} in the burn-in, and there is none. Give a "
-            f"`burn_in`, or write sgmcmc.dynamics.{name}(until=...) with a number of iterations."
-        )
-    return burn_in

@@ -1,4 +1,4 @@
-"""The interface of the dynamics, given gradients or the log posterior, and the noise they learn."""
+"""The interface of the dynamics, given gradients or the log posterior."""
 
 from __future__ import annotations
 
@@ -9,22 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import or_list
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.layout import Layout, constant_not_negative
 
 LogPost = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Returns the log posterior over the whole dataset, a scalar, and its gradient, (d,), in float64,
 at a flat position."""
-
-FISHER = "fisher"
-"""Value of a variance that should be estimated as a matrix."""
-
-DIAGONAL = "diagonal"
-"""Value of a variance whose diagonal should be estimated."""
-
-LARGEST_MATRIX = 256
-"""Largest number of coordinates whose gradients' covariance is estimated, a matrix per chain."""
 
 
 class Elsewhere(Protocol):
@@ -316,58 +305,3 @@ class ExactDynamics(Dynamics):
         raise TypeError(
             f"{type(self).__name__} needs the log posterior, not only its gradient"
         )
-
-
-def read_variance(
-    value: Any,
-    layout: Layout,
-    words: tuple[str, ...],
-    also: str = "",
-    matrix: bool = True,
-) -> Any:
-    """Return a user's variance of the gradient noise, checked.
-
-    Args:
-        value: Number, dict with one for each parameter, or one of the words.
-        layout: Places of the parameters.
-        words: Values for a variance that is not given.
-        also: Description of what else it could have been.
-        matrix: Whether ``"fisher"`` is a matrix, of which there are not too many coordinates.
-    """
-    if not isinstance(value, str):
-        return constant_not_negative("noise_variance", value, layout)
-    if value not in words:
-        raise ValueError(
-            f"`noise_variance` must be a number, a dict with one for each parameter, {also}"
-            f"or {or_list(words)}; it is {value!r}."
-        )
-    if matrix and value == FISHER and layout.size > LARGEST_MATRIX:
-        alternative = (
-            f" Use {DIAGONAL!r}, or give a number."
-            if DIAGONAL in words
-            else " Give a number."
-        )
-        raise ValueError(
-            f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {layout.size} "
-            f"coordinates, more than {LARGEST_MATRIX}.{alternative}"
-        )
-    return value
-
-
-def covariance_of_sum(row_gradients: tf.Tensor, diagonal: bool) -> tf.Tensor:
-    """Return the estimated covariance of the sum of rows that are drawn independently.
-
-    Args:
-        row_gradients: Rows, (n, d).
-        diagonal: Whether to return its diagonal alone, (d,).
-    """
-    n = row_gradients.shape[0]
-    centered = row_gradients - tf.reduce_mean(row_gradients, 0)
-    if diagonal:
-        return n / (n - 1) * tf.reduce_sum(centered * centered, 0)
-    return n / (n - 1) * tf.matmul(centered, centered, transpose_a=True)
-
-
-def averaged(mean: tf.Tensor, count: tf.Tensor, estimate: tf.Tensor) -> tf.Tensor:
-    """Return the mean of ``count`` estimates, of which ``estimate`` is the last."""
-    return mean + (estimate - mean) / count

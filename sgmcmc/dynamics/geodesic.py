@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import known_keys
-from sgmcmc.dynamics.base import (
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.learning import (
     FISHER,
-    Dynamics,
-    averaged,
+    RunningMean,
     covariance_of_sum,
     read_variance,
 )
@@ -86,14 +86,12 @@ class GeodesicLearningState(NamedTuple):
     Attributes:
         position: θ, flat, on all manifolds.
         momentum: ν, flat, tangent at θ, on the scale of one step.
-        variance: V, the mean of the estimates from each minibatch so far, (d, d).
-        count: Number of estimates in the mean.
+        variance: V, (d, d).
     """
 
     position: tf.Tensor
     momentum: tf.Tensor
-    variance: tf.Tensor
-    count: tf.Tensor
+    variance: RunningMean
 
 
 @dataclass(frozen=True)
@@ -135,23 +133,17 @@ class SGGMC(GeodesicDynamics):
 
     def bind(self, space: Space) -> SGGMC:
         """Return these dynamics with their constants checked."""
-        return replace(
-            self,
-            space=space,
-            alpha=positive_constant("alpha", self.alpha, space.layout),
-            noise_variance=self._variance(space),
-        )
+        alpha, variance = self.alpha, self.noise_variance
+        alpha = positive_constant("alpha", alpha, space.layout)
+        if not callable(variance):
+            also = "a function of `params` that returns such, "
+            variance = read_variance(variance, space.layout, (FISHER,), also)
+        return replace(self, space=space, alpha=alpha, noise_variance=variance)
 
     @property
     def learns_noise(self) -> bool:  # type: ignore[override]
         """Whether V is estimated."""
         return isinstance(self.noise_variance, str)
-
-    def _variance(self, space: Space) -> Any:
-        if callable(self.noise_variance):
-            return self.noise_variance
-        also = "a function of `params` that returns such, "
-        return read_variance(self.noise_variance, space.layout, (FISHER,), also)
 
     def init(
         self,
@@ -164,10 +156,9 @@ class SGGMC(GeodesicDynamics):
         momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
         if not self.learns_noise:
             return MomentumState(position, momentum)
-        size, dtype = position.shape[0], position.dtype
-        return GeodesicLearningState(
-            position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype)
-        )
+        size = position.shape[0]
+        variance = RunningMean.empty([size, size], position.dtype)
+        return GeodesicLearningState(position, momentum, variance)
 
     def step(
         self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -180,9 +171,8 @@ class SGGMC(GeodesicDynamics):
         position, momentum = space.flow(start, momentum, 0.5)
         spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * alpha))
         noise = spread * space.tangent(position, normals[0])
-        position, momentum = space.flow(
-            position, tf.exp(-alpha) * momentum + noise, 0.5
-        )
+        momentum = tf.exp(-alpha) * momentum + noise
+        position, momentum = space.flow(position, momentum, 0.5)
         position, momentum = self.settled(position, momentum)
         momentum = self._cooled(state, position, momentum, stepsize)
         return state._replace(position=position, momentum=momentum)
@@ -191,38 +181,31 @@ class SGGMC(GeodesicDynamics):
         self, state: GeodesicLearningState, parts: tf.Tensor
     ) -> GeodesicLearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
-        count = state.count + 1.0
-        variance = averaged(
-            state.variance, count, covariance_of_sum(parts, diagonal=False)
-        )
-        return state._replace(variance=variance, count=count)
+        estimate = covariance_of_sum(parts, diagonal=False)
+        return state._replace(variance=state.variance.updated(estimate))
 
     def _cooled(
         self, state: Any, position: tf.Tensor, momentum: tf.Tensor, stepsize: tf.Tensor
     ) -> tf.Tensor:
         """Return rν, with r⁴ + εVr² = 1."""
-        if self.learns_noise:
-            tangents = self.known_space.tangents
-            variance = tangents(
-                position, tf.transpose(tangents(position, state.variance))
-            )
-            # The stepsize is the same along all of a manifold, so that it does not leave Λ.
-            scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
-            scaled_variance = 0.5 * scale[:, tf.newaxis] * variance * scale
-            values, vectors = tf.linalg.eigh(
-                0.5 * (scaled_variance + tf.transpose(scaled_variance))
-            )
-            along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
-            return scale * tf.linalg.matvec(
-                vectors, _cooling(tf.maximum(values, 0.0)) * along
-            )
         if callable(self.noise_variance):
             return momentum * _cooling(0.5 * stepsize * self.variance_at(position))
-        if not np.any(self.noise_variance):
-            return momentum
-        return momentum * _cooling(
-            0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
-        )
+        if not self.learns_noise:
+            if not np.any(self.noise_variance):
+                return momentum
+            variance = tf.constant(self.noise_variance, momentum.dtype)
+            return momentum * _cooling(0.5 * stepsize * variance)
+        tangents = self.known_space.tangents
+        half_tangent = tangents(position, state.variance.mean)
+        variance = tangents(position, tf.transpose(half_tangent))
+        # The stepsize is the same along all of a manifold, so that it does not leave Λ.
+        scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
+        scaled_variance = 0.5 * scale[:, tf.newaxis] * variance * scale
+        symmetric = 0.5 * (scaled_variance + tf.transpose(scaled_variance))
+        values, vectors = tf.linalg.eigh(symmetric)
+        along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
+        cooled = _cooling(tf.maximum(values, 0.0)) * along
+        return scale * tf.linalg.matvec(vectors, cooled)
 
     def variance_at(self, position: tf.Tensor) -> tf.Tensor:
         """Return V(θ) by the user's function, one number for each coordinate."""
@@ -326,7 +309,5 @@ class GSGNHT(GeodesicDynamics):
         layout, dimensions = space.layout, space.dimensions()
         shares = [layout.sizes[name] / dimensions[name] for name in layout.names]
         expected = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
-        return (
-            tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum)
-            - expected
-        )
+        mean_squares = layout.means(momentum * momentum)
+        return tf.constant(shares, momentum.dtype) * mean_squares - expected

@@ -13,19 +13,18 @@ from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.model.geometry import Space
 
-DIVERGED = -1000.0
-"""A log acceptance ratio below which the trajectory has left the posterior."""
-
-# Tolerated excess of a length over an integer number of steps, for the rounding of float32
-_ROUNDING = 1e-4
-
 STEPS = 10
 """Steps of a trajectory by default."""
 
-_MOST = 1024  # largest number of steps of a trajectory of a given length
 
-# The multiples of this, modulo 1, cover the interval evenly from the first few on
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+@dataclass(frozen=True)
+class _TrajectorySettings:
+    diverged: float = -1000.0  # log acceptance ratio of one that has left the posterior
+    rounding: float = 1e-4  # of a length over an integer number of steps, in float32
+    steps: int = 1024  # at most, of a given length
+
+
+SETTINGS = _TrajectorySettings()
 
 
 class Moves(NamedTuple):
@@ -190,35 +189,28 @@ class Hamiltonian(ExactDynamics):
     ) -> ExactState:
         """Return the state one move on."""
         start, dtype = tf.cast(state.position, tf.float64), state.position.dtype
-        root = state.root
+        root = _Root(state.root)
 
         def position_of(z: tf.Tensor) -> tf.Tensor:
-            return start + _times(root, z)
+            return start + root.times(z)
 
         def at(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             value, gradient = log_post(position_of(z))
-            return value, _transposed_times(root, gradient)
+            return value, root.times(gradient, transposed=True)
 
-        gradient = _transposed_times(root, tf.cast(state.gradient, tf.float64))
-        start_point = Point(tf.zeros_like(start), state.log_post, gradient)
-        motion = Motion(at, _solve(root, start), state.frequency)
-        end, counts = self.move(
-            motion, start_point, tf.cast(stepsize, tf.float64), seed
-        )
-        gradient = _transposed_solve(root, end.gradient)
-        moves = Moves(
-            *[
-                a + tf.cast(b, tf.float64)
-                for a, b in zip(state.moves, counts, strict=True)
-            ]
-        )
+        gradient = root.times(tf.cast(state.gradient, tf.float64), transposed=True)
+        here = Point(tf.zeros_like(start), state.log_post, gradient)
+        motion = Motion(at, root.solve(start), state.frequency)
+        end, counts = self.move(motion, here, tf.cast(stepsize, tf.float64), seed)
+        gradient = root.solve(end.gradient, transposed=True)
+        pairs = zip(state.moves, counts, strict=True)
         return ExactState(
             tf.cast(position_of(end.z), dtype),
             end.log_post,
             tf.cast(gradient, dtype),
-            root,
+            state.root,
             state.frequency,
-            moves,
+            Moves(*[total + tf.cast(count, tf.float64) for total, count in pairs]),
         )
 
     def facts(self, state: ExactState) -> dict[str, float]:
@@ -236,39 +228,42 @@ class Hamiltonian(ExactDynamics):
 def acceptance_of(log_ratio: tf.Tensor) -> tf.Tensor:
     """Return the probability of acceptance; zero if the ratio is not a number."""
     probability = tf.exp(tf.minimum(log_ratio, 0.0))
-    return tf.where(
-        tf.math.is_nan(probability), tf.zeros_like(probability), probability
-    )
+    zero = tf.zeros_like(probability)
+    return tf.where(tf.math.is_nan(probability), zero, probability)
 
 
-def _times(root: Any, z: tf.Tensor) -> tf.Tensor:
-    if isinstance(root, tuple):
-        return z
-    return root * z if root.shape.rank == 1 else tf.linalg.matvec(root, z)
+@dataclass(frozen=True)
+class _Root:
+    """C of θ = θ_now + Cz: a lower triangle, the entries of a diagonal, or nothing for I."""
 
+    entries: Any
 
-def _solve(root: Any, vector: tf.Tensor) -> tf.Tensor:
-    if isinstance(root, tuple):
-        return vector
-    if root.shape.rank == 1:
-        return vector / root
-    return tf.linalg.triangular_solve(root, vector[:, tf.newaxis])[:, 0]
+    @property
+    def _is_identity(self) -> bool:
+        return isinstance(self.entries, tuple)
 
+    @property
+    def _is_diagonal(self) -> bool:
+        return self.entries.shape.rank == 1
 
-def _transposed_times(root: Any, gradient: tf.Tensor) -> tf.Tensor:
-    if isinstance(root, tuple):
-        return gradient
-    if root.shape.rank == 1:
-        return root * gradient
-    return tf.linalg.matvec(root, gradient, transpose_a=True)
+    def times(self, vector: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+        """Return C v, or Cᵀ v."""
+        if self._is_identity:
+            return vector
+        if self._is_diagonal:
+            return self.entries * vector
+        return tf.linalg.matvec(self.entries, vector, transpose_a=transposed)
 
-
-def _transposed_solve(root: Any, gradient: tf.Tensor) -> tf.Tensor:
-    if isinstance(root, tuple):
-        return gradient
-    if root.shape.rank == 1:
-        return gradient / root
-    return tf.linalg.triangular_solve(root, gradient[:, tf.newaxis], adjoint=True)[:, 0]
+    def solve(self, vector: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+        """Return C⁻¹ v, or C⁻ᵀ v."""
+        if self._is_identity:
+            return vector
+        if self._is_diagonal:
+            return vector / self.entries
+        column = vector[:, tf.newaxis]
+        return tf.linalg.triangular_solve(self.entries, column, adjoint=transposed)[
+            :, 0
+        ]
 
 
 @dataclass(frozen=True)
@@ -325,15 +320,13 @@ class HMC(Hamiltonian):
             )
         if self.spread != 0 and self.length is None:
             raise ValueError("`spread` is that of lengths: give `length`, too.")
-        steps = STEPS if self.n_leapfrog is None else self.n_leapfrog
+        if self.length is None:
+            steps = STEPS if self.n_leapfrog is None else self.n_leapfrog
+            given = replace(self, n_leapfrog=whole_number("n_leapfrog", steps, 1))
+        else:
+            given = replace(self, length=positive_number("length", self.length))
         return replace(
-            self,
-            n_leapfrog=whole_number("n_leapfrog", steps, 1)
-            if self.length is None
-            else None,
-            length=None
-            if self.length is None
-            else positive_number("length", self.length),
+            given,
             jitter=_below_one("jitter", self.jitter),
             frequency=read_frequency(self.frequency),
             spread=_below_one("spread", self.spread),
@@ -343,7 +336,9 @@ class HMC(Hamiltonian):
         """Return the dynamics with the length of trajectories in one iteration."""
         if self.length is None or self.spread == 0:
             return self
-        share = tf.cast(number, tf.float64) * _GOLDEN % 1.0
+        # Multiples of this, modulo 1, cover the interval evenly from the first few on.
+        golden = (math.sqrt(5.0) - 1.0) / 2.0
+        share = tf.cast(number, tf.float64) * golden % 1.0
         return replace(
             self, length=self.length * (1.0 + self.spread * (2.0 * share - 1.0))
         )
@@ -368,9 +363,10 @@ class HMC(Hamiltonian):
         """Return the end of one trajectory, or its start if that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
-            n_steps = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
-            cut = n_steps > _MOST
-            steps = tf.cast(tf.clip_by_value(n_steps, 1.0, _MOST), tf.int32)
+            exact = self.length / tf.reduce_min(stepsize)
+            n_steps = tf.math.ceil(exact - SETTINGS.rounding)
+            cut = n_steps > SETTINGS.steps
+            steps = tf.cast(tf.clip_by_value(n_steps, 1.0, SETTINGS.steps), tf.int32)
         uniforms, velocity = seed
         jittered = stepsize * (1.0 + self.jitter * (2.0 * uniforms[0] - 1.0))
         _, end, final = tf.while_loop(
@@ -381,10 +377,10 @@ class HMC(Hamiltonian):
         )
         ratio = log_weight(end, final) - log_weight(here, velocity)
         accepted = tf.math.log(uniforms[1]) < ratio
-        chosen = Point(
-            *[tf.where(accepted, a, b) for a, b in zip(end, here, strict=True)]
-        )
-        return chosen, Moves(1.0, acceptance_of(ratio), ~(ratio > DIVERGED), steps, cut)
+        pairs = zip(end, here, strict=True)
+        chosen = Point(*[tf.where(accepted, new, old) for new, old in pairs])
+        diverged = ~(ratio > SETTINGS.diverged)
+        return chosen, Moves(1.0, acceptance_of(ratio), diverged, steps, cut)
 
 
 def log_weight(point: Point, velocity: tf.Tensor) -> tf.Tensor:

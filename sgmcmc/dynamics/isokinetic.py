@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe, flag, is_number, positive_number
-from sgmcmc.dynamics.adaptive import frozen_after
-from sgmcmc.dynamics.base import Dynamics, Elsewhere, averaged, covariance_of_sum
-from sgmcmc.dynamics.scaled import BURN_IN, read_until
+from sgmcmc.dynamics.base import Dynamics, Elsewhere
+from sgmcmc.dynamics.learning import (
+    BURN_IN,
+    RunningMean,
+    covariance_of_sum,
+    frozen_after,
+    read_until,
+)
 from sgmcmc.model.geometry import Space
 
-_FIRST_ERRORS = 10.0  # number of energy errors before which the tuner changes nothing
+
+@dataclass(frozen=True)
+class _TunerSettings:
+    first_errors: float = 10.0  # energy errors before which the tuner changes nothing
 
 
-class NoiseState(NamedTuple):
-    """State of the estimate of the gradient noise.
-
-    Attributes:
-        variance: V, the mean of the estimates from each minibatch so far, (d,).
-        count: Number of estimates in the mean.
-    """
-
-    variance: tf.Tensor
-    count: tf.Tensor
+_SETTINGS = _TunerSettings()
 
 
 class EnergyState(NamedTuple):
@@ -61,14 +60,15 @@ class IsokineticState(NamedTuple):
     Attributes:
         position: θ, flat and unconstrained.
         direction: u, of length 1, (d,); zero after a step that was undone.
-        noise: Estimates of the noise; empty if coordinates are not scaled by it.
-        energy: Estimates of the energy errors; empty without a tuner.
+        noise: V, a :class:`RunningMean` of (d,); an empty tuple without preconditioning.
+        energy: Estimates of the energy errors, an :class:`EnergyState`; an empty tuple without a
+            tuner.
     """
 
     position: tf.Tensor
     direction: tf.Tensor
-    noise: NoiseState | tuple[()] = ()
-    energy: EnergyState | tuple[()] = ()
+    noise: Any = ()
+    energy: Any = ()
 
 
 @dataclass(frozen=True)
@@ -117,44 +117,40 @@ class EnergyTuner:
             if not is_number(value):
                 raise TypeError(f"`{name}` must be a number; it is {describe(value)}.")
             includes_zero, includes_one = name == "adaptation", name == "reset"
-            if (
-                not 0 <= value <= 1
-                or (value == 0 and not includes_zero)
-                or (value == 1 and not includes_one)
-            ):
-                ends = (
-                    f"{'[' if includes_zero else '('}0, 1{']' if includes_one else ')'}"
+            above = value > 0 or (value == 0 and includes_zero)
+            below = value < 1 or (value == 1 and includes_one)
+            if not (above and below):
+                first, last = (
+                    "[" if includes_zero else "(",
+                    "]" if includes_one else ")",
                 )
-                raise ValueError(f"`{name}` must be in {ends}; it is {value!r}.")
+                raise ValueError(
+                    f"`{name}` must be in {first}0, 1{last}; it is {value!r}."
+                )
 
     def quantile(self, energy: EnergyState, probability: float) -> tf.Tensor:
         """Return a quantile of the gamma distribution, by Wilson and Hilferty's approximation."""
         z = NormalDist().inv_cdf(probability)
-        square = energy.mean * energy.mean
-        ratio = energy.variance / tf.maximum(
-            square, np.finfo(np.float32).tiny
-        )  # 1/shape
+        square, tiny = energy.mean * energy.mean, np.finfo(np.float32).tiny
+        ratio = energy.variance / tf.maximum(square, tiny)  # 1/shape
         root = 1.0 - ratio / 9.0 + z / 3.0 * tf.sqrt(ratio)
         return energy.mean * tf.maximum(root, 0.0) ** 3
 
     def judged(self, energy: EnergyState, error: tf.Tensor) -> EnergyState:
         """Return the estimates after another |ΔE|, the stepsize, and whether to undo the step."""
         one = tf.ones_like(error)
-        finite, has_estimates = tf.math.is_finite(error), energy.count >= _FIRST_ERRORS
+        finite = tf.math.is_finite(error)
+        has_estimates = energy.count >= _SETTINGS.first_errors
         limit = self.quantile(energy, self.reset) if self.reset < 1 else one * np.inf
         undone = ~finite | (has_estimates & (error > limit))
+        log_factor = energy.log_factor
         if self.adaptation:
             large = error > self.quantile(energy, 1.0 - 2.0 * self.adaptation / 3.0)
             small = error < self.quantile(energy, self.adaptation / 3.0)
             down, up = np.log1p(-self.strength), np.log1p(self.strength)
-            change = tf.where(
-                large | ~finite, down * one, tf.where(small, up * one, 0.0 * one)
-            )
-            log_factor = energy.log_factor + tf.where(
-                has_estimates | ~finite, change, 0.0 * one
-            )
-        else:
-            log_factor = energy.log_factor
+            change = tf.where(small, up * one, 0.0 * one)
+            change = tf.where(large | ~finite, down * one, change)
+            log_factor += tf.where(has_estimates | ~finite, change, 0.0 * one)
         weight = tf.maximum(self.smoothing * one, 1.0 / (energy.count + 1.0))
         off = tf.where(finite, error - energy.mean, 0.0 * one)
         return energy._replace(
@@ -245,10 +241,8 @@ class SMILE(Dynamics):
                 "Use 'underdamped'."
             )
         flag("preconditioned", self.preconditioned)
-        friction, until = (
-            positive_number("friction", self.friction),
-            read_until(self.until),
-        )
+        friction = positive_number("friction", self.friction)
+        until = read_until(self.until)
         if self.tuner is not None:
             if not isinstance(self.tuner, EnergyTuner):
                 raise TypeError(
@@ -272,10 +266,11 @@ class SMILE(Dynamics):
     ) -> IsokineticState:
         """Return the state at the start of a chain, with a uniform direction."""
         state = IsokineticState(position, tf.math.l2_normalize(normals[0]))
-        zero, zeros = tf.zeros([], position.dtype), tf.zeros_like(position)
+        shape, dtype = position.shape, position.dtype
         if self.preconditioned:
-            state = state._replace(noise=NoiseState(zeros, zero))
+            state = state._replace(noise=RunningMean.empty(shape, dtype))
         if self.tuner is not None:
+            zero, zeros = tf.zeros([], dtype), tf.zeros_like(position)
             state = state._replace(energy=EnergyState(position, zeros, *[zero] * 7))
         return state
 
@@ -287,22 +282,32 @@ class SMILE(Dynamics):
         normals: tf.Tensor,
     ) -> IsokineticState:
         """Return the state at the next position; ``normals`` is z, of shape (1, d)."""
+        if self.tuner is None:
+            return self._moved(state, gradient, stepsize, normals[0])[0]
         energy = state.energy
-        if isinstance(
-            energy, EnergyState
-        ):  # an undone step has left the gradient of its end
-            gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
+        # An undone step has left the gradient of its end.
+        gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
+        moved, kinetic = self._moved(state, gradient, stepsize, normals[0])
+        energy = energy._replace(
+            start=state.position, gradient=gradient, change=kinetic
+        )
+        return moved._replace(energy=energy)
+
+    def _moved(
+        self,
+        state: IsokineticState,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
+    ) -> tuple[IsokineticState, tf.Tensor]:
+        """Return the state after B, A, O, A, and the energy that B adds."""
         lengths, size = self._lengths(state, stepsize), gradient.shape[0]
         direction, kinetic = _rotated(state.direction, lengths * gradient)
-        if isinstance(energy, EnergyState):
-            energy = energy._replace(
-                start=state.position, gradient=gradient, change=kinetic
-            )
         position = state.position + 0.5 * lengths * direction
         eta = float(np.sqrt(np.expm1(2.0 * self.friction) / size))
-        direction = tf.math.l2_normalize(direction + eta * normals[0])
+        direction = tf.math.l2_normalize(direction + eta * normals)
         position += 0.5 * lengths * direction
-        return state._replace(position=position, direction=direction, energy=energy)
+        return state._replace(position=position, direction=direction), kinetic
 
     def finish_step(
         self, state: IsokineticState, gradient: tf.Tensor, stepsize: tf.Tensor
@@ -310,12 +315,11 @@ class SMILE(Dynamics):
         """Return the state after the closing half turn, or before the step if it is undone."""
         slope = self._lengths(state, stepsize) * gradient
         direction, kinetic = _rotated(state.direction, slope)
-        energy = state.energy
-        if not isinstance(energy, EnergyState):
+        if self.tuner is None:
             return state._replace(direction=direction)
-        assert self.tuner is not None
+        energy = state.energy
         judged = self.tuner.judged(energy, tf.abs(energy.change + kinetic))
-        learns = self._learns(energy.count)
+        learns = self._tunes(energy)
         energy = tf.nest.map_structure(
             lambda new, old: tf.where(learns, new, old),
             judged,
@@ -330,38 +334,26 @@ class SMILE(Dynamics):
 
     def learn(self, state: IsokineticState, parts: tf.Tensor) -> IsokineticState:
         """Return the state with V moved toward the estimate from another minibatch."""
-        noise = state.noise
-        assert isinstance(noise, NoiseState)
-        count = noise.count + 1.0
-        learned = averaged(
-            noise.variance, count, covariance_of_sum(parts, diagonal=True)
-        )
-        learns = self._learns(noise.count)
-        learned = tf.where(learns, learned, noise.variance)
-        count = tf.where(learns, count, noise.count)
-        return state._replace(noise=NoiseState(learned, count))
+        estimate = covariance_of_sum(parts, diagonal=True)
+        return state._replace(noise=state.noise.updated(estimate, self.until))
 
     def visit(self, state: IsokineticState, elsewhere: Elsewhere) -> IsokineticState:
         """Return the state with the change of the log posterior, while the stepsize is tuned."""
-        energy = state.energy
-        assert isinstance(energy, EnergyState)
-        start, end = energy.start, state.position
+        energy, start, end = state.energy, state.energy.start, state.position
 
         def gained() -> tf.Tensor:
-            (before, prior_before), (after, prior_after) = map(
-                elsewhere.log_post, (start, end)
-            )
+            before, prior_before = elsewhere.log_post(start)
+            after, prior_after = elsewhere.log_post(end)
             gain = tf.reduce_sum(after - before) + (prior_after - prior_before)
             return tf.cast(gain, energy.change.dtype)
 
-        gain = tf.cond(
-            self._learns(energy.count), gained, lambda: tf.zeros_like(energy.change)
-        )
+        zero = tf.zeros_like(energy.change)
+        gain = tf.cond(self._tunes(energy), gained, lambda: zero)
         return state._replace(energy=energy._replace(change=energy.change - gain))
 
     def facts(self, state: IsokineticState) -> dict[str, float]:
         """Return the tuner's stepsize and number of undone steps."""
-        if not isinstance(state.energy, EnergyState):
+        if self.tuner is None:
             return {}
         energy = state.energy
         return {
@@ -369,24 +361,23 @@ class SMILE(Dynamics):
             "steps undone in the tuning": float(energy.refused),
         }
 
-    def _learns(self, count: tf.Tensor) -> tf.Tensor:
-        """Return whether V and the stepsize still change at an iteration."""
+    def _tunes(self, energy: EnergyState) -> tf.Tensor:
+        """Return whether the stepsize still changes at an iteration."""
         if not isinstance(self.until, int):
             return tf.constant(True)
-        return count < float(self.until)
+        return energy.count < float(self.until)
 
     def _lengths(self, state: IsokineticState, stepsize: tf.Tensor) -> tf.Tensor:
         """Return S, (d,)."""
         position = state.position
-        if isinstance(state.energy, EnergyState):
+        if self.tuner is not None:
             stepsize = stepsize * tf.exp(state.energy.log_factor)
         lengths = tf.sqrt(float(position.shape[0]) * stepsize) * tf.ones_like(position)
-        if not isinstance(state.noise, NoiseState):
+        if not self.preconditioned:
             return lengths
-        variance = state.noise.variance
-        log = 0.5 * tf.math.log(
-            tf.where(variance > 0.0, variance, tf.ones_like(position))
-        )
+        variance = state.noise.mean
+        positive = tf.where(variance > 0.0, variance, tf.ones_like(position))
+        log = 0.5 * tf.math.log(positive)
         return lengths * tf.exp(tf.reduce_mean(log) - log)
 
 
@@ -405,7 +396,5 @@ def _rotated(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     pull = (1.0 - decay) * (1.0 + decay + toward * (1.0 - decay))
     rotated = tf.math.l2_normalize(2.0 * decay * direction + pull * along)
     square = decay * decay
-    kinetic = scale * (
-        delta + tf.math.log(0.5 * ((1.0 + square) + toward * (1.0 - square)))
-    )
-    return rotated, kinetic
+    mean = 0.5 * ((1.0 + square) + toward * (1.0 - square))
+    return rotated, scale * (delta + tf.math.log(mean))

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice
-from sgmcmc.dynamics.base import (
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.learning import (
     FISHER,
-    Dynamics,
-    averaged,
+    RunningMean,
     covariance_of_sum,
     read_variance,
 )
@@ -22,8 +22,16 @@ from sgmcmc.model.geometry import Space
 EXTREME = "extreme"
 """The user's value for noise of unknown size."""
 
-_PROBIT = 1.702  # 1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095
-_NARROW = 0.1  # SD of the size of bimodal increments, in units of its root mean square
+
+@dataclass(frozen=True)
+class _BarkerSettings:
+    probit: float = 1.702  # 1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095
+    narrow: float = (
+        0.1  # SD of the size of bimodal increments over its root mean square
+    )
+
+
+_SETTINGS = _BarkerSettings()
 
 
 class PositionState(NamedTuple):
@@ -135,13 +143,11 @@ class BarkerState(NamedTuple):
 
     Attributes:
         position: θ, flat and unconstrained.
-        variance: V, the mean of the estimates from each minibatch so far, (d,).
-        count: Number of estimates in the mean.
+        variance: V, (d,).
     """
 
     position: tf.Tensor
-    variance: tf.Tensor
-    count: tf.Tensor
+    variance: RunningMean
 
 
 @dataclass(frozen=True)
@@ -201,9 +207,8 @@ class Barker(Dynamics):
         """Return the state at the start of a chain."""
         if not self.learns_noise:
             return PositionState(position)
-        return BarkerState(
-            position, tf.zeros_like(position), tf.zeros([], position.dtype)
-        )
+        variance = RunningMean.empty(position.shape, position.dtype)
+        return BarkerState(position, variance)
 
     def step(
         self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -212,7 +217,7 @@ class Barker(Dynamics):
         size = normals[0]
         if self.increments == "bimodal":
             # The sign of z makes no difference to bz.
-            size = math.sqrt(1.0 - _NARROW**2) + _NARROW * size
+            size = math.sqrt(1.0 - _SETTINGS.narrow**2) + _SETTINGS.narrow * size
         z = tf.sqrt(stepsize) * size
         # Φ of a standard normal is uniform.
         uniform = 0.5 * tf.math.erfc(-normals[1] / math.sqrt(2.0))
@@ -221,11 +226,8 @@ class Barker(Dynamics):
 
     def learn(self, state: BarkerState, parts: tf.Tensor) -> BarkerState:
         """Return the state with V moved toward the estimate from another minibatch."""
-        count = state.count + 1.0
-        variance = averaged(
-            state.variance, count, covariance_of_sum(parts, diagonal=True)
-        )
-        return state._replace(variance=variance, count=count)
+        estimate = covariance_of_sum(parts, diagonal=True)
+        return state._replace(variance=state.variance.updated(estimate))
 
     def _probability(self, state: Any, z: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """Return the probability of b = 1."""
@@ -234,17 +236,14 @@ class Barker(Dynamics):
             return sign
         if not self.learns_noise and not np.any(self.noise_variance):
             return tf.sigmoid(z * gradient)
-        noise_variance = self.noise_variance
-        variance = (
-            state.variance
-            if self.learns_noise
-            else tf.constant(noise_variance, z.dtype)
-        )
-        left = 1.0 - variance * z * z / _PROBIT**2
+        if self.learns_noise:
+            variance = state.variance.mean
+        else:
+            variance = tf.constant(self.noise_variance, z.dtype)
+        left = 1.0 - variance * z * z / _SETTINGS.probit**2
         safe = tf.where(left > 0.0, left, tf.ones_like(left))
-        return tf.where(
-            left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign
-        )
+        corrected = tf.sigmoid(z * gradient * tf.math.rsqrt(safe))
+        return tf.where(left > 0.0, corrected, sign)
 
 
 @dataclass(frozen=True)

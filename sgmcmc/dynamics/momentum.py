@@ -10,18 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice, whole_number
-from sgmcmc.dynamics.base import (
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.learning import (
     DIAGONAL,
     FISHER,
-    Dynamics,
-    averaged,
+    RunningMean,
     covariance_of_sum,
     read_variance,
 )
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.layout import Layout, positive_constant
-
-_SMALL = 1e-8  # below this rate of decay its series is used
 
 
 class MomentumState(NamedTuple):
@@ -103,7 +101,7 @@ class Underdamped(Dynamics):
         friction = tf.constant(self.friction, gradient.dtype)
         # −expm1 keeps 1 − c² exact for the small friction that people use.
         zeta = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * friction)) * normals[0]
-        return MomentumState(*baoa(*state, gradient, stepsize, tf.exp(-friction), zeta))
+        return baoa(state, gradient, stepsize, tf.exp(-friction), zeta)
 
     def finish_step(
         self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor
@@ -118,15 +116,13 @@ class LearningState(NamedTuple):
     Attributes:
         position: θ, flat and unconstrained.
         momentum: ν, flat, on the scale of one step.
-        variance: V, the mean of the estimates from each minibatch so far, (d, d) or (d,).
-        count: Number of estimates in the mean.
+        variance: V, (d, d) or (d,).
         share: Largest part so far of the noise that the friction takes up that V makes.
     """
 
     position: tf.Tensor
     momentum: tf.Tensor
-    variance: tf.Tensor
-    count: tf.Tensor
+    variance: RunningMean
     share: tf.Tensor
 
 
@@ -231,11 +227,10 @@ class SGHMC(Dynamics):
         momentum = tf.zeros_like(position)
         if not self.learns_noise:
             return MomentumState(position, momentum)
-        size, zero = position.shape[0], tf.zeros([], position.dtype)
+        size, dtype = position.shape[0], position.dtype
         shape = [size, size] if self.noise_variance == FISHER else [size]
-        return LearningState(
-            position, momentum, tf.zeros(shape, position.dtype), zero, zero
-        )
+        variance = RunningMean.empty(shape, dtype)
+        return LearningState(position, momentum, variance, tf.zeros([], dtype))
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state with a new ν ~ N(0, ε)."""
@@ -248,20 +243,14 @@ class SGHMC(Dynamics):
         alpha = tf.constant(self.alpha, gradient.dtype)
         if self.integrator == "symmetric":
             c = tf.exp(-alpha)
-            dissipated, kick = (
-                -stepsize * tf.math.expm1(-2.0 * alpha),
-                0.5 * stepsize * (1.0 + c),
-            )
-        else:
-            dissipated, kick = 2.0 * alpha * stepsize, stepsize
+            dissipated = -stepsize * tf.math.expm1(-2.0 * alpha)
+            kick = 0.5 * stepsize * (1.0 + c)
+            zeta, state = self._injected(state, dissipated, kick, normals[0])
+            return baoa(state, gradient, stepsize, c, zeta)
+        dissipated, kick = 2.0 * alpha * stepsize, stepsize
         zeta, state = self._injected(state, dissipated, kick, normals[0])
-        position, momentum = state.position, state.momentum
-        if self.integrator == "symmetric":
-            position, momentum = baoa(position, momentum, gradient, stepsize, c, zeta)
-        else:
-            momentum = (1.0 - alpha) * momentum + stepsize * gradient + zeta
-            position += momentum
-        return state._replace(position=position, momentum=momentum)
+        momentum = (1.0 - alpha) * state.momentum + stepsize * gradient + zeta
+        return state._replace(position=state.position + momentum, momentum=momentum)
 
     def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
         """Return the state after the closing half kick, which the published update lacks."""
@@ -271,11 +260,8 @@ class SGHMC(Dynamics):
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
         """Return the state with V moved toward the estimate from another minibatch."""
-        count = state.count + 1.0
         covariance = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
-        return state._replace(
-            variance=averaged(state.variance, count, covariance), count=count
-        )
+        return state._replace(variance=state.variance.updated(covariance))
 
     def advice(self, state: Any) -> str | None:
         """Return advice for a chain whose estimated β̂ has exceeded the friction."""
@@ -299,7 +285,7 @@ class SGHMC(Dynamics):
         """
         if self.learns_noise and self.noise_variance == FISHER:
             scale = kick * tf.math.rsqrt(dissipated) * tf.ones_like(normals)
-            replaced = scale[:, tf.newaxis] * state.variance * scale
+            replaced = scale[:, tf.newaxis] * state.variance.mean * scale
             # Of what is no number there are no eigenvalues; the position is none then either.
             replaced = tf.where(
                 tf.math.is_finite(replaced), replaced, tf.zeros_like(replaced)
@@ -308,7 +294,7 @@ class SGHMC(Dynamics):
             along = tf.linalg.matvec(vectors, normals, transpose_a=True)
             left = tf.linalg.matvec(vectors, _root_of_rest(shares) * along)
         elif self.learns_noise:
-            shares = kick * kick / dissipated * state.variance
+            shares = kick * kick / dissipated * state.variance.mean
             shares = tf.where(tf.math.is_finite(shares), shares, tf.zeros_like(shares))
             left = _root_of_rest(shares) * normals
         if self.learns_noise:
@@ -470,26 +456,24 @@ def first_thermostats(a: Any, layout: Layout, dtype: tf.DType) -> tf.Tensor:
 
 
 def baoa(
-    position: tf.Tensor,
-    momentum: tf.Tensor,
+    state: Any,
     gradient: tf.Tensor,
     stepsize: tf.Tensor,
     decay: tf.Tensor,
     noise: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return θ and ν after the first four stages of BAOAB, which lacks only a closing half kick.
+) -> Any:
+    """Return the state after the first four stages of BAOAB; it lacks only a closing half kick.
 
     ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + ζ; θ += ν/2.
     """
-    momentum += 0.5 * stepsize * gradient
-    position += 0.5 * momentum
+    momentum = state.momentum + 0.5 * stepsize * gradient
+    position = state.position + 0.5 * momentum
     momentum = decay * momentum + noise
-    position += 0.5 * momentum
-    return position, momentum
+    return state._replace(position=position + 0.5 * momentum, momentum=momentum)
 
 
 def mean_decay(rate: tf.Tensor) -> tf.Tensor:
     """Return (1 − e^(−x))/x, the mean of e^(−xt) over 0 < t < 1, which is 1 at x = 0."""
-    small = tf.abs(rate) < _SMALL
+    small = tf.abs(rate) < 1e-8  # there the series is exact to rounding
     safe = tf.where(small, tf.ones_like(rate), rate)
     return tf.where(small, 1.0 - 0.5 * rate, -tf.math.expm1(-safe) / safe)

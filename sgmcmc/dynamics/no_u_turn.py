@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import whole_number
 from sgmcmc.dynamics.hamiltonian import (
-    DIVERGED,
+    SETTINGS,
     Hamiltonian,
     Motion,
     Moves,
@@ -79,6 +79,21 @@ class _Tree(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Path:
+    """The path on which the points of a trajectory are.
+
+    Attributes:
+        motion: Motion.
+        energy: −H where the trajectory started.
+        stepsize: ε, negative to the left.
+    """
+
+    motion: Motion
+    energy: tf.Tensor
+    stepsize: tf.Tensor
+
+
+@dataclass(frozen=True)
 class NUTS(Hamiltonian):
     """Hamiltonian Monte Carlo whose trajectories are doubled until they turn back.
 
@@ -138,12 +153,10 @@ class NUTS(Hamiltonian):
             tf.constant(0),
         )
 
+        path = _Path(motion, energy, stepsize)
+
         def doubled(tree: _Tree) -> tuple[_Tree]:
-            return (
-                self._doubled(
-                    motion, tree, energy, stepsize, tf.gather(seeds, tree.depth)
-                ),
-            )
+            return (self._doubled(path, tree, tf.gather(seeds, tree.depth)),)
 
         (tree,) = tf.while_loop(
             lambda tree: tree.going & (tree.depth < self.max_tree_depth),
@@ -154,14 +167,7 @@ class NUTS(Hamiltonian):
         mean = tree.acceptance / tf.cast(tree.gradients, tf.float64)
         return tree.chosen, Moves(1.0, mean, tree.diverged, tree.gradients, tree.going)
 
-    def _doubled(
-        self,
-        motion: Motion,
-        tree: _Tree,
-        energy: tf.Tensor,
-        stepsize: tf.Tensor,
-        seed: tf.Tensor,
-    ) -> _Tree:
+    def _doubled(self, path: _Path, tree: _Tree, seed: tf.Tensor) -> _Tree:
         """Return the tree with as many points again, on one of its sides."""
         of_tree, of_branch = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         uniforms = tf.random.stateless_uniform(
@@ -171,10 +177,9 @@ class NUTS(Hamiltonian):
         inner = _where(right, tree.right_velocity, tree.left_velocity)
         outer = _where(right, tree.left_velocity, tree.right_velocity)
         edge = _where(right, tree.right, tree.left)
-        signed = tf.where(right, stepsize, -stepsize)
-        branch = self._branch(
-            motion, edge, inner, tree.depth, energy, signed, of_branch
-        )
+        signed = tf.where(right, path.stepsize, -path.stepsize)
+        beyond = replace(path, stepsize=signed)
+        branch = self._branch(beyond, edge, inner, tree.depth, of_branch)
         whole = ~(branch.u_turn | branch.diverged)
         accepted = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
         total = tree.total + branch.total
@@ -200,12 +205,10 @@ class NUTS(Hamiltonian):
 
     def _branch(
         self,
-        motion: Motion,
+        path: _Path,
         edge: Point,
         velocity: tf.Tensor,
         depth: tf.Tensor,
-        energy: tf.Tensor,
-        stepsize: tf.Tensor,
         seed: tf.Tensor,
     ) -> _Branch:
         """Return 2^depth points beyond an edge, or fewer if these turn back or diverge."""
@@ -228,7 +231,7 @@ class NUTS(Hamiltonian):
         size = tf.bitwise.left_shift(1, depth)
 
         def extended(branch: _Branch) -> tuple[_Branch]:
-            return (_extended(motion, branch, energy, stepsize, seed),)
+            return (_extended(path, branch, seed),)
 
         return tf.while_loop(
             lambda b: (b.number < size) & ~b.u_turn & ~b.diverged,
@@ -238,16 +241,11 @@ class NUTS(Hamiltonian):
         )[0]
 
 
-def _extended(
-    motion: Motion,
-    branch: _Branch,
-    energy: tf.Tensor,
-    stepsize: tf.Tensor,
-    seed: tf.Tensor,
-) -> _Branch:
+def _extended(path: _Path, branch: _Branch, seed: tf.Tensor) -> _Branch:
+    """Return a branch with one more point."""
     number = branch.number
-    point, velocity = motion.step(branch.point, branch.velocity, stepsize)
-    above = log_weight(point, velocity) - energy
+    point, velocity = path.motion.step(branch.point, branch.velocity, path.stepsize)
+    above = log_weight(point, velocity) - path.energy
     above = tf.where(
         tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above
     )
@@ -293,7 +291,7 @@ def _extended(
         saved,
         totals,
         u_turn,
-        ~(above > DIVERGED),
+        ~(above > SETTINGS.diverged),
         branch.acceptance + tf.exp(tf.minimum(above, 0.0)),
     )
 

@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import describe, whole_number
 from sgmcmc.dynamics.base import Dynamics, Elsewhere
+from sgmcmc.dynamics.learning import BURN_IN, RunningMean, read_until
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.layout import Layout
-
-BURN_IN = "burn_in"
-"""Value of ``until`` for scales that are learned in the burn-in."""
 
 _LABEL = "root mean square gradient of "
 
@@ -88,29 +85,16 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
     return GradientScaled(h, read_until(until))
 
 
-def read_until(until: Any) -> int | str | None:
-    """Return the end of the learning of scales, an integer, ``"burn_in"`` or ``None``, checked."""
-    if isinstance(until, str):
-        if until != BURN_IN:
-            raise ValueError(
-                f"`until` must be an integer, 'burn_in' or None; it is {describe(until)}."
-            )
-        return until
-    return None if until is None else whole_number("until", until, 1)
-
-
 class ScaledState(NamedTuple):
     """The state of dynamics with scaled stepsizes.
 
     Attributes:
         inner: State of the dynamics.
-        mean_square: S, for each parameter.
-        moves: Gradients seen, for each parameter; constant once S is.
+        squares: S, the mean of the mean squares of the gradients, for each parameter.
     """
 
     inner: Any
-    mean_square: tf.Tensor
-    moves: tf.Tensor
+    squares: RunningMean
 
     @property
     def position(self) -> tf.Tensor:
@@ -174,13 +158,13 @@ class Scaled(Dynamics):
         inner = self.inner.init(
             position, gradient, self._scale(stepsize, squares), normals
         )
-        return ScaledState(inner, squares, tf.zeros_like(squares))
+        return ScaledState(inner, RunningMean(squares, tf.zeros_like(squares)))
 
     def refresh(
         self, state: ScaledState, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> ScaledState:
         """Return the state at the start of an iteration."""
-        scaled = self._scale(stepsize, state.mean_square)
+        scaled = self._scale(stepsize, state.squares.mean)
         return state._replace(inner=self.inner.refresh(state.inner, scaled, normals))
 
     def step(
@@ -191,22 +175,17 @@ class Scaled(Dynamics):
         normals: tf.Tensor,
     ) -> ScaledState:
         """Return the state at the next position, with S updated by the gradient at this one."""
-        moves, mean = state.moves + 1.0, state.mean_square
-        learned = mean + (self._squares(gradient) - mean) / moves
-        if self.until is not None:
-            learns = state.moves < float(self.until * self.steps)
-            learned = tf.where(learns, learned, mean)
-            moves = tf.where(learns, moves, state.moves)
-        scaled = self._scale(stepsize, learned)
-        return ScaledState(
-            self.inner.step(state.inner, gradient, scaled, normals), learned, moves
-        )
+        until = None if self.until is None else self.until * self.steps
+        squares = state.squares.updated(self._squares(gradient), until)
+        scaled = self._scale(stepsize, squares.mean)
+        inner = self.inner.step(state.inner, gradient, scaled, normals)
+        return ScaledState(inner, squares)
 
     def finish_step(
         self, state: ScaledState, gradient: tf.Tensor, stepsize: tf.Tensor
     ) -> ScaledState:
         """Return the state at the end of a step."""
-        scaled = self._scale(stepsize, state.mean_square)
+        scaled = self._scale(stepsize, state.squares.mean)
         return state._replace(
             inner=self.inner.finish_step(state.inner, gradient, scaled)
         )
@@ -226,7 +205,7 @@ class Scaled(Dynamics):
     def facts(self, state: ScaledState) -> dict[str, float]:
         """Return diagnostics of the moves so far, including the scales √S by parameter."""
         assert self.layout is not None, "not bound"
-        roots = tf.sqrt(state.mean_square).numpy().tolist()
+        roots = tf.sqrt(state.squares.mean).numpy().tolist()
         names = [_LABEL + name for name in self.layout.names]
         return {**self.inner.facts(state.inner), **dict(zip(names, roots, strict=True))}
 

@@ -12,8 +12,6 @@ from sgmcmc.checks import describe, is_number, positive_number, whole_number
 
 Schedule = Callable[[int], float]
 
-_TRIED = 64  # iterations at which schedules of several parameters are compared
-
 
 @dataclass(frozen=True)
 class PolynomialDecay:
@@ -235,7 +233,8 @@ class Stepsizes:
         first = self.values[0]
         if not isinstance(first, PolynomialDecay | Cyclical):
             return None
-        if self.weights(1 + np.arange(_TRIED)) is None:
+        first_iterations = 1 + np.arange(64)
+        if self.weights(first_iterations) is None:
             return None
         return {"schedule": type(first).__name__, **asdict(first)}
 

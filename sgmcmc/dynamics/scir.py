@@ -17,16 +17,17 @@ from sgmcmc.model.geometry import Space
 from sgmcmc.model.geometry.half_line import HalfLines, OnHalfLine
 from sgmcmc.model.layout import Layout
 
-FEW = 4096
-"""Largest number of values for which all are drawn by TensorFlow, at 50 to 100 ns each. Of more,
-most are drawn by vector arithmetic on normals and uniforms, which costs a tenth of that."""
 
-# Number of proposals, each of which is accepted with a probability of at least 0.95
-_PROPOSALS = 16
+@dataclass(frozen=True)
+class _DrawSettings:
+    few: int = 4096  # values, all drawn by TensorFlow at 50 to 100 ns; of more most cost a tenth
+    proposals: int = 16  # of a gamma number, of which 0.95 and more are accepted
+    largest_rate: float = 3.0  # of a Poisson number that is drawn by inversion
+    terms: int = 20  # of its distribution; it is larger once in 10^11 times
+    smallest_rate: float = 1e-6  # over that by which time is measured
 
-_LARGEST_RATE = 3.0
-_TERMS = 20  # A Poisson number of rate 3 is larger than that once in 10^11 times
-_SMALLEST_RATE = 1e-6  # smallest rate, as a fraction of that by which time is measured
+
+_SETTINGS = _DrawSettings()
 
 
 def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -42,23 +43,19 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     Source:
         Marsaglia & Tsang, ACM Transactions on Mathematical Software 26, 2000.
     """
-    if shape.shape[0] <= FEW:
+    if shape.shape[0] <= _SETTINGS.few:
         return tf.random.stateless_gamma(
             shape.shape, seeds[0], shape, dtype=shape.dtype
         )
     normals = tf.random.stateless_normal(shape.shape, seeds[1], dtype=shape.dtype)
     uniforms = tf.random.stateless_uniform(shape.shape, seeds[2], dtype=shape.dtype)
     proposed, accepted = _compiled(_propose_gamma)(shape, normals, uniforms)
-    return _redraw(
-        proposed,
-        ~accepted,
-        lambda rejected: tf.random.stateless_gamma(
-            [tf.shape(rejected)[0]],
-            seeds[0],
-            tf.gather(shape, rejected),
-            dtype=shape.dtype,
-        ),
-    )
+
+    def draw(rejected: tf.Tensor) -> tf.Tensor:
+        size, shapes = [tf.shape(rejected)[0]], tf.gather(shape, rejected)
+        return tf.random.stateless_gamma(size, seeds[0], shapes, dtype=shape.dtype)
+
+    return _redraw(proposed, ~accepted, draw)
 
 
 def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -77,10 +74,10 @@ def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """
     seeds = tf.random.split(seed, 2, alg="philox")
     normals = tf.random.stateless_normal(
-        [_PROPOSALS], seeds[0], dtype=dtype, alg="philox"
+        [_SETTINGS.proposals], seeds[0], dtype=dtype, alg="philox"
     )
     uniforms = tf.random.stateless_uniform(
-        [_PROPOSALS], seeds[1], dtype=dtype, alg="philox"
+        [_SETTINGS.proposals], seeds[1], dtype=dtype, alg="philox"
     )
     proposed, accepted = _propose_gamma(tf.constant(shape, dtype), normals, uniforms)
     first = tf.argmax(tf.cast(accepted, tf.int32))
@@ -97,19 +94,18 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         seeds: Seeds, (2, 2).
     """
     dtype = rate.dtype
-    if rate.shape[0] <= FEW:
+    if rate.shape[0] <= _SETTINGS.few:
         return tf.random.stateless_poisson(rate.shape, seeds[0], rate, dtype=dtype)
     uniforms = tf.random.stateless_uniform(rate.shape, seeds[1], dtype=dtype)
-    large = rate > _LARGEST_RATE
-    return _redraw(
-        _compiled(_invert_poisson)(
-            tf.where(large, tf.zeros_like(rate), rate), uniforms
-        ),
-        large,
-        lambda indices: tf.random.stateless_poisson(
-            [tf.shape(indices)[0]], seeds[0], tf.gather(rate, indices), dtype=dtype
-        ),
-    )
+    large = rate > _SETTINGS.largest_rate
+    small_rate = tf.where(large, tf.zeros_like(rate), rate)
+    inverted = _compiled(_invert_poisson)(small_rate, uniforms)
+
+    def draw(indices: tf.Tensor) -> tf.Tensor:
+        shape, rates = [tf.shape(indices)[0]], tf.gather(rate, indices)
+        return tf.random.stateless_poisson(shape, seeds[0], rates, dtype=dtype)
+
+    return _redraw(inverted, large, draw)
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,7 +129,7 @@ def _invert_poisson(rate: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
     """Return the number of first values of the distribution function that a uniform exceeds."""
     probability = tf.exp(-rate)
     below, number = probability, tf.zeros_like(rate)
-    for k in range(1, _TERMS + 1):
+    for k in range(1, _SETTINGS.terms + 1):
         number += tf.cast(uniforms > below, rate.dtype)
         probability *= rate / k
         below += probability
@@ -293,11 +289,10 @@ class SCIR(SimplexDynamics):
         of_lines, free = lines.divide(remaining)
         slopes, _ = lines.divide(simplices.divide(gradient)[1])
         log_lambda, _ = lines.halves(of_lines)
-        exposures = tf.constant(lines.rate, u.dtype) + _positive(
-            lines.halves(slopes)[1]
-        )
+        exposures = _positive(lines.halves(slopes)[1])
+        rates = tf.constant(lines.rate, u.dtype) + exposures
         tiny = tf.constant(tf.as_dtype(u.dtype).as_numpy_dtype(1e-30))
-        of_lines = lines.join(log_lambda, tf.math.log(tf.maximum(exposures, tiny)))
+        of_lines = lines.join(log_lambda, tf.math.log(tf.maximum(rates, tiny)))
         position = simplices.unite(u, lines.unite(of_lines, free))
         return GammaState(position, tf.zeros_like(position))
 
@@ -315,19 +310,16 @@ class SCIR(SimplexDynamics):
             if not simplices.has_all:
                 remaining = _langevin(remaining, slopes, epsilon, seeds)
             return SimplexState(simplices.unite(u, remaining))
-        (on, free), (slopes, slopes_free) = (
-            lines.divide(remaining),
-            lines.divide(slopes),
-        )
+        on, free = lines.divide(remaining)
+        slopes, slopes_free = lines.divide(slopes)
         epsilon, epsilon_free = lines.divide(epsilon)
         steps, _ = lines.halves(lines.divide(simplices.divide(state.steps)[1])[0])
         log_lambda, log_unit = lines.halves(on)
         of_lines, log_rate = self._on_half_lines(
             log_lambda, log_unit, lines.halves(slopes), lines.halves(epsilon)[0]
         )
-        u, log_lambda = tf.split(
-            transition(_both(process, of_lines), seeds), [u.shape[0], -1]
-        )
+        moved = transition(_both(process, of_lines), seeds)
+        u, log_lambda = tf.split(moved, [u.shape[0], -1])
         log_unit += (log_rate - log_unit) / (steps + 2.0)
         if not lines.has_all:
             free = _langevin(free, slopes_free, epsilon_free, seeds)
@@ -342,18 +334,15 @@ class SCIR(SimplexDynamics):
         positive = _positive(counts) if self.differences else counts
         degrees = tf.constant(self.simplices.alpha, u.dtype) + positive
         if self.fresh_scale and not self.simplices.has_none:
-            u = self._rescaled(u, degrees, seed)
+            # The same ω, with Σθ ~ Gamma(Σâ).
+            seeds = tf.random.split(seed, 4, alg="philox")
+            log_scale = log_gamma(self.simplices.sums(degrees), seeds)
+            u = self.simplices.log_points(u) + self.simplices.spread(log_scale)
         if not self.differences:
             return CIR(u, degrees, h)
         lacking = _positive(-counts)
         log_rate = tf.where(lacking > 0.0, tf.math.log(tf.exp(u) + lacking) - u, 0.0)
         return CIR(u, degrees, h * tf.exp(log_rate), log_rate)
-
-    def _rescaled(self, u: tf.Tensor, degrees: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return log θ with the same ω and Σθ ~ Gamma(Σâ)."""
-        seeds = tf.random.split(seed, 4, alg="philox")
-        log_scale = log_gamma(self.simplices.sums(degrees), seeds)
-        return self.simplices.log_points(u) + self.simplices.spread(log_scale)
 
     def _on_half_lines(
         self,
@@ -371,7 +360,8 @@ class SCIR(SimplexDynamics):
         rate = tf.constant(lines.rate, dtype) + _positive(exposures)
         # λ may be zero here, of which only the log is an ordinary number.
         rate += tf.math.divide_no_nan(_positive(-counts), lambda_)
-        rate = tf.where(rate < _SMALLEST_RATE * unit, _SMALLEST_RATE * unit, rate)
+        smallest_rate = _SETTINGS.smallest_rate * unit
+        rate = tf.where(rate < smallest_rate, smallest_rate, rate)
         log_rate = tf.math.log(rate)
         return CIR(log_lambda, degrees, h * rate / unit, log_rate), log_rate
 

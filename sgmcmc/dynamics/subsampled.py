@@ -20,8 +20,14 @@ from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.model.geometry import Space
 
-_SLACK = 1e-4  # part by which a row may exceed its bound, for rounding
-_AT_A_TIME = 64  # rows that Metropolis–Hastings reads together
+
+@dataclass(frozen=True)
+class _SubsamplingSettings:
+    largest_excess: float = 1.0 + 1e-4  # of a row over its bound, for rounding
+    rows: int = 64  # that Metropolis–Hastings reads together
+
+
+_SETTINGS = _SubsamplingSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +109,7 @@ class Subsampled(ExactDynamics):
     def advice(self, state: Any) -> str | None:
         """Return advice if a bound did not hold."""
         excess = float(state.excess)
-        if not excess > 1.0 + _SLACK:
+        if not excess > _SETTINGS.largest_excess:
             return None
         return (
             f"`curvature_bound` does not bound the second derivatives of the rows, or the prior's "
@@ -208,7 +214,7 @@ class ZigZag(Subsampled):
             (left, number, state),
             parallel_iterations=1,
         )
-        broken = state.excess > 1.0 + _SLACK
+        broken = state.excess > _SETTINGS.largest_excess
         nan = tf.fill(state.position.shape, tf.constant(np.nan, state.position.dtype))
         return state._replace(
             position=tf.where(broken, nan, state.position), moves=state.moves + 1.0
@@ -218,14 +224,10 @@ class ZigZag(Subsampled):
         self, log_post: Any, left: tf.Tensor, state: ZigZagState, u: tf.Tensor
     ) -> tuple[tf.Tensor, ZigZagState]:
         """Return the time left and the state after the next proposal, or at the end of the time."""
-        bounds, dtype, at = (
-            self.known,
-            state.position.dtype,
-            tf.gather,
-        )  # XLA's indices are fixed
+        bounds, table, dtype = self.known, self.known.table, state.position.dtype
         position, velocity = state.position, state.velocity
+        prior = _as_input(bounds.prior, dtype)
         constant = tf.nn.relu(-velocity * _as_input(bounds.whole, dtype))
-        table, prior = bounds.table, _as_input(bounds.prior, dtype)
         growing = tf.cast(table.total + bounds.prior.sum(), dtype)
         distance, speed = tf.norm(position), math.sqrt(position.shape[0])
         rate, slope = tf.reduce_sum(constant) + growing * distance, growing * speed
@@ -243,30 +245,31 @@ class ZigZag(Subsampled):
             factor = tf.gather(_as_input(bounds.factors, dtype), row)
             i = _drawn_index(tf.abs(factor), u[3])
             at_center = tf.gather(_as_input(bounds.gradients, dtype), row)
-            difference = at(log_post.term_gradient(position, row) - at_center, i)
-            return i, -at(velocity, i) * difference / (
-                tf.abs(at(factor, i)) * tf.norm(factor) * reach
-            )
+            differences = log_post.term_gradient(position, row) - at_center
+            bound = tf.abs(tf.gather(factor, i)) * tf.norm(factor) * reach
+            return i, -tf.gather(velocity, i) * tf.gather(differences, i) / bound
 
         def by_prior_or_whole() -> tuple[tf.Tensor, tf.Tensor]:
             i = _drawn_index(tf.where(of_prior, prior, constant), u[3])
-            zero = tf.zeros_like(position)
-            difference = at(log_post.prior(position)[1] - log_post.prior(zero)[1], i)
-            ratio = -at(velocity, i) * difference / (at(prior, i) * reach)
+            at_center = log_post.prior(tf.zeros_like(position))[1]
+            differences = log_post.prior(position)[1] - at_center
+            bound = tf.gather(prior, i) * reach
+            ratio = -tf.gather(velocity, i) * tf.gather(differences, i) / bound
             return i, tf.where(of_prior, ratio, tf.ones_like(ratio))
 
         i, ratio = tf.cond(of_row, by_row, by_prior_or_whole)
         switches = ~ends & (tf.cast(u[4], dtype) < ratio)
         sign = tf.where(tf.range(position.shape[0]) == i, -1.0, 1.0)
-        new_velocity = tf.where(switches, velocity * tf.cast(sign, dtype), velocity)
+        switched = velocity * tf.cast(sign, dtype)
         one = tf.cast(~ends, tf.float64)
-        return tf.where(ends, tf.zeros_like(left), left - time), state._replace(
+        state = state._replace(
             position=position,
-            velocity=new_velocity,
+            velocity=tf.where(switches, switched, velocity),
             rows=state.rows + one * tf.cast(of_row, tf.float64),
             switches=state.switches + tf.cast(switches, tf.float64),
             excess=tf.maximum(state.excess, one * tf.cast(ratio, tf.float64)),
         )
+        return tf.where(ends, tf.zeros_like(left), left - time), state
 
     def pace(self, size: int) -> tuple[float, float]:
         """Return the time for a move by an SD, and a guess of the autocorrelation time."""
@@ -364,23 +367,18 @@ class MHSS(Subsampled):
         )
         proposal = current + tf.cast(stepsize, dtype) * normals
         step = proposal - current
-        size = tf.cast(
-            tf.norm(step) * tf.maximum(tf.norm(current), tf.norm(proposal)), tf.float64
-        )
         (value, _), (before, _) = log_post.prior(proposal), log_post.prior(current)
         zero = tf.zeros_like(current)
         of_rows = _as_input(bounds.whole, dtype) - log_post.prior(zero)[1]
         ratio = tf.cast(value - before + tf.reduce_sum(of_rows * step), tf.float64)
-        log_ratio, rows, excess = self._rows(
-            log_post, current, proposal, size, seeds[1]
-        )
+        log_ratio, rows, excess = self._rows(log_post, current, proposal, seeds[1])
         log_uniform = tf.math.log(_uniforms(seeds[2], tf.constant(0), 1)[0])
         accept = log_uniform < ratio + log_ratio
         excess = tf.maximum(state.excess, excess)
         position = tf.where(accept, proposal, current)
         nan = tf.fill(current.shape, tf.constant(np.nan, dtype))
         return SubsampledState(
-            tf.where(excess > 1.0 + _SLACK, nan, position),
+            tf.where(excess > _SETTINGS.largest_excess, nan, position),
             state.moves + 1.0,
             state.rows + rows,
             state.accepted + tf.cast(accept, tf.float64),
@@ -392,51 +390,46 @@ class MHSS(Subsampled):
         log_post: Any,
         position: tf.Tensor,
         proposal: tf.Tensor,
-        size: tf.Tensor,
         seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return the sum over the rows that are drawn, the number of proposed rows, and the excess.
 
         Args:
             log_post: Log posterior.
-            here, there: Ends of the move.
-            size: ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖).
+            position, proposal: Ends of the move.
             seed: Two int32.
         """
         bounds, table, dtype = self.known, self.known.table, position.dtype
-        squares = self.weights(bounds.factors)
+        step, squares = proposal - position, self.weights(bounds.factors)
+        farthest = tf.maximum(tf.norm(position), tf.norm(proposal))
+        size = tf.cast(tf.norm(step) * farthest, tf.float64)
         total = (1.0 + self.gamma) * table.total * size
+        batch = _SETTINGS.rows
 
-        def some(
+        def add_batch(
             passed: tf.Tensor,
             number: tf.Tensor,
             log_ratio: tf.Tensor,
             rows: tf.Tensor,
             largest: tf.Tensor,
         ) -> tuple[tf.Tensor, ...]:
-            u = tf.reshape(_uniforms(seed, number, 3 * _AT_A_TIME), [3, _AT_A_TIME])
+            u = tf.reshape(_uniforms(seed, number, 3 * batch), [3, batch])
             arrivals = passed - tf.cumsum(tf.math.log(u[0]))
             in_time = arrivals < total
             row = _drawn(table, u[1])
-            linear = tf.linalg.matvec(
-                tf.gather(_as_input(bounds.gradients, dtype), row), proposal - position
-            )
-            differences = (
-                log_post.terms(proposal, row) - log_post.terms(position, row) - linear
-            )
-            differences = tf.cast(differences, tf.float64)
+            gradients = tf.gather(_as_input(bounds.gradients, dtype), row)
+            terms = log_post.terms(proposal, row) - log_post.terms(position, row)
+            differences = tf.cast(terms - tf.linalg.matvec(gradients, step), tf.float64)
             bound = tf.gather(_as_input(squares, tf.float64), row) * size
             up, down = tf.nn.relu(differences), tf.nn.relu(-differences)
             floor = self.gamma * bound
             used = in_time & (u[2] * (1.0 + self.gamma) * bound < down + floor)
-            gains = tf.where(
-                used, tf.math.log(up + floor) - tf.math.log(down + floor), 0.0
-            )
+            gains = tf.math.log(up + floor) - tf.math.log(down + floor)
             excess = tf.where(in_time, tf.abs(differences) / bound, 0.0)
             return (
                 arrivals[-1],
                 number + 1,
-                log_ratio + tf.reduce_sum(gains),
+                log_ratio + tf.reduce_sum(tf.where(used, gains, 0.0)),
                 rows + tf.reduce_sum(tf.cast(in_time, tf.float64)),
                 tf.maximum(largest, tf.reduce_max(excess)),
             )
@@ -444,7 +437,7 @@ class MHSS(Subsampled):
         zero = tf.zeros([], tf.float64)
         _, _, log_ratio, rows, excess = tf.while_loop(
             lambda passed, *_: passed < total,
-            some,
+            add_batch,
             (zero, tf.constant(0), zero, zero, zero),
             parallel_iterations=1,
         )

@@ -25,7 +25,8 @@ from sgmcmc.checks import (
     positive_number,
 )
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.dynamics.scaled import BURN_IN, GradientScaled, Scaled
+from sgmcmc.dynamics.learning import BURN_IN
+from sgmcmc.dynamics.scaled import GradientScaled, Scaled
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.iteration import UpdateOrder

@@ -53,7 +53,7 @@ def test_steps_of_sgld(until: int | None) -> None:
             state, tf.constant(g), tf.constant(h, tf.float64), tf.constant(eta)
         )
         np.testing.assert_allclose(state.position, theta, rtol=1e-12)
-        np.testing.assert_allclose(state.mean_square, S, rtol=1e-12)
+        np.testing.assert_allclose(state.squares.mean, S, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_once_frozen_the_dynamics_are_those_with_a_stepsize_for_each_parameter(
     state = dynamics.init(draw(5), draw(5), stepsize, draw(dynamics.start_normals, 5))
     for _ in range(dynamics.steps):
         state = dynamics.step(state, draw(5), stepsize, draw(dynamics.step_normals, 5))
-    frozen, alone = state.mean_square.numpy(), state.inner
+    frozen, alone = state.squares.mean.numpy(), state.inner
     own = stepsize / np.sqrt(spread(frozen))
     for _ in range(3):
         fresh, noise = draw(dynamics.refresh_normals, 5), draw(dynamics.step_normals, 5)
@@ -80,7 +80,7 @@ def test_once_frozen_the_dynamics_are_those_with_a_stepsize_for_each_parameter(
         )  # fmt: skip
         alone = plain.refresh(alone, own, fresh)
         alone = plain.finish_step(plain.step(alone, g, own, noise), after, own)
-    np.testing.assert_array_equal(state.mean_square, frozen)
+    np.testing.assert_array_equal(state.squares.mean, frozen)
     np.testing.assert_allclose(state.position, alone.position, rtol=1e-12)
 
 

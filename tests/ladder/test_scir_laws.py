@@ -73,7 +73,7 @@ def test_a_move_has_the_non_central_chi_squared_law(
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(seams.SCIR_FEW, few)
+    monkeypatch.setattr(seams.SCIR, seams.changed(seams.SCIR, few=few))
     size = 20_000
     u = scir_moves(np.full(size, theta), np.full(size, degrees), h, 1, 7, dtype)
     law = stats.ncx2(2 * degrees, 2 * theta / np.expm1(h), scale=-np.expm1(-h) / 2)

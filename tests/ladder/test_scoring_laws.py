@@ -114,7 +114,7 @@ def test_the_information_is_that_of_the_rows() -> None:
     for part in (*rows, rows[0]):  # the third is not learned
         state = dynamics.learn(state, tf.constant(N / n * part))
     expected = N * np.mean([np.cov(part.T) for part in rows], 0)
-    np.testing.assert_allclose(state.information, expected, rtol=1e-12)
+    np.testing.assert_allclose(state.information.mean, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])

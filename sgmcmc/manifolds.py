@@ -1,24 +1,111 @@
-"""Unit vectors, points of the simplex as their squares, and orthonormal frames."""
+"""Manifolds: spaces in ℝᵈ that a parameter has to stay on.
+
+``manifolds={"v": sgmcmc.manifolds.Sphere()}`` says that the parameter ``v`` is made of unit
+vectors. :func:`sgmcmc.sggmc` and :func:`sgmcmc.gsgnht` move such a parameter along geodesics.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.manifolds.base import Manifold
+from sgmcmc.model.geometry import Geometry
 
-_ROUNDING = 1e-4
-"""Largest distance of the sum of a point of the simplex from one."""
+__all__ = ["Manifold", "Simplex", "Sphere", "Stiefel"]
 
-_AT_REST = 1e-30
-_HALVINGS = 4
-"""Halvings of an exponent before the series is used."""
+
+@dataclass(frozen=True)
+class _ManifoldSettings:
+    distance: float = 1e-3  # of a start from a manifold, relative to its entries
+    sum: float = 1e-4  # of a start on the simplex, its distance from one
+    square_at_rest: float = 1e-30  # added to a squared speed; far below any
+    halvings: int = 4  # of an exponent before the series is used
+
+
+_SETTINGS = _ManifoldSettings()
 
 _TERMS = {tf.float32: 7, tf.float64: 12}
 """Terms of the series: up to a norm of 4, more than half a turn, the rest is below rounding."""
+
+
+class Manifold(Geometry, ABC):
+    """A manifold in ℝᵈ, with the metric and the Hausdorff measure that it has there.
+
+    A parameter on it moves as a velocity, ν, in its tangent space takes it along a geodesic. What
+    users write in ``log_lik`` and ``log_prior`` are densities with respect to the Hausdorff
+    measure, the area of the manifold, of functions that may be written for all of ℝᵈ: of their
+    gradients no more than the tangent part is used.
+
+    A subclass is a frozen dataclass, by whose constants it is shown and recognized in a store. It
+    has ``dimension``, ``tangent``, ``flow`` and ``retracted``, of tensors of the parameter's shape,
+    and ``check_shape``.
+
+    Example:
+        >>> import sgmcmc, tensorflow as tf
+        >>> sphere = sgmcmc.manifolds.Sphere()
+        >>> sphere.dimension((5, 3))
+        10
+        >>> u, v = tf.constant([1.0, 0.0]), tf.constant([0.0, 1.5707964])
+        >>> sphere.flow(u, v, 1.0)[0].numpy().round(5).tolist()
+        [-0.0, 1.0]
+    """
+
+    curved = True
+    affine = False
+    coordinates = "the space around a manifold"
+
+    @abstractmethod
+    def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
+        """Raise an error if no parameter of this shape, called ``label``, is on the manifold."""
+
+    @abstractmethod
+    def dimension(self, shape: tuple[int, ...]) -> int:
+        """Return the dimension of the manifold, over all leading axes."""
+
+    @abstractmethod
+    def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+        """Return Λ(u) w, the projection of a vector onto the tangent space at u."""
+
+    @abstractmethod
+    def flow(
+        self, u: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return position and velocity after some time on the geodesic with this velocity at u."""
+
+    @abstractmethod
+    def retracted(self, u: tf.Tensor) -> tf.Tensor:
+        """Return a point of the manifold near u, which is off it by rounding or a small step."""
+
+    def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient on the manifold, the tangent part of that in ℝᵈ."""
+        return self.tangent(u, slope)
+
+    def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
+        """Raise an error if a starting value is off the manifold."""
+        self.check_shape(label, start.shape)
+        try:
+            gap = float(np.abs(self._nearest(start) - start).max())
+        except tf.errors.InvalidArgumentError:  # it has no full rank
+            gap = np.inf
+        if not gap < _SETTINGS.distance:
+            raise ValueError(
+                f"`{label}` must start on its manifold, {self!r}; a point near it there differs "
+                f"by {gap:.2g} in one of its entries. {self.remedy}"
+            )
+
+    remedy: str = ""
+    """Advice for a starting value that is off the manifold."""
+
+    def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return the starting point of a chain on the manifold, exact to rounding."""
+        return self._nearest(value)
+
+    def _nearest(self, value: np.ndarray) -> np.ndarray:
+        return self.retracted(tf.constant(np.asarray(value, np.float64))).numpy()
 
 
 class UnitVectors(Manifold):
@@ -46,15 +133,15 @@ class UnitVectors(Manifold):
     def flow(
         self, u: tf.Tensor, velocity: tf.Tensor, time: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return place and velocity after some time on a great circle."""
+        """Return position and velocity after some time on a great circle."""
         # A vector at rest has no direction; what is added is far below any speed.
         speed = tf.sqrt(
-            tf.reduce_sum(velocity * velocity, -1, keepdims=True) + _AT_REST
+            tf.reduce_sum(velocity * velocity, -1, keepdims=True)
+            + _SETTINGS.square_at_rest
         )
         cosine, sine = tf.cos(time * speed), tf.sin(time * speed)
-        return u * cosine + velocity * (sine / speed), velocity * cosine - u * (
-            speed * sine
-        )
+        position = u * cosine + velocity * (sine / speed)
+        return position, velocity * cosine - u * (speed * sine)
 
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
         """Return u / ‖u‖."""
@@ -126,7 +213,7 @@ class Simplex(UnitVectors):
         """Raise an error if a starting value is not inside the simplex."""
         self.check_shape(label, start.shape)
         gap = float(np.abs(start.sum(-1, dtype=np.float64) - 1.0).max())
-        if not (start > 0).all() or not gap < _ROUNDING:
+        if not (start > 0).all() or not gap < _SETTINGS.sum:
             raise ValueError(
                 f"`{label}` must start inside the simplex, along its last axis: positive "
                 f"components with sum 1; the smallest is {float(start.min()):g}, and the sum is "
@@ -146,8 +233,9 @@ class Simplex(UnitVectors):
         return self._nearest(np.sqrt(np.asarray(value, np.float64)))
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
-        """Return ω = v²."""
-        return tf.maximum(u * u, _least(u.dtype))
+        """Return ω = v², with a least value whose root and logarithm are representable too."""
+        tiny = np.finfo(u.dtype.as_numpy_dtype).tiny
+        return tf.maximum(u * u, tf.constant(tiny * 2.0**26, u.dtype))
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
         """Return ω; gradients are computed with respect to v."""
@@ -156,11 +244,6 @@ class Simplex(UnitVectors):
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:
         """Return Σ log |v_i|, up to a constant."""
         return 0.5 * tf.reduce_sum(tf.math.log(self.constrain(u)))
-
-
-def _least(dtype: tf.DType) -> tf.Tensor:
-    """Return the smallest ω that is shown; its root and its logarithm are representable too."""
-    return tf.constant(np.finfo(dtype.as_numpy_dtype).tiny * 2.0**26, dtype)
 
 
 @dataclass(frozen=True)
@@ -216,24 +299,22 @@ class Stiefel(Manifold):
     def flow(
         self, u: tf.Tensor, velocity: tf.Tensor, time: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return place and velocity after some time on a geodesic."""
+        """Return position and velocity after some time on a geodesic."""
         # In units in which the speed is near one, small velocities keep their digits.
-        squared = tf.reduce_mean(
-            tf.reduce_sum(velocity * velocity, -2, keepdims=True), -1
-        )
-        speed = tf.sqrt(squared + _AT_REST)[..., tf.newaxis]
+        squares = tf.reduce_sum(velocity * velocity, -2, keepdims=True)
+        squared = tf.reduce_mean(squares, -1)
+        speed = tf.sqrt(squared + _SETTINGS.square_at_rest)[..., tf.newaxis]
         heading, time = velocity / speed, time * speed
         A = tf.matmul(u, heading, transpose_a=True)
         A = 0.5 * (A - tf.linalg.matrix_transpose(A))
         S = tf.matmul(heading, heading, transpose_a=True)
         eye = tf.eye(u.shape[-1], batch_shape=u.shape[:-2], dtype=u.dtype)
         rows = tf.concat([A, -S], -1), tf.concat([eye, A], -1)
-        moved = tf.matmul(
-            tf.concat([u, heading], -1), exponential(time * tf.concat(rows, -2))
-        )
-        place, heading = tf.split(moved, 2, -1)
-        turned = exponential(-time * A)
-        return tf.matmul(place, turned), speed * tf.matmul(heading, turned)
+        turn = exponential(time * tf.concat(rows, -2))
+        ends = tf.matmul(tf.concat([u, heading], -1), turn)
+        position, heading = tf.split(ends, 2, -1)
+        back = exponential(-time * A)
+        return tf.matmul(position, back), speed * tf.matmul(heading, back)
 
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
         """Return Q of X = QR, R upper triangular with a positive diagonal."""
@@ -244,11 +325,11 @@ class Stiefel(Manifold):
 
 def exponential(matrix: tf.Tensor) -> tf.Tensor:
     """Return the exponential of small matrices, by products alone, which run in any graph."""
-    matrix = matrix * 0.5**_HALVINGS
+    matrix = matrix * 0.5**_SETTINGS.halvings
     eye = tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype)
     total = eye
     for k in range(_TERMS[matrix.dtype], 0, -1):
         total = eye + tf.matmul(matrix, total) / k
-    for _ in range(_HALVINGS):
+    for _ in range(_SETTINGS.halvings):
         total = tf.matmul(total, total)
     return total
