@@ -159,7 +159,7 @@ def ksd(
     draws, slopes = _unconstrained_rows(samples, names, gradients, bijectors, limit)
     chains, k, d = draws.shape
     scale = np.sqrt(d) if c is None else positive_number("c", c)
-    kernel = _Kernel(scale, beta)
+    kernel = _InverseMultiquadric(scale, beta)
     origin = samples.origin
     preconditioner = None if origin is None else origin.target.space.preconditioner
     white = whitened(
@@ -241,7 +241,7 @@ class Whitened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _InverseMultiquadric:
     """The inverse multiquadric kernel k(x, y) = (c² + |x − y|²)^(−β), and its Stein kernel k₀."""
 
     c: float

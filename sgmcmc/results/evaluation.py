@@ -107,21 +107,21 @@ def _log_lik_of(draws: Draws, log_lik: LogLik | None) -> LogLik:
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """The reduction of the values at all draws.
+class Statistic:
+    """A statistic of the values at all draws: means, quantiles, or the values themselves.
 
     Attributes:
-        statistic: ``"mean"``, ``"quantiles"``, or ``None`` for all values.
+        name: ``"mean"``, ``"quantiles"``, or ``None`` for all values.
         probabilities: Probabilities of the quantiles.
         path: Path of the npy file for all values; ``None`` stays in memory.
     """
 
-    statistic: str | None
+    name: str | None
     probabilities: Sequence[float]
     path: Path | None
 
     @classmethod
-    def read(cls, reduce: Any, quantiles: Sequence[float], store: Any) -> Reduction:
+    def read(cls, reduce: Any, quantiles: Sequence[float], store: Any) -> Statistic:
         """Return what the user's arguments of these names say, checked."""
         if reduce not in ("mean", "quantiles", None):
             raise ValueError(
@@ -148,7 +148,7 @@ def predict(
     draws: Draws,
     f: OfRows,
     dataset: Mapping[str, Any] | None,
-    reduction: Reduction,
+    statistic: Statistic,
     executor: Any,
 ) -> np.ndarray:
     """Return a function of parameters and data over all draws; see ``Samples.predict``."""
@@ -158,12 +158,12 @@ def predict(
     with read_machines(executor) as machines:
         data = data_of(draws, dataset).on(machines)
         evaluation = Evaluation("f", f, arrays, data, dtype_of(draws))
-        if reduction.statistic is None:
-            return all_values(evaluation, reduction.path)
+        if statistic.name is None:
+            return all_values(evaluation, statistic.path)
         evaluation.weights = draws.weights
-        if reduction.statistic == "mean":
+        if statistic.name == "mean":
             return reduced(evaluation)
-        return reduced(evaluation, list(reduction.probabilities))
+        return reduced(evaluation, list(statistic.probabilities))
 
 
 class Terms:

@@ -18,8 +18,6 @@ from sgmcmc.results.evaluation import (
     reduced,
 )
 
-_LARGEST_TERMS = 2**24  # numbers that are held in memory
-
 
 @dataclass(frozen=True)
 class Loo:
@@ -157,7 +155,8 @@ def _thinned(terms: Terms, size: int) -> dict[str, np.ndarray]:
         cumulative = np.cumsum(weights) / weights.sum()
         resampled = np.searchsorted(cumulative, (np.arange(count) + 0.5) / count)
         arrays = {name: array[:, resampled] for name, array in arrays.items()}
-    step = -(-chains * count * min(size, terms.size) // _LARGEST_TERMS)
+    largest = 2**24  # numbers that are held in memory
+    step = -(-chains * count * min(size, terms.size) // largest)
     return {name: array[:, ::step] for name, array in arrays.items()}
 
 

@@ -15,8 +15,6 @@ from sgmcmc.results.arrays import by_chain
 # Line below the head of a report with ranges.
 _RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
 
-_ROUNDING = 1e-14  # size below which a number of a range is shown as 0
-
 _SECTION = "Draws"
 # Diagnostics of each coordinate: name in the report, heading, worst value, format.
 _SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:.3f}"))
@@ -87,18 +85,14 @@ class Report(Mapping[str, Any]):
                 return pattern.sub(lambda match: labels[match[0]], value)
             if isinstance(value, Mapping):
                 return {changed(name): changed(entry) for name, entry in value.items()}
-            return (
-                [changed(entry) for entry in value]
-                if isinstance(value, list)
-                else value
-            )
+            if isinstance(value, list):
+                return [changed(entry) for entry in value]
+            return value
 
-        return Report(
-            {
-                name: functools.partial(lambda key: changed(self[key]), name)
-                for name in self
-            }
-        )
+        def of_fact(name: str) -> Any:
+            return changed(self[name])
+
+        return Report({name: functools.partial(of_fact, name) for name in self})
 
     @property
     def _head(self) -> str:
@@ -107,20 +101,14 @@ class Report(Mapping[str, Any]):
     def __str__(self) -> str:
         sections = [facts for facts in self.values() if isinstance(facts, Mapping)]
         width = 2 + max([44, *(len(name) for facts in sections for name in facts)])
-        lines = (
-            [self._head, _RANGES, ""]
-            if any(map(_has_range, sections))
-            else [self._head, ""]
-        )
+        values = [value for facts in sections for value in facts.values()]
+        has_range = any(isinstance(value, list | tuple) and value for value in values)
+        lines = [self._head, *([_RANGES] if has_range else []), ""]
         for title, facts in self.items():
             if isinstance(facts, Mapping):
-                lines += [
-                    title,
-                    *(
-                        f"  {name:<{width}}{_text(value)}"
-                        for name, value in facts.items()
-                    ),
-                ]
+                lines.append(title)
+                for name, value in facts.items():
+                    lines.append(f"  {name:<{width}}{_text(value)}")
                 lines.append("")
         lines.append("Warnings")
         lines += [f"  ! {warning}" for warning in self.warnings] or ["  none"]
@@ -138,10 +126,6 @@ class Report(Mapping[str, Any]):
             if isinstance(facts, Mapping)
         ]
         return html_page(self._head, *sections, warnings=self.warnings or ["none"])
-
-
-def _has_range(facts: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, list | tuple) and value for value in facts.values())
 
 
 def _text(value: Any) -> str:
@@ -164,7 +148,8 @@ def _range_text(values: np.ndarray) -> str:
     values = values[~np.isnan(values)]  # an R-hat of what is constant has no value
     if not values.size:
         return "not available"
-    values = np.where(np.abs(values) < _ROUNDING, 0.0, values)
+    is_rounding = np.abs(values) < 1e-14
+    values = np.where(is_rounding, 0.0, values)
     low, high = f"{values.min():.4g}", f"{values.max():.4g}"
     return low if low == high else f"{low} to {high}"
 
@@ -194,30 +179,18 @@ def draws_table(
     """Return a table of parameters, with the diagnostics of the worst coordinate of each."""
     if not draws:
         return "<p>no draws kept</p>"
-    sizes = [
-        int(np.prod(array.shape[2:])) for array in by_chain(settings, draws).values()
-    ]
-    judged = [
-        (heading, [form.format(worst(numbers)) for numbers in by_parameter])
-        for name, heading, worst, form in _SHOWN
-        if (
-            by_parameter := _by_parameter(
-                (report or {}).get(_SECTION, {}).get(name), sizes
-            )
-        )
-    ]
-    rows = [
-        [
-            name,
-            str(array.shape),
-            str(array.dtype),
-            *(texts[column] for _, texts in judged),
-        ]
-        for column, (name, array) in enumerate(draws.items())
-    ]
-    return html_table(
-        ["parameter", "shape", "dtype", *(heading for heading, _ in judged)], rows
-    )
+    chains = by_chain(settings, draws)
+    sizes = [int(np.prod(array.shape[2:])) for array in chains.values()]
+    diagnostics = (report or {}).get(_SECTION, {})
+    heads = ["parameter", "shape", "dtype"]
+    rows = [[name, str(a.shape), str(a.dtype)] for name, a in draws.items()]
+    for name, heading, worst, form in _SHOWN:
+        by_parameter = _by_parameter(diagnostics.get(name), sizes)
+        if by_parameter:
+            heads.append(heading)
+            for row, numbers in zip(rows, by_parameter, strict=True):
+                row.append(form.format(worst(numbers)))
+    return html_table(heads, rows)
 
 
 def _by_parameter(numbers: Any, sizes: Sequence[int]) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from sgmcmc.results import conversions, evaluation, serving
 from sgmcmc.results.arrays import LogPost as LogPost
 from sgmcmc.results.arrays import need_slice, sliced
 from sgmcmc.results.draws import Draws, Origin, need_chains
-from sgmcmc.results.evaluation import OfRows, Reduction, Terms
+from sgmcmc.results.evaluation import OfRows, Statistic, Terms
 from sgmcmc.results.loo import Loo, loo, need_posterior
 from sgmcmc.results.measured_error import MeasuredError, measure_error
 from sgmcmc.results.report import Report
@@ -144,8 +144,8 @@ class Samples(Draws):
             array([ 2., 20.])
         """
         checks.function("f", f, "of `params` and `dataset`")
-        reduction = Reduction.read(reduce, quantiles, store)
-        return evaluation.predict(self, f, dataset, reduction, executor)
+        statistic = Statistic.read(reduce, quantiles, store)
+        return evaluation.predict(self, f, dataset, statistic, executor)
 
     def log_lik(
         self,

@@ -14,24 +14,26 @@ from sgmcmc.model.layout import Layout
 from sgmcmc.results.arrays import LogPost
 
 # Names in stores of the arrays that a run writes; those of test functions begin with `TEST`.
-DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = (
-    "draws",
-    "gradients",
-    "log_post",
-    "unnormalised",
-)
+DRAWS, GRADIENTS, LOG_POST = "draws", "gradients", "log_post"
+UNNORMALIZED = "unnormalised"
 TEST = "test/"
 
-# Log posterior estimates of a chain at least, if it has as many iterations and they are light.
-ESTIMATES = 100
 
-_SHORT_BLOCK = (
-    64  # largest number of iterations of a block if each needs a megabyte or more
-)
+@dataclass(frozen=True)
+class _EstimateSettings:
+    estimates: int = (
+        100  # of a chain, at least, if it has as many iterations and they are light
+    )
+    short_block: int = (
+        64  # iterations of a block, at most, if each needs a megabyte or more
+    )
+    # Such iterations between two estimates, at least. The chain stops at each, and a stop writes as
+    # much as the draws of a whole block, which is here the work of two iterations.
+    smallest_interval: int = 16
+    rounding: float = 1e-5  # of log-likelihood and gradient, between two machines
 
-# Smallest number of such iterations between two estimates. The chain stops at each, and a stop
-# writes as much as the draws of a whole block, which is here the work of two iterations.
-_SMALLEST_INTERVAL = 16
+
+_SETTINGS = _EstimateSettings()
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -183,24 +185,20 @@ def estimates_apart(total: int, block: int) -> int:
         total: Number of iterations of the run.
         block: Number of iterations of a block, after each of which there is an estimate anyway.
     """
-    interval = max(
-        _SMALLEST_INTERVAL if block <= _SHORT_BLOCK else 1, total // ESTIMATES
-    )
+    is_heavy = block <= _SETTINGS.short_block
+    smallest = _SETTINGS.smallest_interval if is_heavy else 1
+    interval = max(smallest, total // _SETTINGS.estimates)
     return block if block <= interval else 2 ** (interval.bit_length() - 1)
 
 
 def most_estimates(total: int) -> int:
     """Return the largest number of estimates, whatever shorter runs a run continues.
 
-    Those first ``ESTIMATES`` of which none is skipped, and as many each time that a run gets twice
-    as long.
+    Those first 100 of which none is skipped, and as many each time that a run gets twice as long.
     """
-    return min(total, ESTIMATES * (1 + (total // ESTIMATES).bit_length()))
+    estimates = _SETTINGS.estimates
+    return min(total, estimates * (1 + (total // estimates).bit_length()))
 
-
-_ROUNDING = (
-    1e-5  # log-likelihood and gradient may differ by rounding between two machines
-)
 
 # Settings that earlier versions did not store, with their values then.
 _BEFORE = {"updates": "joint", "temperature": 1.0}
@@ -219,22 +217,30 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
         if name in _NEW and old is None:
             continue  # of a version that did not store them
         if name == "model":
-            if list(old) != list(new):
-                return f"of `log_lik` and `log_prior` there were {list(old)}, now {list(new)}"
-            for function in new:
-                if not math.isclose(
-                    old[function], new[function], rel_tol=_ROUNDING, abs_tol=_ROUNDING
-                ):
-                    return (
-                        f"`log_lik` or `log_prior` differ: at the starting values {function} was "
-                        f"{old[function]:.8g} and is {new[function]:.8g}"
-                    )
+            changed = _model_difference(old, new)
+            if changed is not None:
+                return changed
         elif isinstance(old, dict) and isinstance(new, dict):
             for key in dict.fromkeys([*old, *new]):
                 if old.get(key) != new.get(key):
                     return _words(f"{name}[{key!r}]", old.get(key), new.get(key))
         elif old != new:
             return _words(name, old, new)
+    return None
+
+
+def _model_difference(old: dict[str, float], new: dict[str, float]) -> str | None:
+    """Return the first difference of values and gradients at the starting values, in words."""
+    if list(old) != list(new):
+        return f"of `log_lik` and `log_prior` there were {list(old)}, now {list(new)}"
+    rounding = _SETTINGS.rounding
+    for function in new:
+        before, now = old[function], new[function]
+        if not math.isclose(before, now, rel_tol=rounding, abs_tol=rounding):
+            return (
+                f"`log_lik` or `log_prior` differ: at the starting values {function} was "
+                f"{before:.8g} and is {now:.8g}"
+            )
     return None
 
 

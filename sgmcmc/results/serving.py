@@ -70,7 +70,7 @@ class Served:
         return cls(function, arrays, weights, quantiles)
 
 
-class _Predictor(tf.Module):
+class _SavedModel(tf.Module):
     """The draws, and a function of them and of rows.
 
     Args:
@@ -241,7 +241,7 @@ def write_saved_model(
             raise ValueError(
                 f"`dataset`: a signature cannot have an input called {name!r}."
             )
-    model = _Predictor(served, levels)
+    model = _SavedModel(served, levels)
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
     inputs = [
         {
