@@ -15,7 +15,7 @@ from benchmarks.steps import Chain, graph, show, steps
 from benchmarks.steps import parts as measured
 from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SCIR
-from sgmcmc.dynamics.simplex import SimplexState
+from sgmcmc.dynamics.riemannian import SimplexState
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.geometry.simplex import OnSimplex
 from sgmcmc.model.target import Target

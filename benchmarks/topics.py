@@ -16,7 +16,7 @@ from benchmarks.steps import parts as measured
 from sgmcmc.counts import Counts
 from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.dynamics.simplex import SimplexState
+from sgmcmc.dynamics.riemannian import SimplexState
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.geometry.simplex import OnSimplex
 from sgmcmc.model.target import Target

@@ -88,13 +88,13 @@ class Manifold(Geometry, ABC):
         """Raise an error if a starting value is off the manifold."""
         self.check_shape(label, start.shape)
         try:
-            gap = float(np.abs(self._nearest(start) - start).max())
+            distance = float(np.abs(self._nearest(start) - start).max())
         except tf.errors.InvalidArgumentError:  # it has no full rank
-            gap = np.inf
-        if not gap < _SETTINGS.distance:
+            distance = np.inf
+        if not distance < _SETTINGS.distance:
             raise ValueError(
                 f"`{label}` must start on its manifold, {self!r}; a point near it there differs "
-                f"by {gap:.2g} in one of its entries. {self.remedy}"
+                f"by {distance:.2g} in one of its entries. {self.remedy}"
             )
 
     remedy: str = ""
@@ -212,12 +212,12 @@ class Simplex(UnitVectors):
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
         """Raise an error if a starting value is not inside the simplex."""
         self.check_shape(label, start.shape)
-        gap = float(np.abs(start.sum(-1, dtype=np.float64) - 1.0).max())
-        if not (start > 0).all() or not gap < _SETTINGS.sum:
+        distance = float(np.abs(start.sum(-1, dtype=np.float64) - 1.0).max())
+        if not (start > 0).all() or not distance < _SETTINGS.sum:
             raise ValueError(
                 f"`{label}` must start inside the simplex, along its last axis: positive "
                 f"components with sum 1; the smallest is {float(start.min()):g}, and the sum is "
-                f"off by up to {gap:.2g}."
+                f"off by up to {distance:.2g}."
             )
 
     def held(self, u: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:

@@ -13,9 +13,9 @@ from sgmcmc.dynamics.isokinetic import SMILE, EnergyTuner
 from sgmcmc.dynamics.langevin import SGD, SGLD, SGLRW, Barker
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.no_u_turn import NUTS
+from sgmcmc.dynamics.riemannian import SGRLD
 from sgmcmc.dynamics.scir import SCIR
-from sgmcmc.dynamics.simplex import SGRLD
-from sgmcmc.dynamics.subsampled import MHSS, ZigZag
+from sgmcmc.dynamics.subsampling import MHSS, ZigZag
 
 __all__ = [
     "BADODAB",

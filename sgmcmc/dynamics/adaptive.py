@@ -28,12 +28,12 @@ class PreconditionedState(NamedTuple):
     Attributes:
         position: θ, flat and unconstrained.
         mean_square: V, for each coordinate.
-        moves: Gradients that V has seen, for each parameter; constant once V is.
+        count: Number of gradients in V, for each parameter; constant once V is.
     """
 
     position: tf.Tensor
     mean_square: tf.Tensor
-    moves: tf.Tensor
+    count: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class PSGLD(Dynamics):
     ) -> PreconditionedState:
         """Return the state at the start of a chain, with V of the gradient there."""
         assert self.layout is not None, "not bound"
-        moves = tf.zeros([len(self.layout.names)], position.dtype)
-        return PreconditionedState(position, gradient * gradient, moves)
+        count = tf.zeros([len(self.layout.names)], position.dtype)
+        return PreconditionedState(position, gradient * gradient, count)
 
     def step(
         self,
@@ -119,17 +119,16 @@ class PSGLD(Dynamics):
     ) -> PreconditionedState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         assert self.layout is not None, "not bound"
-        square, moves = state.mean_square, state.moves
+        square, count = state.mean_square, state.count
         learned = self.alpha * square + (1.0 - self.alpha) * gradient * gradient
         if isinstance(self.until, int):
-            learns = moves < float(self.until)
+            learns = count < float(self.until)
             learned = tf.where(self.layout.spread(learns), learned, square)
-            moves = tf.where(learns, moves + 1.0, moves)
-        scaled = stepsize / (
-            tf.constant(self.damping, gradient.dtype) + tf.sqrt(learned)
-        )
+            count = tf.where(learns, count + 1.0, count)
+        damping = tf.constant(self.damping, gradient.dtype)
+        scaled = stepsize / (damping + tf.sqrt(learned))
         position = overdamped(state.position, gradient, scaled, normals[0])
-        return PreconditionedState(position, learned, moves)
+        return PreconditionedState(position, learned, count)
 
 
 class ScoringState(NamedTuple):

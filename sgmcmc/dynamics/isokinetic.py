@@ -283,17 +283,17 @@ class SMILE(Dynamics):
     ) -> IsokineticState:
         """Return the state at the next position; ``normals`` is z, of shape (1, d)."""
         if self.tuner is None:
-            return self._moved(state, gradient, stepsize, normals[0])[0]
+            return self._baoa(state, gradient, stepsize, normals[0])[0]
         energy = state.energy
         # An undone step has left the gradient of its end.
         gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
-        moved, kinetic = self._moved(state, gradient, stepsize, normals[0])
+        opened, kinetic = self._baoa(state, gradient, stepsize, normals[0])
         energy = energy._replace(
             start=state.position, gradient=gradient, change=kinetic
         )
-        return moved._replace(energy=energy)
+        return opened._replace(energy=energy)
 
-    def _moved(
+    def _baoa(
         self,
         state: IsokineticState,
         gradient: tf.Tensor,

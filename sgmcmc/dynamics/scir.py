@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.langevin import overdamped
-from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
+from sgmcmc.dynamics.riemannian import SimplexDynamics, SimplexState
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.geometry.half_line import HalfLines, OnHalfLine
 from sgmcmc.model.layout import Layout
@@ -318,8 +318,8 @@ class SCIR(SimplexDynamics):
         of_lines, log_rate = self._on_half_lines(
             log_lambda, log_unit, lines.halves(slopes), lines.halves(epsilon)[0]
         )
-        moved = transition(_both(process, of_lines), seeds)
-        u, log_lambda = tf.split(moved, [u.shape[0], -1])
+        log_values = transition(_both(process, of_lines), seeds)
+        u, log_lambda = tf.split(log_values, [u.shape[0], -1])
         log_unit += (log_rate - log_unit) / (steps + 2.0)
         if not lines.has_all:
             free = _langevin(free, slopes_free, epsilon_free, seeds)

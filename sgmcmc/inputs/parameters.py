@@ -14,7 +14,7 @@ from sgmcmc.data.dataset import Data, digest
 from sgmcmc.data.entries import as_numbers, refuse_overflow
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import Dynamics
-from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.gradients.latents import Gibbs, Latents
 from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.options import Options

@@ -12,7 +12,7 @@ from sgmcmc.checks import describe, from_outside
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
-from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import ChainStart
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData

@@ -26,9 +26,9 @@ from sgmcmc.checks import (
 )
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.learning import BURN_IN
+from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.dynamics.scaled import GradientScaled, Scaled
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
-from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.iteration import UpdateOrder
 from sgmcmc.gradients import SAGA, FullGradient, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import Options

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
-from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient
 from sgmcmc.graphs.tracing import trace, vectorized_map

@@ -14,7 +14,7 @@ from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.data.random_numbers import AliasTable
-from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
+from sgmcmc.dynamics.subsampling import RowBounds, Subsampled
 from sgmcmc.graphs.tracing import jacobian
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.dynamics.scaled import Scaled
-from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.parts import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.model.geometry import Space

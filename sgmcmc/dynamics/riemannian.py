@@ -19,7 +19,7 @@ from sgmcmc.model.layout import Layout
 PARAMETERIZATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
 
 
-_Own = TypeVar("_Own", bound="SimplexDynamics")
+_Simplex = TypeVar("_Simplex", bound="SimplexDynamics")
 
 
 class SimplexState(NamedTuple):
@@ -63,7 +63,7 @@ class SimplexDynamics(Dynamics):
 
     needs = ("alpha",)
 
-    def bind(self: _Own, space: Space) -> _Own:
+    def bind(self: _Simplex, space: Space) -> _Simplex:
         """Return these dynamics with the coordinates that are on simplices."""
         flag("store_unnormalized", self.store_unnormalized)
         points = {n: g for n, g in space.geometries.items() if isinstance(g, OnSimplex)}

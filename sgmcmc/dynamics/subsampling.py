@@ -147,13 +147,13 @@ class ZigZagState(NamedTuple):
     Attributes:
         position: ζ.
         velocity: Direction in each coordinate, 1 or −1, (d,).
-        moves, rows, switches: Numbers of moves, of rows read, and of changes of direction.
+        iterations, rows, switches: Numbers of iterations, rows read, and changes of direction.
         excess: Largest rate so far, as a part of its bound.
     """
 
     position: tf.Tensor
     velocity: tf.Tensor
-    moves: tf.Tensor
+    iterations: tf.Tensor
     rows: tf.Tensor
     switches: tf.Tensor
     excess: tf.Tensor
@@ -217,7 +217,8 @@ class ZigZag(Subsampled):
         broken = state.excess > _SETTINGS.largest_excess
         nan = tf.fill(state.position.shape, tf.constant(np.nan, state.position.dtype))
         return state._replace(
-            position=tf.where(broken, nan, state.position), moves=state.moves + 1.0
+            position=tf.where(broken, nan, state.position),
+            iterations=state.iterations + 1.0,
         )
 
     def _event(
@@ -282,10 +283,10 @@ class ZigZag(Subsampled):
 
     def facts(self, state: ZigZagState) -> dict[str, float]:
         """Return the cost of a move, and the tightness of the bounds."""
-        moves = max(1.0, float(state.moves))
+        iterations = max(1.0, float(state.iterations))
         return {
-            "rows per iteration": float(state.rows) / moves,
-            "switches per iteration": float(state.switches) / moves,
+            "rows per iteration": float(state.rows) / iterations,
+            "switches per iteration": float(state.switches) / iterations,
             "largest rate over its bound": float(state.excess),
         }
 
@@ -295,12 +296,12 @@ class SubsampledState(NamedTuple):
 
     Attributes:
         position: ζ.
-        moves, rows, accepted: Numbers of moves, of rows read, and of accepted moves.
+        iterations, rows, accepted: Numbers of iterations, of rows read, and of accepted moves.
         excess: Largest difference of a row so far, as a part of its bound.
     """
 
     position: tf.Tensor
-    moves: tf.Tensor
+    iterations: tf.Tensor
     rows: tf.Tensor
     accepted: tf.Tensor
     excess: tf.Tensor
@@ -379,7 +380,7 @@ class MHSS(Subsampled):
         nan = tf.fill(current.shape, tf.constant(np.nan, dtype))
         return SubsampledState(
             tf.where(excess > _SETTINGS.largest_excess, nan, position),
-            state.moves + 1.0,
+            state.iterations + 1.0,
             state.rows + rows,
             state.accepted + tf.cast(accept, tf.float64),
             excess,
@@ -454,10 +455,10 @@ class MHSS(Subsampled):
 
     def facts(self, state: SubsampledState) -> dict[str, float]:
         """Return the cost of a move, and the tightness of the bounds."""
-        moves = max(1.0, float(state.moves))
+        iterations = max(1.0, float(state.iterations))
         return {
-            "rows per iteration": float(state.rows) / moves,
-            "acceptance rate": float(state.accepted) / moves,
+            "rows per iteration": float(state.rows) / iterations,
+            "acceptance rate": float(state.accepted) / iterations,
             "largest difference over its bound": float(state.excess),
         }
 
