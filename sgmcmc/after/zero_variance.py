@@ -187,9 +187,9 @@ def zero_variance(
             raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
         choice("fit", form.fit, ("pooled", "own", "others"))
         source = DrawSource(samples, form.degree, test_functions, bijectors or {})
-        if batches is not None and batches > source.draws:
+        if form.batches is not None and form.batches > source.draws:
             raise ValueError(
-                f"`batches` is {batches}, but there are only {source.draws} draws."
+                f"`batches` is {form.batches}, but there are only {source.draws} draws."
             )
         correction = fitted(source, form)
     helped = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
