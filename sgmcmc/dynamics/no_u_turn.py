@@ -21,25 +21,31 @@ from sgmcmc.dynamics.hamiltonian import (
 from sgmcmc.model.geometry import Space
 
 
+class _End(NamedTuple):
+    """A point of a trajectory, and the velocity there."""
+
+    point: Point
+    velocity: tf.Tensor
+
+
 class _Branch(NamedTuple):
     """Points on one side of a tree, as many as the tree has, made one after the other.
 
     Attributes:
         number: Number of points so far.
-        point, velocity: The last of them.
+        last: The last of them.
         first: Velocity at the first.
         chosen: One of them, drawn with probability in proportion to e^(−H).
         weight: log Σ e^(H₀ − H).
         total: Sum of the velocities.
         saved, totals: Velocities at the points where subtrees begin, and totals there, a row for
             each level.
-        turned, diverged: Whether a subtree turned back; whether the energy was left.
+        u_turn, diverged: Whether a subtree turned back; whether the energy was left.
         acceptance: Sum of min(1, e^(H₀ − H)).
     """
 
     number: tf.Tensor
-    point: Point
-    velocity: tf.Tensor
+    last: _End
     first: tf.Tensor
     chosen: Point
     weight: tf.Tensor
@@ -56,7 +62,7 @@ class _Tree(NamedTuple):
 
     Attributes:
         depth: log₂ of the number of its points.
-        left, left_velocity, right, right_velocity: Its ends.
+        left, right: Its ends.
         chosen, weight, total: Chosen point, weight and total, as of a branch.
         going: Whether it may be doubled.
         diverged: Whether the energy was left.
@@ -65,10 +71,8 @@ class _Tree(NamedTuple):
     """
 
     depth: tf.Tensor
-    left: Point
-    left_velocity: tf.Tensor
-    right: Point
-    right_velocity: tf.Tensor
+    left: _End
+    right: _End
     chosen: Point
     weight: tf.Tensor
     total: tf.Tensor
@@ -138,19 +142,18 @@ class NUTS(Hamiltonian):
         seeds = tf.random.split(seed, self.max_tree_depth + 1, alg="philox")
         velocity = normals(here.z.shape, seeds[-1])
         energy, zero = log_weight(here, velocity), tf.zeros([], tf.float64)
+        end = _End(here, velocity)
         tree = _Tree(
-            tf.constant(0),
-            here,
-            velocity,
-            here,
-            velocity,
-            here,
-            zero,
-            velocity,
-            tf.constant(True),
-            tf.constant(False),
-            zero,
-            tf.constant(0),
+            depth=tf.constant(0),
+            left=end,
+            right=end,
+            chosen=here,
+            weight=zero,
+            total=velocity,
+            going=tf.constant(True),
+            diverged=tf.constant(False),
+            acceptance=zero,
+            gradients=tf.constant(0),
         )
 
         path = _Path(motion, energy, stepsize)
@@ -174,59 +177,51 @@ class NUTS(Hamiltonian):
             [2], of_tree, dtype=tf.float64, alg="philox"
         )
         right = uniforms[0] < 0.5
-        inner = _where(right, tree.right_velocity, tree.left_velocity)
-        outer = _where(right, tree.left_velocity, tree.right_velocity)
         edge = _where(right, tree.right, tree.left)
+        inner = edge.velocity
+        outer = _where(right, tree.left.velocity, tree.right.velocity)
         signed = tf.where(right, path.stepsize, -path.stepsize)
         beyond = replace(path, stepsize=signed)
-        branch = self._branch(beyond, edge, inner, tree.depth, of_branch)
+        branch = self._branch(beyond, edge, tree.depth, of_branch)
         whole = ~(branch.u_turn | branch.diverged)
         accepted = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
         total = tree.total + branch.total
         u_turn = (
-            _is_u_turn(outer, branch.velocity, total)
+            _is_u_turn(outer, branch.last.velocity, total)
             | _is_u_turn(outer, branch.first, tree.total + branch.first)
-            | _is_u_turn(inner, branch.velocity, branch.total + inner)
+            | _is_u_turn(inner, branch.last.velocity, branch.total + inner)
         )
         return _Tree(
-            tree.depth + 1,
-            _where(right, tree.left, branch.point),
-            _where(right, tree.left_velocity, branch.velocity),
-            _where(right, branch.point, tree.right),
-            _where(right, branch.velocity, tree.right_velocity),
-            _where(accepted, branch.chosen, tree.chosen),
-            _log_sum(tree.weight, branch.weight),
-            total,
-            whole & ~u_turn,
-            branch.diverged,
-            tree.acceptance + branch.acceptance,
-            tree.gradients + branch.number,
+            depth=tree.depth + 1,
+            left=_where(right, tree.left, branch.last),
+            right=_where(right, branch.last, tree.right),
+            chosen=_where(accepted, branch.chosen, tree.chosen),
+            weight=_log_sum(tree.weight, branch.weight),
+            total=total,
+            going=whole & ~u_turn,
+            diverged=branch.diverged,
+            acceptance=tree.acceptance + branch.acceptance,
+            gradients=tree.gradients + branch.number,
         )
 
     def _branch(
-        self,
-        path: _Path,
-        edge: Point,
-        velocity: tf.Tensor,
-        depth: tf.Tensor,
-        seed: tf.Tensor,
+        self, path: _Path, edge: _End, depth: tf.Tensor, seed: tf.Tensor
     ) -> _Branch:
         """Return 2^depth points beyond an edge, or fewer if these turn back or diverge."""
-        zero, none = tf.zeros([], tf.float64), tf.zeros_like(velocity)
-        rows = tf.zeros([self.max_tree_depth, velocity.shape[0]], tf.float64)
+        zero, none = tf.zeros([], tf.float64), tf.zeros_like(edge.velocity)
+        rows = tf.zeros([self.max_tree_depth, none.shape[0]], tf.float64)
         start = _Branch(
-            tf.constant(0),
-            edge,
-            velocity,
-            none,
-            edge,
-            zero - float("inf"),
-            none,
-            rows,
-            rows,
-            tf.constant(False),
-            tf.constant(False),
-            zero,
+            number=tf.constant(0),
+            last=edge,
+            first=none,
+            chosen=edge.point,
+            weight=zero - float("inf"),
+            total=none,
+            saved=rows,
+            totals=rows,
+            u_turn=tf.constant(False),
+            diverged=tf.constant(False),
+            acceptance=zero,
         )
         size = tf.bitwise.left_shift(1, depth)
 
@@ -244,7 +239,7 @@ class NUTS(Hamiltonian):
 def _extended(path: _Path, branch: _Branch, seed: tf.Tensor) -> _Branch:
     """Return a branch with one more point."""
     number = branch.number
-    point, velocity = path.motion.step(branch.point, branch.velocity, path.stepsize)
+    point, velocity = path.motion.step(*branch.last, path.stepsize)
     above = log_weight(point, velocity) - path.energy
     above = tf.where(
         tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above
@@ -270,9 +265,8 @@ def _extended(path: _Path, branch: _Branch, seed: tf.Tensor) -> _Branch:
 
     def check(i: tf.Tensor, u_turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         first = tf.gather(saved, i)
-        return i - 1, u_turn | _is_u_turn(
-            first, velocity, total - tf.gather(totals, i) + first
-        )
+        total_of_subtree = total - tf.gather(totals, i) + first
+        return i - 1, u_turn | _is_u_turn(first, velocity, total_of_subtree)
 
     _, u_turn = tf.while_loop(
         lambda i, u_turn: (i > level - ends) & ~u_turn,
@@ -280,19 +274,19 @@ def _extended(path: _Path, branch: _Branch, seed: tf.Tensor) -> _Branch:
         (level, branch.u_turn),
         parallel_iterations=1,
     )
+    chooses_it = tf.math.log(uniform) < above - weight
     return _Branch(
-        number + 1,
-        point,
-        velocity,
-        tf.where(tf.equal(number, 0), velocity, branch.first),
-        _where(tf.math.log(uniform) < above - weight, point, branch.chosen),
-        weight,
-        total,
-        saved,
-        totals,
-        u_turn,
-        ~(above > SETTINGS.diverged),
-        branch.acceptance + tf.exp(tf.minimum(above, 0.0)),
+        number=number + 1,
+        last=_End(point, velocity),
+        first=tf.where(tf.equal(number, 0), velocity, branch.first),
+        chosen=_where(chooses_it, point, branch.chosen),
+        weight=weight,
+        total=total,
+        saved=saved,
+        totals=totals,
+        u_turn=u_turn,
+        diverged=~(above > SETTINGS.diverged),
+        acceptance=branch.acceptance + tf.exp(tf.minimum(above, 0.0)),
     )
 
 

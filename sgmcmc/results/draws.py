@@ -104,7 +104,7 @@ def need_chains(draws: Draws) -> Origin:
 
 @renamed("unnormalised")
 class Draws(Arrays):
-    """The record of a run: its draws, what is kept with them, and the sampler that made them.
+    """Draws of a run, what is kept with them, and the sampler that made them.
 
     The arguments are those of :class:`sgmcmc.Samples`, which adds what users do with it.
     """
