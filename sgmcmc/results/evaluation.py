@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import checks
 from sgmcmc.atomic_files import KEPT, explained, replacement
-from sgmcmc.checks import describe, function, is_number
+from sgmcmc.checks import describe, is_number
 from sgmcmc.data.dataset import PIECE_BYTES, Data, Tensors
 from sgmcmc.data.levels import read_categories
 from sgmcmc.data.passes import Pass, map_over
@@ -84,7 +85,7 @@ def data_of(draws: Draws, dataset: Mapping[str, Any] | None) -> Data:
 def _log_lik_of(draws: Draws, log_lik: LogLik | None) -> LogLik:
     """Return a log-likelihood; ``None`` is the chain's own."""
     if log_lik is not None:
-        function("log_lik", log_lik, "of `params` and `dataset`")
+        checks.function("log_lik", log_lik, "of `params` and `dataset`")
         return log_lik
     if draws.origin is None:
         raise ValueError(
