@@ -19,7 +19,7 @@ from scipy import stats
 import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, Data, Minibatch
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.engine.block import LONGEST_BLOCK
+from sgmcmc.engine.kernel import LONGEST_BLOCK
 from sgmcmc.gradients import Gradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted

@@ -40,9 +40,9 @@ SHARDS_TIME = "sgmcmc.shards.subposteriors.time"
 
 SCIR = "sgmcmc.dynamics.scir._SETTINGS"
 
-BLOCK_BYTES = "sgmcmc.engine.block.BLOCK_BYTES"
-LONGEST_BLOCK = "sgmcmc.engine.block.LONGEST_BLOCK"
-LONGEST_EXACT = "sgmcmc.engine.block.LONGEST_EXACT"
+BLOCK_BYTES = "sgmcmc.engine.kernel.BLOCK_BYTES"
+LONGEST_BLOCK = "sgmcmc.engine.kernel.LONGEST_BLOCK"
+LONGEST_EXACT = "sgmcmc.engine.kernel.LONGEST_EXACT"
 KERNEL_COMPILE = "sgmcmc.engine.kernel.Kernel.compile"
 AVAILABLE_CORES = "sgmcmc.engine.prefetcher.available_cores"
 RUNNER_KEEP = "sgmcmc.engine.runner.Runner._keep"

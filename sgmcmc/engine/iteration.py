@@ -10,14 +10,14 @@ is the same for all that move in a pass: that of the estimate with which the pas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.engine.block import BlockInputs, Carry
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient
 from sgmcmc.gradients.latents import Latents, LatentState
@@ -25,6 +25,59 @@ from sgmcmc.minibatches.streams import Stream
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
+
+
+class Carry(NamedTuple):
+    """State passed from iteration to iteration.
+
+    Attributes:
+        state: State of the dynamics.
+        gradient: Gradient estimate at the state's position.
+        estimator: State of the gradient estimator.
+        reductions: States of the running reductions.
+        latents: :class:`LatentState`, or nothing if there are no latent variables.
+        stepsize_factor: Factor of the stepsizes of the phase, 1 unless the phase changes it between
+            blocks.
+    """
+
+    state: Any
+    gradient: tf.Tensor
+    estimator: Any
+    reductions: dict[str, Any]
+    latents: LatentState | tuple[()]
+    stepsize_factor: tf.Tensor
+
+
+class BlockInputs(NamedTuple):
+    """Inputs of a block of iterations.
+
+    Attributes:
+        minibatches: Arrays of the data stream.
+        noise: Standard normals, (iterations, vectors, d).
+        stepsizes: Stepsizes: one row for each iteration, or a single row if they never change; one
+            column for each parameter, or for each coordinate, or a single column if all share a
+            stepsize.
+        seeds: Pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
+    """
+
+    minibatches: Tensors
+    noise: tf.Tensor
+    stepsizes: tf.Tensor
+    seeds: tf.Tensor
+
+
+class Block(NamedTuple):
+    """A block of iterations, inside the compiled loop.
+
+    Attributes:
+        fixed: Tensors of the data stream that every block needs.
+        inputs: Inputs of the block.
+        last: Last step, of which the log posterior may be needed.
+    """
+
+    fixed: Tensors
+    inputs: BlockInputs
+    last: tf.Tensor
 
 
 class UpdateOrder:
@@ -113,48 +166,62 @@ class MinibatchEstimates:
         return minibatch.weights * terms, tf.add_n([prior, *space.log_prior(position)])
 
 
+@dataclass(eq=False)
 class Iteration:
     """A dynamics with a gradient estimator over a data stream, one iteration at a time.
 
     Args:
+        target: Log posterior.
+        dynamics: Dynamics.
+        gradient: Gradient estimator.
+        stream: Data stream.
+        recorder: Recorder of the draws.
         latents: Function that draws latent variables before each gradient; ``None`` if there are
             none.
         order: Order in which parameters move; ``None`` if they move together.
         unseen: Variance of the gradient's noise as a fraction of that of draws with replacement.
-
-    Attributes:
-        lead: Number of minibatches in a block before that of its first step: one if a pass begins
-            with the minibatch that the pass before ended with.
-        latent_seeds, latent_seeds_of_step: Number of seeds for latent variables, of a gradient and
-            of all gradients of a step.
-        seeds_of_step: Number of seeds that the dynamics use in a step.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        dynamics: Dynamics,
-        gradient: Gradient,
-        stream: Stream,
-        recorder: Recorder,
-        latents: Latents | None = None,
-        order: UpdateOrder | None = None,
-        unseen: float = 1.0,
-    ) -> None:
-        self.target = target if order is None else target.concatenated()
-        self.dynamics = dynamics
-        self.gradient = gradient
-        self.stream = stream
-        self.recorder = recorder
-        self.latents = latents
-        self.unseen = unseen
-        self._order = order
-        self._layout = target.space.layout
-        self.lead = 0 if order is None else 1
-        moves_per_step = 1 if order is None else len(order.movers)
-        self.latent_seeds = 0 if latents is None else 1 + gradient.centered
-        self.latent_seeds_of_step = moves_per_step * self.latent_seeds
-        self.seeds_of_step = moves_per_step * dynamics.seeds
+    target: Target
+    dynamics: Dynamics
+    gradient: Gradient
+    stream: Stream
+    recorder: Recorder
+    latents: Latents | None = None
+    order: UpdateOrder | None = None
+    unseen: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._layout = self.target.space.layout
+        if self.order is not None:
+            self.target = self.target.concatenated()
+
+    @property
+    def lead(self) -> int:
+        """Number of minibatches in a block before that of its first step.
+
+        It is one if a pass begins with the minibatch that the pass before ended with.
+        """
+        return 0 if self.order is None else 1
+
+    @property
+    def latent_seeds(self) -> int:
+        """Number of seeds for the latent variables of a gradient."""
+        return 0 if self.latents is None else 1 + self.gradient.centered
+
+    @property
+    def latent_seeds_of_step(self) -> int:
+        """Number of seeds for the latent variables of all gradients of a step."""
+        return self._moves_per_step * self.latent_seeds
+
+    @property
+    def seeds_of_step(self) -> int:
+        """Number of seeds that the dynamics use in a step."""
+        return self._moves_per_step * self.dynamics.seeds
+
+    @property
+    def _moves_per_step(self) -> int:
+        return 1 if self.order is None else len(self.order.movers)
 
     @property
     def own_parts(self) -> bool:
@@ -169,55 +236,34 @@ class Iteration:
         started = self._estimate(carry, position, minibatch, seeds, tf.constant(True))
         return (
             started
-            if self._order is None
+            if self.order is None
             else started._replace(estimator=carry.estimator)
         )
 
-    def run(
-        self,
-        carry: Carry,
-        fixed: Tensors,
-        inputs: BlockInputs,
-        i: tf.Tensor,
-        last: tf.Tensor,
-        number: tf.Tensor,
-    ) -> Carry:
-        """Return the carry after iteration ``i`` of the block.
-
-        ``fixed`` are the tensors of the stream that every block needs. Of step ``last`` of the
-        block the log posterior may be wanted. ``number`` is that of the iteration in the chain,
-        from 1.
-        """
-        dynamics = self.dynamics
+    def run(self, carry: Carry, block: Block, i: tf.Tensor, number: tf.Tensor) -> Carry:
+        """Return the carry after iteration ``i`` of a block, ``number`` of the chain, from 1."""
+        dynamics, inputs = self.dynamics, block.inputs
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
         stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
         if isinstance(dynamics, ExactDynamics):
-            columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
+            columns = self.stream.minibatch(block.fixed, inputs.minibatches, i).columns
             seed = dynamics.drawn(tf.gather(inputs.seeds, i)[0], self._layout.size)
             return self.move(carry, columns, stepsize, seed, number)
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
+        step_function = self._step if self.order is None else self._pass
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
-            step_number = i * dynamics.steps + step
+            now = i * dynamics.steps + step
             first = refresh + step * dynamics.step_normals
             noise = tf.slice(
                 normals, [first, 0], [dynamics.step_normals, self._layout.size]
             )
-            step_function = self._step if self._order is None else self._pass
-            return step + 1, step_function(
-                carry,
-                fixed,
-                inputs,
-                stepsize,
-                noise,
-                step_number,
-                tf.equal(step_number, last),
-            )
+            return step + 1, step_function(carry, block, stepsize, noise, now)
 
         state = dynamics.refresh(carry.state, stepsize, normals[:refresh])
-        if self._order is not None and not self._order.complete:
-            state = self._order.merged(self._order.movers[0], carry.state, state)
+        if self.order is not None and not self.order.complete:
+            state = self.order.merged(self.order.movers[0], carry.state, state)
         carry = carry._replace(state=state)
         if dynamics.steps == 1:
             return one_step(0, carry)[1]
@@ -246,10 +292,8 @@ class Iteration:
             number: Number of the iteration in the chain, from 1.
         """
         assert isinstance(self.dynamics, ExactDynamics)
-        dynamics, whole = (
-            self.dynamics.of_iteration(number),
-            WholePosterior(self.target, columns),
-        )
+        dynamics = self.dynamics.of_iteration(number)
+        whole = WholePosterior(self.target, columns)
         state = dynamics.transition(whole, carry.state, stepsize, seed)
         if not dynamics.tells_log_post:
             return carry._replace(state=state)
@@ -258,18 +302,17 @@ class Iteration:
     def _step(
         self,
         carry: Carry,
-        fixed: Tensors,
-        inputs: BlockInputs,
+        block: Block,
         stepsize: tf.Tensor,
         noise: tf.Tensor,
         now: tf.Tensor,
-        is_last: tf.Tensor,
     ) -> Carry:
         """Return the carry after all parameters have moved together."""
         dynamics = self.dynamics
-        noise, seeds = self._random(inputs, noise, now, 0)
+        is_last = tf.equal(now, block.last)
+        noise, seeds = self._random(block.inputs, noise, now, 0)
         state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
-        minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
+        minibatch = self.stream.minibatch(block.fixed, block.inputs.minibatches, now)
         memory = carry.estimator
         carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
         if dynamics.learns_noise:
@@ -294,29 +337,28 @@ class Iteration:
     def _pass(
         self,
         carry: Carry,
-        fixed: Tensors,
-        inputs: BlockInputs,
+        block: Block,
         stepsize: tf.Tensor,
         noise: tf.Tensor,
         now: tf.Tensor,
-        is_last: tf.Tensor,
     ) -> Carry:
         """Return the carry after each parameter has moved in its turn.
 
         An estimator with a memory is updated once by each minibatch, when the pass is over: a
         minibatch that it had learned from already would no longer be a random one.
         """
-        dynamics, order = self.dynamics, self._order
+        dynamics, order = self.dynamics, self.order
         assert order is not None
+        is_last = tf.equal(now, block.last)
         before = carry.estimator
         for index, number in enumerate(order.movers):
             ends = index == len(order.movers) - 1
-            numbers, seeds = self._random(inputs, noise, now, index)
+            numbers, seeds = self._random(block.inputs, noise, now, index)
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
             state = order.merged(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
             minibatch = self.stream.minibatch(
-                fixed, inputs.minibatches, now + int(ends)
+                block.fixed, block.inputs.minibatches, now + int(ends)
             )
             learned = carry.estimator
             carry = self._estimate(

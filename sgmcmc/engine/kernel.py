@@ -1,4 +1,6 @@
-"""The kernel: one compiled block of iterations.
+"""The kernel: one compiled block of iterations, its length, and the loop over it.
+
+The block is the unit of everything that happens outside the compiled loop.
 
 Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
 gradient estimate of the present position and then estimates the gradient at the new one. So the
@@ -8,26 +10,27 @@ Exact dynamics make one transition instead, given the log posterior over the who
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Minibatch, Tensors
-from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.block import (
-    BlockInputs,
-    BlockResult,
-    Carry,
-    block_length,
-    folded,
-    recorded,
-)
-from sgmcmc.engine.iteration import Iteration
+from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.engine.iteration import Block, BlockInputs, Carry, Iteration
+from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.minibatches.streams import Stream
+from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
+
+BLOCK_BYTES = 64 * 2**20
+LONGEST_BLOCK = 4096  # iterations
+LONGEST_EXACT = 128  # the same if each computes many gradients over the whole dataset
 
 
 class ChainStart(NamedTuple):
@@ -50,6 +53,114 @@ class ChainStart(NamedTuple):
     seeds: tf.Tensor
 
 
+class BlockResult(NamedTuple):
+    """Result of a block of iterations.
+
+    Attributes:
+        carry: State from which the next block starts.
+        records: Recorded values; the first axis is the kept draws of the block.
+        log_post: Log posterior estimate at the end, from the last minibatch; NaN step by step.
+        finite: Whether the position at the end is finite.
+        params: User's parameters at the end, step by step; else nothing.
+    """
+
+    carry: Carry
+    records: Tensors
+    log_post: tf.Tensor
+    finite: tf.Tensor
+    params: Tensors
+
+
+def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
+    """Return the number of iterations in a block: as many as ``BLOCK_BYTES`` hold.
+
+    The costs of a block outside the compiled loop are those of up to 30 iterations, which weigh
+    little among hundreds. The length depends only on the shapes of the problem, so that the random
+    streams, which are named by the block, do not depend on how a chain is run or stored.
+    """
+    vectors = dynamics.normals + 2
+    weight = (
+        dynamics.steps * stream.bytes_per_step
+        + vectors * target.size * target.dtype.size
+    )
+    longest = LONGEST_EXACT if isinstance(dynamics, ExactDynamics) else LONGEST_BLOCK
+    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, longest))
+
+
+Iterate = Callable[[tf.Tensor, tf.Tensor, Carry], tuple[Carry, Tensors]]
+"""Function of an iteration's place, its number and the state; returns state and records."""
+
+
+@dataclass(frozen=True)
+class BlockLoop:
+    """The loop over the iterations of a block, which records draws.
+
+    Args:
+        recorder: Recorder of the draws.
+        length: Number of iterations in a block.
+        chains: Number of chains that run together, if several do: the first axis of every record.
+    """
+
+    recorder: Recorder
+    length: int
+    chains: tuple[int, ...] = ()
+
+    def run(
+        self, span: tf.Tensor, carry: Carry, iterate: Iterate
+    ) -> tuple[Carry, Tensors]:
+        """Run the iterations of a block from ``span``; return carry and recorded values.
+
+        Args:
+            span: First iteration within the block, from 0; one past the last; and the number, from
+                1, of the first in the chain: (3,).
+            carry: State that the iteration before left.
+            iterate: Function that runs one iteration.
+        """
+        start, stop, first = tf.unstack(span)
+        slots = self.recorder.slots(self.length)
+        arrays = {
+            name: tf.TensorArray(
+                dtype,
+                slots,
+                element_shape=(*self.chains, *shape),
+                clear_after_read=False,
+            )
+            for name, (shape, dtype) in self.recorder.specs().items()
+        }
+
+        # XLA compiles again for every value of an argument that the index of a slice can be traced
+        # back to; the index of a gather may be anything.
+        def one_iteration(
+            i: tf.Tensor,
+            now: tf.Tensor,
+            slot: tf.Tensor,
+            carry: Carry,
+            arrays: Mapping[str, Any],
+        ) -> tuple:
+            carry, values = iterate(i, now, carry)
+            # The slot of a draw still in the making is written again until it is complete.
+            arrays = {
+                name: array.write(slot, values[name]) for name, array in arrays.items()
+            }
+            slot += self.recorder.completed(now) - self.recorder.completed(now - 1)
+            return i + 1, now + 1, slot, carry, arrays
+
+        *_, carry, arrays = tf.while_loop(
+            lambda i, *_: i < stop,
+            one_iteration,
+            (start, first, tf.constant(0), carry, arrays),
+            parallel_iterations=1,
+        )
+        return carry, {name: array.stack() for name, array in arrays.items()}
+
+    def fold(self, carry: Carry, now: tf.Tensor) -> tuple[Carry, Tensors]:
+        """Return the carry with the reductions one iteration on, and the values to record."""
+        recorder, position = self.recorder, carry.state.position
+        reductions = recorder.fold(carry.reductions, position, now)
+        carry = carry._replace(reductions=reductions)
+        return carry, recorder.values(position, carry.gradient, now)
+
+
 class Kernel:
     """The compiled function that runs a dynamics with a gradient estimator over a data stream.
 
@@ -65,6 +176,7 @@ class Kernel:
         self.recorder = iteration.recorder
         self.latents = iteration.latents
         self.length = block_length(self.stream, self.dynamics, self.target)
+        self._loop = BlockLoop(self.recorder, self.length)
         self._layout = self.target.space.layout
         self._run: Compiled | None = None
         self._init: Any = None
@@ -95,25 +207,19 @@ class Kernel:
         else:
             arguments = start
         if self._init is None:
-            self._init = trace(self.initialiser(start.minibatch), *arguments)
-        return self._init(*arguments)
+            self._init = trace(self.initialiser(start.minibatch), arguments)
+        return self._init(arguments)
 
     def initialiser(self, example: Minibatch) -> Callable[..., Carry]:
-        """Return the function of the entries of a :class:`Start` that returns the carry there.
+        """Return the function of a :class:`ChainStart` that returns the carry there.
 
         The weight of the ``example`` minibatch, if it is one number for all rows, becomes a
         constant.
         """
         scale = example.weights
 
-        def initialized(
-            position: tf.Tensor,
-            estimator: Any,
-            minibatch: Minibatch,
-            normals: tf.Tensor,
-            stepsizes: tf.Tensor,
-            seeds: tf.Tensor,
-        ) -> Carry:
+        def initialized(start: ChainStart) -> Carry:
+            position, minibatch = start.position, start.minibatch
             if isinstance(scale, float):
                 minibatch = minibatch._replace(weights=scale)
             latents: LatentState | tuple[()] = ()
@@ -123,7 +229,7 @@ class Kernel:
             carry = Carry(
                 None,
                 position,
-                estimator,
+                start.estimator,
                 self.recorder.start(position),
                 latents,
                 tf.ones([], position.dtype),
@@ -134,9 +240,11 @@ class Kernel:
                 has_log_post = self.dynamics.tells_log_post
                 gradient = state.gradient if has_log_post else tf.zeros_like(position)
                 return carry._replace(state=state, gradient=gradient)
-            carry = self.iteration.begin(carry, position, minibatch, seeds)
-            stepsize = self._layout.spread(stepsizes)
-            state = self.dynamics.init(position, carry.gradient, stepsize, normals)
+            carry = self.iteration.begin(carry, position, minibatch, start.seeds)
+            stepsize = self._layout.spread(start.stepsizes)
+            state = self.dynamics.init(
+                position, carry.gradient, stepsize, start.normals
+            )
             return carry._replace(state=state)
 
         return initialized
@@ -150,30 +258,26 @@ class Kernel:
     ) -> BlockResult:
         inputs = inputs._replace(stepsizes=carry.stepsize_factor * inputs.stepsizes)
         last = tf.unstack(span)[1] * self.dynamics.steps - 1
-        recorder = self.recorder
+        block = Block(fixed, inputs, last)
 
         def iterate(
             i: tf.Tensor, now: tf.Tensor, carry: Carry
         ) -> tuple[Carry, Tensors]:
-            return folded(
-                recorder, self.iteration.run(carry, fixed, inputs, i, last, now), now
-            )
+            return self._loop.fold(self.iteration.run(carry, block, i, now), now)
 
-        carry, records = recorded(recorder, self.length, span, carry, iterate)
+        carry, records = self._loop.run(span, carry, iterate)
         return BlockResult(
             carry,
             records,
-            self._log_post(carry, fixed, inputs, last),
+            self._log_post(carry, block),
             tf.reduce_all(tf.math.is_finite(carry.state.position)),
             self.target.space.constrain(carry.state.position)
-            if recorder.stepwise
+            if self.recorder.stepwise
             else {},
         )
 
-    def _log_post(
-        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, step: tf.Tensor
-    ) -> tf.Tensor:
-        """Return the log posterior estimate from the minibatch of a step that was just taken.
+    def _log_post(self, carry: Carry, block: Block) -> tf.Tensor:
+        """Return the log posterior estimate from the minibatch of the last step.
 
         Step by step it is not needed, and NaN.
         """
@@ -184,9 +288,10 @@ class Kernel:
         if isinstance(self.dynamics, ExactDynamics):
             if self.dynamics.tells_log_post:
                 return carry.state.log_post
-            columns = self.stream.minibatch(fixed, inputs.minibatches, step).columns
+            columns = self._minibatch(block, block.last).columns
             return WholePosterior(self.target, columns)(carry.state.position)[0]
-        last = self.stream.minibatch(
-            fixed, inputs.minibatches, step + self.iteration.lead
-        )
+        last = self._minibatch(block, block.last + self.iteration.lead)
         return self.target.log_post(carry.state.position, last)
+
+    def _minibatch(self, block: Block, step: tf.Tensor) -> Minibatch:
+        return self.stream.minibatch(block.fixed, block.inputs.minibatches, step)

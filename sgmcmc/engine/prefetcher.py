@@ -24,7 +24,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import aligned, is_shared, tensor_of
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator, standard_normals
 from sgmcmc.dynamics.schedules import Stepsizes
-from sgmcmc.engine.block import BlockInputs
+from sgmcmc.engine.iteration import BlockInputs
 from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.minibatches.reshuffled import Place
 from sgmcmc.minibatches.streams import Edges

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Tensors
-from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
-from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.iteration import BlockInputs, Carry
+from sgmcmc.engine.kernel import BlockResult, Kernel
 from sgmcmc.engine.prefetcher import Buffer, Prefetcher
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData

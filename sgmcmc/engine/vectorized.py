@@ -9,6 +9,7 @@ chain has the same minibatches and random numbers as it would alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,9 +19,8 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
-from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, folded, recorded
-from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.kernel import ChainStart, Kernel
+from sgmcmc.engine.iteration import Block, BlockInputs, Carry
+from sgmcmc.engine.kernel import BlockLoop, BlockResult, ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Buffer, Pool
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.graphs.compiler import Compiled, Compiler
@@ -38,15 +38,9 @@ class GroupKernel:
     def __init__(self, alone: Kernel, stream: SharedStream) -> None:
         self.alone, self.stream, self.chains = alone, stream, stream.chains
         self.length = alone.length
-        self._recorder, self._target = alone.recorder, alone.target
-        self._iteration = Iteration(
-            alone.target,
-            alone.dynamics,
-            alone.gradient,
-            stream.single_chain,
-            alone.recorder,
-            unseen=alone.iteration.unseen,
-        )
+        self._target = alone.target
+        self._iteration = replace(alone.iteration, stream=stream.single_chain)
+        self._loop = BlockLoop(alone.recorder, alone.length, (stream.chains,))
         self._exact = isinstance(alone.dynamics, ExactDynamics)
         self._run: Compiled | None = None
 
@@ -64,7 +58,7 @@ class GroupKernel:
     def _block(
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, span: tf.Tensor
     ) -> BlockResult:
-        rows, recorder = inputs.minibatches["rows"], self._recorder
+        rows = inputs.minibatches["rows"]
         factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
@@ -87,7 +81,7 @@ class GroupKernel:
             def of_one(inputs_of_chain: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
                 carry, seed = inputs_of_chain
                 carry = self._iteration.move(carry, columns, stepsize, seed, now)
-                return folded(recorder, carry, now)
+                return self._loop.fold(carry, now)
 
             return _for_each((carry, drawn), of_one)
 
@@ -98,11 +92,10 @@ class GroupKernel:
                 inputs_of_chain: tuple[Carry, BlockInputs],
             ) -> tuple[Carry, Tensors]:
                 carry, inputs = inputs_of_chain
-                none = tf.constant(-1)
-                carry = self._iteration.run(
-                    carry, fixed, inputs, tf.constant(0), none, now
-                )
-                return folded(recorder, carry, now)
+                no_step = tf.constant(-1)
+                block = Block(fixed, inputs, no_step)
+                carry = self._iteration.run(carry, block, tf.constant(0), now)
+                return self._loop.fold(carry, now)
 
             consumed = BlockInputs(
                 self.stream.of_iteration(fixed, rows, i),
@@ -115,9 +108,7 @@ class GroupKernel:
             return _for_each((carry, consumed), of_one)
 
         run_one = transition if self._exact else iterate
-        carry, records = recorded(
-            recorder, self.length, span, carry, run_one, (self.chains,)
-        )
+        carry, records = self._loop.run(span, carry, run_one)
         return BlockResult(
             carry,
             records,
@@ -162,7 +153,7 @@ def begin_together(
         stacked_names.append("minibatch")
 
     def together(stacked: dict[str, Any], shared: dict[str, Any]) -> Carry:
-        return _for_each(stacked, lambda one: function(**one, **shared))
+        return _for_each(stacked, lambda one: function(ChainStart(**one, **shared)))
 
     def of(start: ChainStart) -> dict[str, Any]:
         weights = start.minibatch.weights

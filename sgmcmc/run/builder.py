@@ -7,8 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sgmcmc.engine.block import Carry
-from sgmcmc.engine.iteration import Iteration
+from sgmcmc.engine.iteration import Carry, Iteration
 from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.engine.prefetcher import BlockSource, Prefetcher, core_to_spare, pool_of
 from sgmcmc.engine.runner import RowWriter, Runner

@@ -16,8 +16,8 @@ from sgmcmc import libraries
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
-from sgmcmc.engine.block import Carry, block_length
-from sgmcmc.engine.kernel import ChainStart, Kernel
+from sgmcmc.engine.iteration import Carry
+from sgmcmc.engine.kernel import ChainStart, Kernel, block_length
 from sgmcmc.engine.prefetcher import Pool
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.scheduler import Progress

@@ -19,7 +19,7 @@ from sgmcmc.atomic_files import read_arrays, write_arrays
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import digest
 from sgmcmc.data.random_numbers import RunPhase
-from sgmcmc.engine.block import block_length
+from sgmcmc.engine.kernel import block_length
 from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.base import drawn

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.engine import scheduler
-from sgmcmc.engine.block import Carry
+from sgmcmc.engine.iteration import Carry
 from sgmcmc.engine.kernel import ChainStart, Kernel
 from sgmcmc.engine.prefetcher import (
     BlockSource,

@@ -688,7 +688,7 @@ CHILD = """
 import sys
 sys.path.insert(0, {root!r})
 import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
-sgmcmc.engine.block.LONGEST_BLOCK = 16
+sgmcmc.engine.kernel.LONGEST_BLOCK = 16
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.001
 sgmcmc.run.checkpoints.LARGE_BYTES = 256
 from tests.gradients.test_variance_reduction import SAGA, SVRG, run

@@ -17,7 +17,7 @@ from scipy import stats
 
 import sgmcmc
 from sgmcmc.data import native
-from sgmcmc.engine.block import LONGEST_BLOCK
+from sgmcmc.engine.kernel import LONGEST_BLOCK
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient
 from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import DivergenceError, get_params, init_sess, sgmcmc_step
-from sgmcmc.engine.block import BLOCK_BYTES
+from sgmcmc.engine.kernel import BLOCK_BYTES
 from tests import seams
 from tests.conftest import METHODS, log_lik, observations, short_call, short_setup
 from tests.ladder import BY_NAME

@@ -17,7 +17,7 @@ import os, sys, time
 sys.path.insert(0, {root!r})
 from tests.conftest import short_call
 import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
-sgmcmc.engine.block.BLOCK_BYTES = 2**8
+sgmcmc.engine.kernel.BLOCK_BYTES = 2**8
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.0
 for race in range({races}):
     at, children = time.monotonic() + 0.2, []

@@ -303,7 +303,7 @@ CHILD = """
 import sys
 sys.path.insert(0, {root!r})
 import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
-sgmcmc.engine.block.LONGEST_BLOCK = 16
+sgmcmc.engine.kernel.LONGEST_BLOCK = 16
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.001
 from tests.samplers.test_own_parts import run
 print("ready", flush=True)

@@ -16,8 +16,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.block import BlockInputs, Carry
-from sgmcmc.engine.iteration import Iteration, UpdateOrder
+from sgmcmc.engine.iteration import Block, BlockInputs, Carry, Iteration, UpdateOrder
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.graphs.tracing import trace
@@ -126,7 +125,8 @@ def _iterated(
         )
         first, last, number = (tf.constant(k) for k in (0, dynamics.steps - 1, 1))
         carry = carry._replace(gradient=started.gradient)
-        return iteration.run(carry, {}, inputs, first, last, number)
+        block = Block({}, inputs, last)
+        return iteration.run(carry, block, first, number)
 
     row = tf.constant(stepsizes, target.dtype)
     arguments = carry, columns, row, tf.constant(normals), tf.constant(seeds)
