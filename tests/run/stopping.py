@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sgmcmc import Samples
-from sgmcmc.engine import block
+from sgmcmc.engine import kernel
 from sgmcmc.engine.runner import Runner
 from tests import seams
 from tests.ladder import Case
@@ -32,7 +32,7 @@ def short_blocks_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def short_blocks() -> None:
     """Have blocks weigh 256 bytes, for good: in a process of its own, or in each worker."""
-    block.BLOCK_BYTES = 2**8
+    kernel.BLOCK_BYTES = 2**8
 
 
 def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
