@@ -193,14 +193,20 @@ class _Prepared(NamedTuple):
 
 
 class Prefetcher:
-    """Inputs of the blocks of one chain; chains may share the ``pool`` of memory."""
+    """Inputs of the blocks of one chain.
+
+    Args:
+        kernel: Kernel.
+        pool: Memory, which chains may share.
+        source: Source of the random numbers and stepsizes of the chain.
+    """
 
     def __init__(
         self, kernel: Kernel, pool: Pool[Buffers], source: BlockSource
     ) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self._pool = pool
-        self._source = source
+        self.source = source
         self._dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
         self._aside: Ahead | None = None
         self._ahead: tuple[int, Future[_Prepared]] | None = None
@@ -209,16 +215,16 @@ class Prefetcher:
     @property
     def chain(self) -> int:
         """The number of the chain."""
-        return self._source.chain
+        return self.source.chain
 
     def _seeds(self, purpose: Purpose, out: np.ndarray, block: int = 0) -> None:
         if out.size:
-            rng = self._source.rng(purpose, block)
+            rng = self.source.rng(purpose, block)
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
     def start(self, position: np.ndarray, estimator: Any) -> ChainStart:
         """Return the inputs at the start of the chain, at a flat position."""
-        kernel, source = self._kernel, self._source
+        kernel, source = self.kernel, self.source
         normals = np.empty(
             (kernel.dynamics.start_normals, kernel.target.size), self._dtype
         )
@@ -265,10 +271,10 @@ class Prefetcher:
 
     def stepsizes_of(self, first: int) -> np.ndarray:
         """Return the stepsizes of the block that starts with iteration ``first``."""
-        stepsizes, total = self._source.stepsizes, self._source.total
+        stepsizes, total = self.source.stepsizes, self.source.total
         if stepsizes.constant:
             return stepsizes.at(first, 1)
-        length = self._kernel.length
+        length = self.kernel.length
         table = stepsizes.at(first, min(length, total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
@@ -281,17 +287,17 @@ class Prefetcher:
         (iterations, vectors, d), and ``seeds`` (the block's iterations, seeds, 2).
         """
         self._seeds(Purpose.SEEDS, seeds, number)
-        rng = self._source.rng(Purpose.NOISE, number)
+        rng = self.source.rng(Purpose.NOISE, number)
         normals = np.empty(noise.shape, self._dtype)
         standard_normals(rng, normals)
         noise[...] = normals
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng, count = (
-                self._source.rng(Purpose.MINIBATCH, number),
-                self._kernel.length,
+                self.source.rng(Purpose.MINIBATCH, number),
+                self.kernel.length,
             )
-            drawn = self._kernel.stream.drawn(
+            drawn = self.kernel.stream.drawn(
                 rng, count * rows.shape[1], None, self._block_place(number)
             )
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
@@ -301,22 +307,12 @@ class Prefetcher:
 
         That at the start of the chain comes first; in turn, blocks begin with it.
         """
-        kernel = self._kernel
+        kernel = self.kernel
         of_block = number * kernel.length * kernel.dynamics.steps
-        return self._source.sequence_place(of_block + 1 - kernel.iteration.lead)
-
-    def _edges(self, number: int) -> Edges | None:
-        """Return the sources of the minibatches that a block shares with its neighbors."""
-        if not self._kernel.iteration.lead:
-            return None
-        before, after = (
-            self._source.rng(Purpose.START_MINIBATCH, block)
-            for block in (number, number + 1)
-        )
-        return before, after
+        return self.source.sequence_place(of_block + 1 - kernel.iteration.lead)
 
     def _prepare(self, number: int) -> _Prepared:
-        kernel, source = self._kernel, self._source
+        kernel, source = self.kernel, self.source
         buffers = self._pool.take()
         # What comes after the last iteration is never read.
         iterations = min(kernel.length, source.total - number * kernel.length)
@@ -328,8 +324,14 @@ class Prefetcher:
         }
         rng = source.rng(Purpose.MINIBATCH, number)
         steps = iterations * kernel.dynamics.steps + kernel.iteration.lead
+        edges: Edges | None = None
+        if kernel.iteration.lead:  # a block shares minibatches with its neighbors
+            edges = (
+                source.rng(Purpose.START_MINIBATCH, number),
+                source.rng(Purpose.START_MINIBATCH, number + 1),
+            )
         kernel.stream.prepare(
-            rng, minibatch_arrays, steps, self._edges(number), self._block_place(number)
+            rng, minibatch_arrays, steps, edges, self._block_place(number)
         )
         seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)

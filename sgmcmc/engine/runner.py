@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.iteration import BlockInputs, Carry
-from sgmcmc.engine.kernel import BlockResult, Kernel
+from sgmcmc.engine.kernel import BlockResult
 from sgmcmc.engine.prefetcher import Buffer, Prefetcher
-from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.results.schema import DRAWS, LOG_POST, estimates_apart
@@ -34,38 +33,6 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
         self.iterations = iterations
         self.parameter = parameter
         self.advice = advice
-
-
-def divergence(
-    recorder: Recorder,
-    position: Any,
-    draws: np.ndarray | None,
-    before: int,
-    finite: int,
-    iterations: tuple[int, int],
-    advice: str | None,
-) -> Diverged:
-    """Return the event of a divergence.
-
-    Args:
-        recorder: Recorder of the draws.
-        position: Position at the end, flat.
-        draws: Draws kept in this block; ``None`` if none are kept.
-        before: Number of draws kept before these.
-        finite: Number of these before the first that is not finite.
-        iterations: Last iteration before these, and the last.
-        advice: Advice, if known; else that of the parameter's geometry.
-    """
-    (start, end), space = iterations, recorder.target.space
-    bad, layout = np.asarray(position), space.layout
-    if draws is not None and finite < len(draws):
-        bad, layout = draws[finite], recorder.draw_layout
-        end = recorder.burn_in + (before + finite + 1) * recorder.thin
-        if finite:
-            start = end - recorder.thin
-    first = int(np.flatnonzero(~np.isfinite(bad))[0])
-    name = layout.parameter_at(first)
-    return Diverged((start + 1, end), name, advice or space.geometries[name].advice)
 
 
 def finite_rows(draws: np.ndarray | None, completed: int) -> int:
@@ -90,15 +57,16 @@ class Runner:
     """One running chain.
 
     Args:
+        prefetcher: Inputs of its blocks, with the kernel that runs them.
         whole: Target with the whole dataset, for the gradient estimator.
         carry: State that the chain starts from; for one that is restored next, the structure is
             enough.
-        total: Total number of iterations.
         records: Arrays to which the kept draws are written, by record, and the log posterior
             estimates, which are made whenever the kernel stops.
         checkpoint: Function called after each block, to save the state of the chain.
 
     Attributes:
+        total: Total number of iterations.
         stops: Whether the chain stops within blocks, for a hundred log posterior estimates. If
             chains share a kernel, stopping it takes as long as many iterations.
         iteration, draws, blocks: Numbers of iterations run, draws kept and log posterior estimates
@@ -109,29 +77,26 @@ class Runner:
 
     def __init__(
         self,
-        kernel: Kernel,
         prefetcher: Prefetcher,
         whole: WholeData,
         carry: Carry,
-        total: int,
         records: Mapping[str, RowWriter],
         checkpoint: Callable[[Runner], None] | None = None,
-        stops: bool = True,
     ) -> None:
-        self._kernel = kernel
-        self.recorder = kernel.recorder
         self.prefetcher = prefetcher
+        self._kernel = prefetcher.kernel
+        self.recorder = self._kernel.recorder
         self._whole = whole
         self.records = records
         self._checkpoint = checkpoint
-        self.stops = stops
-        self.total = total
+        self.total = prefetcher.source.total
+        self.stops = True
         self.iteration = self.draws = self.blocks = 0
         self._in_part = False
         self.estimate = float("nan")
         self.params: Tensors = {}
         self._span = Buffer((3,), np.dtype(np.int32))
-        self._refresh_every = kernel.gradient.refresh_every(whole)
+        self._refresh_every = self._kernel.gradient.refresh_every(whole)
         self.carry = carry
 
     @property
@@ -323,21 +288,35 @@ class Runner:
             self.records[name][first : first + finite] = array[:finite]
         self.draws = first + finite
         if diverged:
-            latents, state = self._kernel.latents, result.carry.state
-            advice = self._kernel.dynamics.advice(state)
-            if advice is None and latents is not None:
-                advice = latents.advice
-            raise divergence(
-                recorder,
-                state.position,
-                records.get(DRAWS),
-                first,
-                finite,
-                (self.iteration, end),
-                advice,
-            )
+            raise self._divergence(result, records.get(DRAWS), finite, end)
         self.estimate = float(result.log_post)
         if LOG_POST in self.records:
             row = np.array([[end, self.estimate]])
             self.records[LOG_POST][self.blocks : self.blocks + 1] = row
             self.blocks += 1
+
+    def _divergence(
+        self, result: BlockResult, draws: np.ndarray | None, finite: int, end: int
+    ) -> Diverged:
+        """Return the event of a divergence.
+
+        Args:
+            result: Result of the block.
+            draws: Draws kept in this block; ``None`` if none are kept.
+            finite: Number of these before the first that is not finite.
+            end: Last iteration that was run.
+        """
+        recorder, space = self.recorder, self.recorder.target.space
+        start = self.iteration
+        bad, layout = np.asarray(result.carry.state.position), space.layout
+        if draws is not None and finite < len(draws):
+            bad, layout = draws[finite], recorder.draw_layout
+            end = recorder.burn_in + (self.draws + 1) * recorder.thin
+            if finite:
+                start = end - recorder.thin
+        first = int(np.flatnonzero(~np.isfinite(bad))[0])
+        name = layout.parameter_at(first)
+        advice = self._kernel.dynamics.advice(result.carry.state)
+        if advice is None and self._kernel.latents is not None:
+            advice = self._kernel.latents.advice
+        return Diverged((start + 1, end), name, advice or space.geometries[name].advice)

@@ -20,7 +20,7 @@ from sgmcmc.model.geometry import Arrow, Preconditioner
 from sgmcmc.model.layout import Layout
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
-from sgmcmc.run.builder import make_runners
+from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.crews import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
@@ -230,16 +230,13 @@ class WarmUp:
             label=label,
             recorder=_PositionRecorder(sampler.target),
         )
-        self._executor = executor_of(sampler, phase, max_iterations)
+        phase_run = PhaseRun(sampler, phase, max_iterations)
+        self._executor = executor_of(phase_run)
         self._runners = make_runners(
-            sampler,
-            phase,
+            phase_run,
             sampler.starts,
             whole_by_chain(sampler),
-            max_iterations,
-            self._rows,
-            lambda runners: None,
-            lambda number, runner: None,
+            RunOutput(self._rows),
             self._executor,
         )
         self._label, self._max_iterations = label, max_iterations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -48,44 +50,72 @@ Save = Callable[[int, Runner], None]
 """Receives the number of a chain and its runner after each block."""
 
 
+@dataclass(frozen=True)
+class PhaseRun:
+    """A run of a phase of a sampler.
+
+    Attributes:
+        sampler: Sampler.
+        phase: Phase.
+        total: Total number of iterations, or the largest possible one.
+    """
+
+    sampler: Sampler
+    phase: Phase
+    total: int
+
+    def source(self, chain: int) -> BlockSource:
+        """Return the source of the random numbers and stepsizes of a chain, by its number."""
+        seed, phase = self.sampler.seed, self.phase
+        return BlockSource(seed, chain, phase.kind, phase.stepsizes, self.total)
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """Where the chains of a run write their draws and their states.
+
+    Attributes:
+        rows: Arrays to which each chain writes its records.
+        resume: Function that restores the runners to their state when an earlier run was stopped.
+        save: Function called after each block of a chain.
+    """
+
+    rows: Sequence[Mapping[str, RowWriter]]
+    resume: Callable[[Sequence[Runner]], None] = lambda runners: None
+    save: Save = lambda number, runner: None
+
+    @classmethod
+    def nowhere(cls, chains: int) -> RunOutput:
+        """Return the output of chains of which nothing is kept."""
+        return cls([{} for _ in range(chains)])
+
+
 def make_runners(
-    sampler: Sampler,
-    phase: Phase,
+    run: PhaseRun,
     starts: Sequence[np.ndarray],
     whole: Sequence[WholeData],
-    total: int,
-    rows: Sequence[Mapping[str, RowWriter]],
-    resume: Callable[[Sequence[Runner]], None],
-    save: Save,
+    output: RunOutput,
     executor: ChainExecutor,
 ) -> list[Runner]:
     """Return the runners of a phase, one for each chain, compiled and ready.
 
     Args:
-        sampler: Sampler.
-        phase: Phase.
+        run: Run of the phase.
         starts: Starting positions of the chains, flat.
         whole: Target with the whole dataset, for each chain.
-        total: Total number of iterations.
-        rows: Arrays to which each chain writes its records.
-        resume: Function that restores the runners to their state when an earlier run was stopped.
-        save: Function called after each block of a chain.
+        output: Where the chains write.
         executor: Executor of the chains.
     """
     while True:
-        kernel = make_kernel(sampler, phase)
-        pool = pool_of(kernel, phase.stepsizes)
+        kernel = make_kernel(run.sampler, run.phase)
+        pool = pool_of(kernel, run.phase.stepsizes)
         prefetchers = [
-            Prefetcher(
-                kernel,
-                pool,
-                BlockSource(sampler.seed, number, phase.kind, phase.stepsizes, total),
-            )
+            Prefetcher(kernel, pool, run.source(number))
             for number in range(len(starts))
         ]
         chain_starts = [
-            prefetcher.start(start, kernel.gradient.init(its_whole, start))
-            for prefetcher, start, its_whole in zip(
+            prefetcher.start(start, kernel.gradient.init(data_of_chain, start))
+            for prefetcher, start, data_of_chain in zip(
                 prefetchers, starts, whole, strict=True
             )
         ]
@@ -94,31 +124,25 @@ def make_runners(
         carries = executor.begin(kernel, chain_starts)
         runners = [
             Runner(
-                kernel,
                 prefetcher,
                 whole[number],
                 carries[number],
-                total,
-                rows[number],
-                _bind(save, number),
-                not executor.together,
+                output.rows[number],
+                partial(output.save, number),
             )
             for number, prefetcher in enumerate(prefetchers)
         ]
-        resume(runners)
+        for runner in runners:
+            runner.stops = not executor.together
+        output.resume(runners)
         # They all run the same kernel. If XLA cannot compile it, the next is a plain graph,
         # which may need another data stream.
         unfinished = [runner for runner in runners if not runner.finished]
         if not unfinished or executor.compile(unfinished[0]):
-            for (
-                runner
-            ) in runners:  # which share no kernel after all if that did not compile
+            # They share no kernel after all if that did not compile.
+            for runner in runners:
                 runner.stops = not executor.together
             return runners
-
-
-def _bind(save: Save, number: int) -> Callable[[Runner], None]:
-    return lambda runner: save(number, runner)
 
 
 def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Kernel:

@@ -23,7 +23,7 @@ from sgmcmc.libraries import need_no_fork
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
-from sgmcmc.run.builder import make_runners
+from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.checkpoints import (
     Checkpoints,
     Ending,
@@ -117,7 +117,8 @@ class _Run:
         self.store = store
         self.ending = ending
         self.total = sampler.options.burn_in + n_iters
-        self.executor = executor_of(sampler, sampler.chain, self.total)
+        self.phase_run = PhaseRun(sampler, sampler.chain, self.total)
+        self.executor = executor_of(self.phase_run)
         self.schema = schema_of(sampler)
         arrays = record_specs(
             sampler, n_iters // sampler.options.thin, self.total, stops
@@ -171,7 +172,7 @@ class _Run:
 
     def _runners(self, checkpoints: Checkpoints, verbose: bool) -> list[Runner]:
         """Run the phases before the chain, and return the chain's runners."""
-        sampler, phase = self.sampler, self.sampler.chain
+        sampler = self.sampler
         handover = None if self.store is None else self.store.handover()
         whole = whole_by_chain(sampler, handover)
         if self.ending is not None:
@@ -194,17 +195,8 @@ class _Run:
             ):
                 checkpoints.save_now(runners)
 
-        runners = make_runners(
-            sampler,
-            phase,
-            starts,
-            whole,
-            self.total,
-            self.rows,
-            resume,
-            checkpoints.save,
-            self.executor,
-        )
+        output = RunOutput(self.rows, resume, checkpoints.save)
+        runners = make_runners(self.phase_run, starts, whole, output, self.executor)
         self.starts = starts
         if self.store is not None and handover is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
@@ -323,18 +315,10 @@ def search(
             continue
         checkpoints = Checkpoints(store, phase.kind)
         no_records: list[dict[str, Any]] = [{} for _ in positions]
-        executor = executor_of(sampler, phase, phase.n_iters)
-        runners = make_runners(
-            sampler,
-            phase,
-            positions,
-            whole_by_chain(sampler),
-            phase.n_iters,
-            no_records,
-            checkpoints.resume,
-            checkpoints.save,
-            executor,
-        )
+        output = RunOutput(no_records, checkpoints.resume, checkpoints.save)
+        run = PhaseRun(sampler, phase, phase.n_iters)
+        executor, whole = executor_of(run), whole_by_chain(sampler)
+        runners = make_runners(run, positions, whole, output, executor)
         try:
             if not advance_all(runners, phase.label, verbose, executor.advance_to):
                 checkpoints.save_now(runners)

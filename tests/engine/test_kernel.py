@@ -11,7 +11,7 @@ from sgmcmc.dynamics import SGHMC, SGLD, Dynamics
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import MinibatchGradient
 from sgmcmc.graphs.compiler import Compiler
-from sgmcmc.run.builder import make_runners
+from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.request import Request
@@ -40,14 +40,10 @@ def runner_of(dynamics: Dynamics) -> Runner:
     )
     sampler = make_sampler(request)
     return make_runners(
-        sampler,
-        sampler.chain,
+        PhaseRun(sampler, sampler.chain, 100),
         sampler.starts,
         whole_by_chain(sampler),
-        100,
-        [{}],
-        lambda runners: None,
-        lambda number, runner: None,
+        RunOutput.nowhere(1),
         Threads(sampler.compiler),
     )[0]
 

@@ -19,7 +19,7 @@ from sgmcmc.engine.runner import Runner
 from sgmcmc.model.layout import Layout
 from sgmcmc.results.report import html_page, html_table
 from sgmcmc.results.schema import difference
-from sgmcmc.run.builder import make_runners
+from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.checkpoints import constrained, fingerprint, modes
 from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain, with_seed
@@ -237,16 +237,11 @@ class Session:
         self._starts = starts
         self.by_hand = 0
         self.graphs: dict[Any, Any] = {}
-        no_records: list[dict[str, Any]] = [{} for _ in starts]
         self._runners = make_runners(
-            sampler,
-            sampler.chain,
+            PhaseRun(sampler, sampler.chain, _MOST_ITERATIONS),
             starts,
             whole_by_chain(sampler, found),
-            _MOST_ITERATIONS,
-            no_records,
-            lambda runners: None,
-            lambda number, runner: None,
+            RunOutput.nowhere(len(starts)),
             Threads(sampler.compiler),
         )
         for runner in self._runners:
