@@ -1,6 +1,7 @@
 """Places inside the package where tests put something else, such as a small limit.
 
-A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`.
+A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`. Of settings
+in a frozen dataclass: `monkeypatch.setattr(*seams.changed(seams.EXECUTOR_SETTINGS, max_group=2))`.
 """
 
 from __future__ import annotations
@@ -131,17 +132,12 @@ WATCHED_LONGEST = "sgmcmc.plan.stopping._LONGEST"
 WATCHED_MOST_BYTES = "sgmcmc.plan.stopping._MOST_BYTES"
 MAKE_KERNEL = "sgmcmc.run.builder.make_kernel"
 MAKE_STREAM = "sgmcmc.run.builder.make_stream"
-CHAIN_GROUPS_FEWEST = "sgmcmc.run.chain_groups.FEWEST"
-CHAIN_GROUPS_LARGEST = "sgmcmc.run.chain_groups.LARGEST"
-CHAIN_GROUPS_SMALLEST = "sgmcmc.run.chain_groups.SMALLEST"
-CHAIN_GROUPS_LARGE = "sgmcmc.run.chain_groups._LARGE"
-CHAIN_GROUPS_WIDE = "sgmcmc.run.chain_groups._WIDE"
+EXECUTOR_SETTINGS = "sgmcmc.run.chain_executors._SETTINGS"
 LARGE_BYTES = "sgmcmc.run.checkpoints.LARGE_BYTES"
 SAVE_EVERY = "sgmcmc.run.checkpoints.SAVE_EVERY"
 LARGE_SHARE = "sgmcmc.run.checkpoints._LARGE_SHARE"
 CHOICES_DENSE_UP_TO = "sgmcmc.plan.choices.DENSE_UP_TO"
 MAKE_PLAN = "sgmcmc.plan.choices.make_plan"
-CREWS_STRETCH = "sgmcmc.run.crews._STRETCH"
 DRIVER_RUN = "sgmcmc.run.driver._Run"
 WARM_UP_RUN = "sgmcmc.plan.warm_up.WarmUp.run"
 MOST_GRADIENTS = "sgmcmc.plan.methods.hmc._MOST_GRADIENTS"

@@ -21,7 +21,7 @@ from sgmcmc.model.layout import Layout
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
-from sgmcmc.run.crews import executor_of
+from sgmcmc.run.chain_executors import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 

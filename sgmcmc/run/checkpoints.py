@@ -28,7 +28,7 @@ from sgmcmc.results.arrays import Results
 from sgmcmc.results.schema import LOG_POST, Schema, most_estimates
 from sgmcmc.results.store import CHAIN, REDUCTION, Store, blamed, checkpoint, explained
 from sgmcmc.run.builder import chosen_stream, make_kernel
-from sgmcmc.run.chain_groups import group_size
+from sgmcmc.run.chain_executors import group_size
 from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -24,6 +24,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
+from sgmcmc.run.chain_executors import executor_of
 from sgmcmc.run.checkpoints import (
     Checkpoints,
     Ending,
@@ -33,7 +34,6 @@ from sgmcmc.run.checkpoints import (
     record_specs,
     schema_of,
 )
-from sgmcmc.run.crews import executor_of
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler

@@ -12,7 +12,7 @@ from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import MinibatchGradient
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
-from sgmcmc.run.crews import Threads
+from sgmcmc.run.chain_executors import ThreadExecutor
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import make_sampler
@@ -44,7 +44,7 @@ def runner_of(dynamics: Dynamics) -> Runner:
         sampler.starts,
         whole_by_chain(sampler),
         RunOutput.nowhere(1),
-        Threads(sampler.compiler),
+        ThreadExecutor(sampler.compiler),
     )[0]
 
 

@@ -44,7 +44,8 @@ def test_dask(
     distributed = pytest.importorskip("distributed")
     np.save(tmp_path / "x.npy", ROWS)
     given = {**CALL, "dataset": {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}}
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     take, killed = Runner.take_over, []
     with (
         distributed.LocalCluster(
@@ -115,7 +116,8 @@ def test_joblib_with_two_workers(
 ) -> None:
     """Of which one may be killed; joblib's own workers serve as before."""
     joblib = pytest.importorskip("joblib")
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     take, killed = Runner.take_over, []
 
     def killing(self: Runner, *arguments: Any) -> None:
@@ -158,7 +160,8 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"call ray.init\(\) before"):
         sgmcmc.sgldcv(**CALL, executor=ray)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     take, killed = Runner.take_over, []
 

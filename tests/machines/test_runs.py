@@ -44,7 +44,8 @@ def alone() -> sgmcmc.Samples:
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have stretches, and blocks, be short."""
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     monkeypatch.setattr(seams.LONGEST_BLOCK, 100)
 
 
@@ -199,7 +200,8 @@ def test_processes(
     """Processes that are all killed on the way; data in a file that they map; a shared folder."""
     np.save(tmp_path / "x.npy", ROWS)
     mapped = {"x": np.load(tmp_path / "x.npy", mmap_mode="r")}
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     take, seen = Runner.take_over, []
     with ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn")

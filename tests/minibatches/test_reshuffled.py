@@ -118,10 +118,9 @@ def test_thinning_stores_and_chains_leave_the_draws_as_they_are(
 def test_groups_of_chains_take_them_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four groups of two, which are compiled, against chains by themselves."""
     alone = _run(minibatches="reshuffled", n_chains=8)["theta"]
-    for size in (
-        seams.CHAIN_GROUPS_FEWEST, seams.CHAIN_GROUPS_SMALLEST, seams.CHAIN_GROUPS_LARGEST
-    ):  # fmt: skip
-        monkeypatch.setattr(size, 2)
+    small = {"min_chains": 2, "min_group": 2, "max_group": 2}
+    groups = seams.changed(seams.EXECUTOR_SETTINGS, **small)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, groups)
     advanced, advance = [], Group.advance
 
     def counted(self: Group, most: int | None = None) -> int:

@@ -15,7 +15,7 @@ import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.results.arrays import LogPost
-from sgmcmc.run import chain_groups
+from sgmcmc.run import chain_executors
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import make_sampler
 from tests import seams
@@ -37,9 +37,9 @@ KEEPS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make groups of two chains, and count the blocks of groups."""
-    monkeypatch.setattr(seams.CHAIN_GROUPS_FEWEST, 2)
-    monkeypatch.setattr(seams.CHAIN_GROUPS_SMALLEST, 2)
-    monkeypatch.setattr(seams.CHAIN_GROUPS_LARGEST, 2)
+    small = {"min_chains": 2, "min_group": 2, "max_group": 2}
+    groups = seams.changed(seams.EXECUTOR_SETTINGS, **small)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, groups)
     advance, counts = Group.advance, [0]
 
     def counting(self: Group, most: int | None = None) -> int:
@@ -192,8 +192,9 @@ def exact(method: str, **given: Any) -> Samples:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every dataset be one that chains of exact dynamics read together."""
-    monkeypatch.setattr(seams.CHAIN_GROUPS_WIDE, 1)
-    monkeypatch.setattr(seams.CHAIN_GROUPS_LARGE, 1)
+    small = {"min_row_bytes": 1, "min_data_bytes": 1}
+    groups = seams.changed(seams.EXECUTOR_SETTINGS, **small)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, groups)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,8 @@ def test_workers_run_the_same_groups(
 ) -> None:
     """To the bit, a stretch of a block at a time; the last group is of one chain."""
     short_blocks_of(2**9, monkeypatch)
-    monkeypatch.setattr(seams.CREWS_STRETCH, 0.0)
+    short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
+    monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     here, counted = chains("sgldcv", **KEEPS), few[0]
     with ThreadPoolExecutor(2) as pool:
         there = chains("sgldcv", **KEEPS, executor=pool)
@@ -331,7 +333,7 @@ def size(**given: Any) -> int:
         {"n_chains": 1000, **given},
     )
     sampler = make_sampler(request)
-    return chain_groups.group_size(sampler, sampler.chain)
+    return chain_executors.group_size(sampler, sampler.chain)
 
 
 def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:

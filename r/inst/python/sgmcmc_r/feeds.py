@@ -23,7 +23,7 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches.streams import Stream
 from sgmcmc.run.driver import divergence
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler
+from sgmcmc.run.stepwise import Session, StepwiseSampler
 
 
 def step_on(

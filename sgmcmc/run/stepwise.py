@@ -1,4 +1,8 @@
-"""The sampler object of the step-by-step functions, and its session: one run of it."""
+"""Step by step: the user writes the loop, and each step is the same compiled chain.
+
+A :class:`StepwiseSampler` is what was set up, a :class:`Session` is one run of it: R's package
+has the same two.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,23 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.atomic_files import KEPT, explained, read_arrays, write_arrays
+from sgmcmc.checks import describe, flag, whole_number
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.engine.prefetcher import core_to_spare
-from sgmcmc.engine.runner import Runner
+from sgmcmc.engine.runner import Diverged
+from sgmcmc.interrupts import passed_on
 from sgmcmc.model.layout import Layout
 from sgmcmc.results.report import html_page, html_table
 from sgmcmc.results.schema import difference
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
+from sgmcmc.run.chain_executors import ThreadExecutor
 from sgmcmc.run.checkpoints import constrained, fingerprint, modes
-from sgmcmc.run.crews import Threads
-from sgmcmc.run.driver import whole_by_chain, with_seed
+from sgmcmc.run.driver import divergence, search, whole_by_chain, with_seed
 from sgmcmc.run.sampler import Sampler
 
-_FORMAT = 3
-_MOST_ITERATIONS = 2**31 - 1
+_FORMAT = 3  # of the files of sessions
+_MAX_ITERATIONS = 2**31 - 1  # an int32 of the compiled chain
 
 
 class StepwiseSampler:
@@ -209,7 +215,7 @@ class Session:
     Args:
         sampler: Sampler that the session runs.
         starts: Starting positions of its chains, flat.
-        found: Full gradients that an earlier session computed, with their ``positions``.
+        computed: Full gradients that an earlier session computed, with their ``positions``.
 
     Attributes:
         iteration: Number of iterations run so far.
@@ -231,18 +237,18 @@ class Session:
         self,
         sampler: Sampler,
         starts: Sequence[np.ndarray],
-        found: dict[str, np.ndarray] | None = None,
+        computed: dict[str, np.ndarray] | None = None,
     ) -> None:
         self._sampler = sampler
         self._starts = starts
         self.by_hand = 0
         self.graphs: dict[Any, Any] = {}
         self._runners = make_runners(
-            PhaseRun(sampler, sampler.chain, _MOST_ITERATIONS),
+            PhaseRun(sampler, sampler.chain, _MAX_ITERATIONS),
             starts,
-            whole_by_chain(sampler, found),
+            whole_by_chain(sampler, computed),
             RunOutput.nowhere(len(starts)),
-            Threads(sampler.compiler),
+            ThreadExecutor(sampler.compiler),
         )
         for runner in self._runners:
             runner.prepare_ahead(core_to_spare(len(self._runners)))
@@ -324,18 +330,153 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
     sampler._show_modes(session._modes())
     session.by_hand = int(arrays.get("by_hand", 0))
     for number, runner in enumerate(session._runners):
-        _restore_runner(runner, arrays, f"{number}/")
+        prefix = f"{number}/"
+        runner.restore(
+            {
+                name.removeprefix(prefix): value
+                for name, value in arrays.items()
+                if name.startswith(prefix)
+            }
+        )
     sampler._show(sampler._split(inner, session._positions()))
     return session
 
 
-def _restore_runner(
-    runner: Runner, arrays: Mapping[str, np.ndarray], start: str
-) -> None:
-    runner.restore(
-        {
-            name[len(start) :]: value
-            for name, value in arrays.items()
-            if name.startswith(start)
-        }
-    )
+def init_sess(
+    sampler: StepwiseSampler,
+    verbose: bool = True,
+    *,
+    restore: str | os.PathLike[str] | None = None,
+) -> Session:
+    """Start a run of a sampler that was set up.
+
+    For the control variate methods the mode is found and the full gradient computed there.
+
+    Args:
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        verbose: Whether to show the progress of mode-finding.
+        restore: File that :meth:`Session.save` wrote, to resume it bit for bit. A sampler that was
+            set up without a seed continues with the seed of that session.
+
+    Returns:
+        The session.
+
+    Raises:
+        ValueError: The file was written by a session of another sampler, or by none.
+        DivergenceError: Mode-finding became NaN or infinite.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3, seed=1)
+        >>> sess = sgmcmc.init_sess(sampler)
+        >>> sgmcmc.sgmcmc_step(sampler, sess, n_steps=10)
+        >>> sgmcmc.get_params(sampler, sess)["theta"].shape
+        ()
+
+    Source:
+        Thesis 4.5.2.
+    """
+    _need_sampler(sampler)
+    verbose = flag("verbose", verbose)
+    with passed_on():
+        if restore is not None:
+            return restored(sampler, Path(restore))
+        inner = sampler._sampler
+        session = Session(inner, search(inner, verbose and sampler._verbose))
+        sampler._show_modes(session._modes())
+        sampler._show(sampler._split(inner, session._positions()))
+    return session
+
+
+def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> None:
+    """Run some more iterations of a session, in as few compiled calls as there are blocks.
+
+    Afterward ``sampler.params`` is the new state.
+
+    Args:
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        sess: Session.
+        n_steps: Number of iterations to run.
+
+    Returns:
+        Nothing: The session and ``sampler.params`` are updated in place.
+
+    Raises:
+        DivergenceError: A chain became NaN or infinite.
+        ValueError: The session belongs to another sampler.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3, seed=1)
+        >>> sess = sgmcmc.init_sess(sampler)
+        >>> mean = 0.0
+        >>> for i in range(20):
+        ...     sgmcmc.sgmcmc_step(sampler, sess)
+        ...     mean += float(sampler.params["theta"]) / 20
+        >>> abs(mean) < 1.0
+        True
+
+    Source:
+        Thesis 4.5.2.
+    """
+    _need_session(sampler, sess)
+    n_steps = whole_number("n_steps", n_steps, 1)
+    try:
+        sess._step(n_steps)
+    except Diverged as diverged:
+        raise divergence(diverged, sampler._sampler.chain.argument, None) from None
+    sampler._show(sess._params())
+
+
+def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]:
+    """Return the present state of a session, in the user's space.
+
+    Args:
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        sess: Session.
+
+    Returns:
+        Dict of NumPy arrays, of the parameters' shapes, with a leading chain axis if ``n_chains``
+        was given.
+
+    Raises:
+        ValueError: The session belongs to another sampler.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100)}, {"theta": 2.0}, 1e-3, seed=1)
+        >>> sgmcmc.get_params(sampler, sgmcmc.init_sess(sampler))
+        {'theta': array(2., dtype=float32)}
+
+    Source:
+        Thesis 4.5.2.
+    """
+    _need_session(sampler, sess)
+    values = sampler._split(sess._sampler, sess._positions())
+    return {name: np.array(value) for name, value in values.items()}
+
+
+def _need_sampler(sampler: Any) -> None:
+    if not isinstance(sampler, StepwiseSampler):
+        raise TypeError(
+            "`sampler` must be what a setup function, such as sgld_setup, returned; it is "
+            f"{describe(sampler)}."
+        )
+
+
+def _need_session(sampler: Any, sess: Any) -> None:
+    _need_sampler(sampler)
+    if not isinstance(sess, Session):
+        raise TypeError(
+            f"`sess` must be what init_sess returned; it is {describe(sess)}."
+        )
+    if sess._sampler is not sampler._sampler:
+        raise ValueError(
+            "`sess` belongs to another sampler: make it with init_sess(sampler)."
+        )
