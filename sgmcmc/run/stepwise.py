@@ -215,7 +215,7 @@ class Session:
     Args:
         sampler: Sampler that the session runs.
         starts: Starting positions of its chains, flat.
-        computed: Full gradients that an earlier session computed, with their ``positions``.
+        found: Full gradients that an earlier session computed, with their ``positions``.
 
     Attributes:
         iteration: Number of iterations run so far.
@@ -237,7 +237,7 @@ class Session:
         self,
         sampler: Sampler,
         starts: Sequence[np.ndarray],
-        computed: dict[str, np.ndarray] | None = None,
+        found: dict[str, np.ndarray] | None = None,
     ) -> None:
         self._sampler = sampler
         self._starts = starts
@@ -246,7 +246,7 @@ class Session:
         self._runners = make_runners(
             PhaseRun(sampler, sampler.chain, _MAX_ITERATIONS),
             starts,
-            whole_by_chain(sampler, computed),
+            whole_by_chain(sampler, found),
             RunOutput.nowhere(len(starts)),
             ThreadExecutor(sampler.compiler),
         )
