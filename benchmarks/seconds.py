@@ -110,7 +110,7 @@ def few(N: int, d: int, seed: int) -> Arrays:
 
 def whole(smoke: bool) -> dict[str, Any]:
     """First call, second call, and one for more draws, with their errors; and memory."""
-    from sgmcmc.run.origin import origin_of
+    from sgmcmc.run.sampler_origin import origin_of
 
     data, calls = rows_of(smoke), {}
     held = resident()
@@ -235,7 +235,7 @@ PEERS = {
 
 def peers(smoke: bool) -> dict[str, Any]:
     """Other packages on all rows, given mode and covariance."""
-    from sgmcmc.run.origin import origin_of
+    from sgmcmc.run.sampler_origin import origin_of
 
     data = rows_of(smoke)
     mode = origin_of(logistic(data, 1)).sampler.request.mode

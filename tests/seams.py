@@ -1,7 +1,6 @@
 """Places inside the package where tests put something else, such as a small limit.
 
-A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`. Of settings
-in a frozen dataclass: `monkeypatch.setattr(*seams.changed(seams.EXECUTOR_SETTINGS, max_group=2))`.
+A rebuild of the inside moves them here: `monkeypatch.setattr(seams.LONGEST_BLOCK, 3)`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from sgmcmc.regression.model import Model
 from sgmcmc.regression.names import columns_of
 from sgmcmc.regression.packed import packed, unpacked
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.sampler_origin import SamplerOrigin
 from sgmcmc.samplers.sample import setup
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,8 +33,9 @@ from sgmcmc.run.chain_executors import group_size
 from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+# Settings that have no bearing on the draws, or that others determine
 _NOT_COMPARED = ("paths", "weights")
-"""Settings that have no bearing on the draws, or that others determine."""
 
 _DRAWN = 10_000  # row numbers that a user's own minibatches are known by
 SAVE_EVERY = 0.25  # seconds of a chain that a kill may cost
@@ -53,8 +55,11 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     """
     starts = sampler.target.space.layout.split(np.stack(sampler.starts))
     latents = {} if sampler.latents is None else sampler.latents.starts
+    settings = {n: v for n, v in sampler.settings.items() if n not in _NOT_COMPARED}
+    if settings["groups"] is None:
+        del settings["groups"]  # stores without groups need not say so
     facts = {
-        **{name: v for name, v in sampler.settings.items() if _compared(name, v)},
+        **settings,
         "dataset": {
             name: column.digest() for name, column in sampler.data.columns.items()
         },
@@ -107,11 +112,6 @@ def _as_array(value: Any) -> np.ndarray | None:
         return np.asarray(value)
     except (TypeError, ValueError):  # lists of unequal lengths, and what is no array
         return None
-
-
-def _compared(name: str, value: Any) -> bool:
-    """Return whether a setting is compared; stores without groups need not say so."""
-    return name not in _NOT_COMPARED and not (name == "groups" and value is None)
 
 
 def _or_digest(array: np.ndarray) -> Any:
@@ -287,10 +287,8 @@ def schema_of(sampler: Sampler) -> Schema:
     """Return the schema of the arrays of a sampler's runs."""
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
-    stream, size = (
-        chosen_stream(sampler, sampler.chain),
-        group_size(sampler, sampler.chain),
-    )
+    stream = chosen_stream(sampler, sampler.chain)
+    size = group_size(sampler, sampler.chain)
     length = block_length(stream, sampler.chain.dynamics, sampler.target)
     every = sampler.chain.gradient.refresh_every(sampler.whole())
     chains = "one by one" if size == 1 else f"in groups of {size}"
@@ -345,7 +343,9 @@ def allocate(
     bytes_needed = sum(
         math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values()
     )
-    bytes_available = _bytes_of_memory()
+    bytes_available: int | None = None
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        bytes_available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         if bytes_available is not None and bytes_needed > bytes_available:
             raise MemoryError
@@ -361,10 +361,3 @@ def allocate(
             "Keep fewer with `thin`, write them to disk with `store`, or keep only `reductions` of "
             "them, with `store_params=False`."
         ) from None
-
-
-def _bytes_of_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -34,9 +34,9 @@ from sgmcmc.run.checkpoints import (
     record_specs,
     schema_of,
 )
-from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
+from sgmcmc.run.sampler_origin import GoOn, SamplerOrigin
 
 _MOST_GOALS = 64  # stops of a chain whose length is decided during the run
 _FEWEST = 4  # draws for which there are diagnostics

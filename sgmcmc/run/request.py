@@ -338,13 +338,6 @@ def prepared(request: Request) -> Request:
     return replace(request, model=Model(target, data, params, options, seed))
 
 
-def _may_use_all_rows(request: Request) -> bool:
-    """Return whether chains move, or may move, by gradients over the whole dataset."""
-    if isinstance(request.dynamics, Hamiltonian):
-        return True
-    return all_parts_open(request) and request.keywords.get("store") is None
-
-
 def _with_groups(request: Request) -> Request:
     """Return a request whose ``groups`` have become log-likelihood, dataset and parameters."""
     groups = request.keywords.get("groups")
@@ -359,6 +352,10 @@ def _with_groups(request: Request) -> Request:
         raise ValueError(
             "`storage` is for models without `groups`, whose data are packed again."
         )
+    # Chains move, or may move, by gradients over the whole dataset.
+    whole = isinstance(request.dynamics, Hamiltonian) or (
+        all_parts_open(request) and request.keywords.get("store") is None
+    )
     keywords = {**request.keywords, "groups": None}
     model = read_groups(
         groups,
@@ -368,7 +365,7 @@ def _with_groups(request: Request) -> Request:
         request.log_prior,
         checks.floating_dtype("dtype", keywords.get("dtype", tf.float32)),
         keywords.get("integers", ()),
-        whole=_may_use_all_rows(request),
+        whole=whole,
     )
     return replace(
         request,

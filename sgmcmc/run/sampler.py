@@ -31,7 +31,6 @@ from sgmcmc.inputs.parameters import (
     read_preconditioner,
 )
 from sgmcmc.inputs.parts import (
-    JOINT,
     need_one_stepsize,
     one_or_each,
     read_scaled,
@@ -93,32 +92,22 @@ class Phase:
         )
 
 
-def make_phases(
-    method: str,
-    stepsize: Any,
-    dynamics: Dynamics,
-    gradient: Gradient,
-    target: Target,
-    updates: str = JOINT,
-    burn_in: int = 0,
+def _make_phases(
+    request: Request, used: parts.SamplerParts, target: Target
 ) -> tuple[Phase, ...]:
     """Return the phases of a sampler: a search, if the gradient needs one, and the chain.
 
-    Args:
-        method: Name of the sampler next to the progress bar.
-        stepsize: User's stepsize of the chain.
-        dynamics: Dynamics of the chain.
-        gradient: Gradient estimator of the chain.
-        target: Target distribution.
-        updates: Order in which parameters of the chain move; in a search they move together.
-        burn_in: Number of iterations of the chain whose draws are dropped.
+    In a search, parameters move together.
     """
-    space, phases = target.space, []
-    dynamics = dynamics.after_burn_in(burn_in)
+    method, stepsize, options = request.method, request.stepsize, request.read.options
+    burn_in = options.burn_in
+    space = target.space
+    phases: list[Phase] = []
+    dynamics = used.dynamics.after_burn_in(burn_in)
     dynamics, stepsize = read_scaled("stepsize", stepsize, dynamics, burn_in)
     stepsizes = read_stepsizes("stepsize", stepsize, space.layout)
     need_one_stepsize(stepsizes, space)
-    search = gradient.search()
+    search = used.gradient.search()
     if search is not None:
         climbs, opt_stepsize = read_scaled("opt_stepsize", search.stepsize, SGD(), None)
         phases.append(
@@ -134,12 +123,17 @@ def make_phases(
         )
     bound = dynamics.bind(space)
     bound.check_stepsize(np.asarray(one_or_each(stepsizes.at(1, 1)[0], space.layout)))
-    turns = read_turns(updates, bound, target)
+    turns = read_turns(options.updates, bound, target)
     chain = Phase(
-        RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes, turns=turns
+        RunPhase.CHAIN,
+        method,
+        "stepsize",
+        bound,
+        used.gradient,
+        stepsizes,
+        turns=turns,
     )
-    phases.append(chain)
-    return tuple(phases)
+    return (*phases, chain)
 
 
 @dataclass(frozen=True)
@@ -183,8 +177,13 @@ class Sampler:
 
     def whole(self) -> WholeData:
         """Return the target with the whole dataset."""
-        return whole_data(
-            self.target, self.data, self.draws, self.latents, self.seed, self.starts
+        return WholeData(
+            self.target,
+            self.data,
+            self.draws.size,
+            self.latents,
+            self.seed,
+            chains=len(self.starts),
         )
 
 
@@ -193,25 +192,12 @@ def make_sampler(request: Request) -> Sampler:
     request = prepared(request)
     model, options = request.read, request.read.options
     used = parts.read_parts(request.dynamics, request.gradient, options)
-    dynamics, gradient, data, seed = (
-        used.dynamics,
-        used.gradient,
-        model.data,
-        model.seed,
-    )
+    dynamics, gradient, data = used.dynamics, used.gradient, model.data
     preconditioner = read_preconditioner(
         options.preconditioner, model.target.space, model.starts[0]
     )
     target, starts = model.preconditioned(preconditioner)
-    phases = make_phases(
-        request.method,
-        request.stepsize,
-        dynamics,
-        gradient,
-        target,
-        options.updates,
-        options.burn_in,
-    )
+    phases = _make_phases(request, used, target)
     draws = parts.bind_minibatches(
         used.minibatches, gradient, request.minibatch_size, data.size
     )
@@ -219,9 +205,8 @@ def make_sampler(request: Request) -> Sampler:
     phases = (*phases[:-1], phases[-1].for_rows(data.size, draws))
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     values = model.values
-    if (
-        values is None or options.store is not None
-    ):  # a store identifies a chain by these values
+    # A store identifies a chain by these values.
+    if values is None or options.store is not None:
         terms = used.need_terms(draws)
         exact = isinstance(dynamics, ExactDynamics)
         in_parts = is_in_pieces(data) if exact else None
@@ -230,7 +215,6 @@ def make_sampler(request: Request) -> Sampler:
         )
     if len(starts) == 1:
         starts *= options.n_chains or 1
-    whole = whole_data(target, data, draws, latents, seed, starts)
     recorder = _make_recorder(request, options, target, starts[0], dynamics)
     constants = {**parts.constants(gradient), **parts.constants(dynamics)}
     sampler = Sampler(
@@ -239,25 +223,28 @@ def make_sampler(request: Request) -> Sampler:
         data=data,
         draws=draws,
         latents=latents,
-        phases=tuple(phase.bound(whole, recorder) for phase in phases),
+        phases=phases,
         starts=starts,
-        seed=seed,
+        seed=model.seed,
         dry_run=values,
         tuning={**constants, "stepsize": request.stepsize},
         options=options,
         compiler=Compiler(_may_compile(request, dynamics, data, options.jit_compile)),
         settings={},
     )
+    whole = sampler.whole()
+    bound = tuple(phase.bound(whole, recorder) for phase in phases)
+    sampler = replace(sampler, phases=bound)
     return replace(sampler, settings=_settings(sampler, used))
 
 
 def _settings(sampler: Sampler, used: parts.SamplerParts) -> dict[str, Any]:
-    space, groups = sampler.target.space, sampler.request.groups
-    levels = {**sampler.data.levels, **({} if groups is None else groups.levels)}
+    space, data, groups = sampler.target.space, sampler.data, sampler.request.groups
+    levels = {**data.levels, **({} if groups is None else groups.levels)}
     return {
         **{name: parts.json_value(value) for name, value in sampler.tuning.items()},
         "method": sampler.request.method,
-        "N": sampler.data.size,
+        "N": data.size,
         "n": sampler.draws.size,
         "seed": sampler.seed,
         **used.to_json(),
@@ -271,19 +258,23 @@ def _settings(sampler: Sampler, used: parts.SamplerParts) -> dict[str, Any]:
             for name, levels_of_column in levels.items()
         },
         "labels": {} if groups is None else groups.labels_to_json(),
-        "indices": _indices(sampler.data),
-        "paths": _paths(),
-        "versions": _versions(),
+        "indices": [  # columns of integers that are not numbers of levels
+            name
+            for name, column in data.columns.items()
+            if column.dtype.kind in "iu" and name not in data.levels
+        ],
+        "paths": {  # which way the engine goes if there is a fast one that may be missing
+            "graph calls": "direct" if compiler.calls_directly() else "public",
+            "native code": "on" if native.available() else "off",
+            "blocks": "shared" if shares_memory() else "copied",
+        },
+        "versions": {
+            "sgmcmc": __version__,
+            "tensorflow": tf.__version__,
+            "tensorflow_probability": libraries.probability_version(),
+            "numpy": np.__version__,
+        },
     }
-
-
-def _indices(data: Data) -> list[str]:
-    """Return the columns of integers that are not numbers of levels."""
-    return [
-        n
-        for n, c in data.columns.items()
-        if c.dtype.kind in "iu" and n not in data.levels
-    ]
 
 
 def _options(options: Options) -> dict[str, Any]:
@@ -310,36 +301,6 @@ def _options(options: Options) -> dict[str, Any]:
         "gibbs": options.gibbs is not None,
         "latents": list(options.latents),
     }
-
-
-def _paths() -> dict[str, str]:
-    """Return which way the engine goes if there is a fast one that may be missing."""
-    return {
-        "graph calls": "direct" if compiler.calls_directly() else "public",
-        "native code": "on" if native.available() else "off",
-        "blocks": "shared" if shares_memory() else "copied",
-    }
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "sgmcmc": __version__,
-        "tensorflow": tf.__version__,
-        "tensorflow_probability": libraries.probability_version(),
-        "numpy": np.__version__,
-    }
-
-
-def whole_data(
-    target: Target,
-    data: Data,
-    draws: RowDraws,
-    latents: Latents | None,
-    seed: int,
-    starts: list[np.ndarray],
-) -> WholeData:
-    """Return the target with the whole dataset."""
-    return WholeData(target, data, draws.size, latents, seed, chains=len(starts))
 
 
 def _make_recorder(
@@ -383,14 +344,13 @@ def _may_compile(
     Most graphs of groups take it longer to compile than it gains in a chain of usual length.
     """
     if dynamics.compilable and not data.sparse:
-        of_groups = request.log_lik if isinstance(request.log_lik, Marginal) else None
-        if (
-            jit_compile is None
-            and of_groups
-            and not _is_worth_compiling(of_groups, data)
-        ):
+        marginal = request.log_lik
+        if jit_compile is not None or not isinstance(marginal, Marginal):
+            return jit_compile
+        few_rows = data.size * marginal.row_terms < _FEW_ROWS
+        if marginal.groups.normal and few_rows:
             return False
-        return jit_compile
+        return None if has_few_operations(data.slice(0, 1)) else False
     if jit_compile and data.sparse:
         raise ValueError(
             "`jit_compile=True`: XLA compiles no operations on sparse tensors, and `dataset` holds "
@@ -402,9 +362,3 @@ def _may_compile(
             "Poisson, which XLA cannot compile. Leave it at None."
         )
     return False
-
-
-def _is_worth_compiling(marginal: Marginal, packs: Data) -> bool:
-    """Return whether XLA gains more in a chain over groups than its compiling takes."""
-    few_rows = marginal.groups.normal and packs.size * marginal.row_terms < _FEW_ROWS
-    return has_few_operations(packs.slice(0, 1)) and not few_rows

@@ -16,8 +16,8 @@ from sgmcmc.plan.solve import run_automatically
 from sgmcmc.plan.stopping import Requirements
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import AUTO, Request, brief, is_one_of, is_open, open_arguments
+from sgmcmc.run.sampler_origin import begun_at, updatable
 from sgmcmc.run.stepwise import StepwiseSampler
-from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.documentation import documented
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from sgmcmc.plan.methods import around_mode as automatic
 from sgmcmc.plan.methods import hmc as exact_posterior
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.report import Report
-from sgmcmc.run.origin import origin_of
+from sgmcmc.run.sampler_origin import origin_of
 from tests import seams
 
 LEVELS = 40

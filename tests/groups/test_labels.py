@@ -18,7 +18,7 @@ from sgmcmc.groups.effects import draw_effects, for_rows
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.model import GroupedModel, code_column, read_groups
 from sgmcmc.groups.spec import Groups
-from sgmcmc.run.updates import _as_dict
+from sgmcmc.run.sampler_origin import _as_dict
 
 RNG = np.random.default_rng(1)
 SITES = RNG.permutation(np.repeat([3, 5, 7, 20], 5))

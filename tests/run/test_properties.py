@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sgmcmc
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.run import builder, driver
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.sampler_origin import SamplerOrigin
 from tests import seams
 from tests.ladder.table import BY_NAME, DISTINCT, EXACT, GEODESIC
 from tests.run.stopping import same

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.run.origin import origin_of
+from sgmcmc.run.sampler_origin import origin_of
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(1.0, 2.0, size=6000)

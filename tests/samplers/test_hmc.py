@@ -23,8 +23,8 @@ from sgmcmc.plan.start import find_start, read
 from sgmcmc.plan.warm_up import DualAveraging, spread_of
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.store import Store
-from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Request
+from sgmcmc.run.sampler_origin import SamplerOrigin, origin_of
 from tests import seams
 from tests.ladder import (
     EXACT,

@@ -47,13 +47,13 @@ from sgmcmc.plan.stopping import (
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import (
     AUTO,
     Request,
     all_parts_open,
     open_arguments,
 )
+from sgmcmc.run.sampler_origin import origin_of
 
 _PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
 _PILOT = (

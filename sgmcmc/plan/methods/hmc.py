@@ -56,7 +56,6 @@ from sgmcmc.plan.whitening import Whitener, is_in_blocks
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import (
     LaplaceApproximation,
     Request,
@@ -65,6 +64,7 @@ from sgmcmc.run.request import (
     on_machines,
 )
 from sgmcmc.run.sampler import make_sampler
+from sgmcmc.run.sampler_origin import origin_of
 
 # Largest number of gradients over all rows of small data, all chains: a minute or a few.
 _MOST_GRADIENTS = 2e6

@@ -27,7 +27,7 @@ from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.origin import origin_of
+from sgmcmc.run.sampler_origin import origin_of
 
 
 @dataclass(frozen=True)

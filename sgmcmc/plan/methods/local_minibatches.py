@@ -48,8 +48,8 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Model, Request
+from sgmcmc.run.sampler_origin import origin_of
 
 
 @dataclass(frozen=True)

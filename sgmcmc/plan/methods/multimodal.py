@@ -26,8 +26,8 @@ from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Request, center_is_open
+from sgmcmc.run.sampler_origin import origin_of
 
 _START_SPREAD = (
     0.5  # root mean square distance of starts from their modes, in posterior SDs

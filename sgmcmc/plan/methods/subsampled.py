@@ -30,8 +30,8 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
+from sgmcmc.run.sampler_origin import origin_of
 
 _TO_CHOOSE = (
     0.6  # share of `max_seconds` in which the mode and the bounds must be found
