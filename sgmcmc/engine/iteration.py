@@ -66,7 +66,7 @@ class BlockInputs(NamedTuple):
     seeds: tf.Tensor
 
 
-class Block(NamedTuple):
+class BlockTensors(NamedTuple):
     """A block of iterations, inside the compiled loop.
 
     Attributes:
@@ -240,7 +240,9 @@ class Iteration:
             else started._replace(estimator=carry.estimator)
         )
 
-    def run(self, carry: Carry, block: Block, i: tf.Tensor, number: tf.Tensor) -> Carry:
+    def run(
+        self, carry: Carry, block: BlockTensors, i: tf.Tensor, number: tf.Tensor
+    ) -> Carry:
         """Return the carry after iteration ``i`` of a block, ``number`` of the chain, from 1."""
         dynamics, inputs = self.dynamics, block.inputs
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
@@ -302,7 +304,7 @@ class Iteration:
     def _step(
         self,
         carry: Carry,
-        block: Block,
+        block: BlockTensors,
         stepsize: tf.Tensor,
         noise: tf.Tensor,
         now: tf.Tensor,
@@ -337,7 +339,7 @@ class Iteration:
     def _pass(
         self,
         carry: Carry,
-        block: Block,
+        block: BlockTensors,
         stepsize: tf.Tensor,
         noise: tf.Tensor,
         now: tf.Tensor,

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.engine.iteration import Block, BlockInputs, Carry, Iteration
+from sgmcmc.engine.iteration import BlockInputs, BlockTensors, Carry, Iteration
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
@@ -258,7 +258,7 @@ class Kernel:
     ) -> BlockResult:
         inputs = inputs._replace(stepsizes=carry.stepsize_factor * inputs.stepsizes)
         last = tf.unstack(span)[1] * self.dynamics.steps - 1
-        block = Block(fixed, inputs, last)
+        block = BlockTensors(fixed, inputs, last)
 
         def iterate(
             i: tf.Tensor, now: tf.Tensor, carry: Carry
@@ -276,7 +276,7 @@ class Kernel:
             else {},
         )
 
-    def _log_post(self, carry: Carry, block: Block) -> tf.Tensor:
+    def _log_post(self, carry: Carry, block: BlockTensors) -> tf.Tensor:
         """Return the log posterior estimate from the minibatch of the last step.
 
         Step by step it is not needed, and NaN.
@@ -293,5 +293,5 @@ class Kernel:
         last = self._minibatch(block, block.last + self.iteration.lead)
         return self.target.log_post(carry.state.position, last)
 
-    def _minibatch(self, block: Block, step: tf.Tensor) -> Minibatch:
+    def _minibatch(self, block: BlockTensors, step: tf.Tensor) -> Minibatch:
         return self.stream.minibatch(block.fixed, block.inputs.minibatches, step)

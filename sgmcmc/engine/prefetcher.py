@@ -293,10 +293,8 @@ class Prefetcher:
         noise[...] = normals
         if rows.size:
             # Which rows those are depends on how many there are in all.
-            rng, count = (
-                self.source.rng(Purpose.MINIBATCH, number),
-                self.kernel.length,
-            )
+            rng = self.source.rng(Purpose.MINIBATCH, number)
+            count = self.kernel.length
             drawn = self.kernel.stream.drawn(
                 rng, count * rows.shape[1], None, self._block_place(number)
             )

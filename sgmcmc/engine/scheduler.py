@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 import tensorflow as tf
@@ -30,8 +31,24 @@ from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
 from sgmcmc.interrupts import TICK, Mailbox, need_time, time_left
 
-# Seconds after the start between which iterations are counted, to predict the rest.
-_COUNT_FROM, _COUNT_TO = 10.0, 30.0
+
+@dataclass(frozen=True)
+class _Settings:
+    # Seconds after the start between which iterations are counted, to predict the rest
+    count_from: float = 10.0
+    count_to: float = 30.0
+
+    # Seconds that iterations take between two looks at the clock, if the time is limited
+    min_look: float = 0.3
+    max_look: float = 1.0
+
+    patience: float = 300.0  # seconds without progress, unless the user sets others
+    idle: float = (
+        0.01  # share of the time below which a process waits rather than computes
+    )
+
+
+_SETTINGS = _Settings()
 
 
 class Progress:
@@ -49,11 +66,9 @@ class Progress:
         done: int = 0,
         announce: Callable[[float], None] | None = None,
     ) -> None:
-        self._left, self._start_time, self._announce = (
-            total - done,
-            time.monotonic(),
-            announce,
-        )
+        self._left = total - done
+        self._start_time = time.monotonic()
+        self._announce = announce
         self._settled: tuple[float, int] | None = None
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
@@ -84,11 +99,11 @@ class Progress:
     def _predict(self) -> None:
         """Say once how long the rest will take; compilation is over when counting begins."""
         passed = time.monotonic() - self._start_time
-        if self._announce is None or passed < _COUNT_FROM:
+        if self._announce is None or passed < _SETTINGS.count_from:
             return
         if self._settled is None:
             self._settled = passed, self._left
-        elif passed >= _COUNT_TO:
+        elif passed >= _SETTINGS.count_to:
             then, left = self._settled
             announce, self._announce = self._announce, None
             if left > self._left:
@@ -106,15 +121,6 @@ class Progress:
         self._bar.close()
 
 
-# Seconds that iterations should take between two looks at the clock, if the time is limited.
-_SHORTEST_LOOK, _LONGEST_LOOK = 0.3, 1.0
-
-PATIENCE = 300.0
-"""Seconds without progress, unless the user sets others."""
-
-_IDLE = 0.01  # share of the time below which a process counts as waiting, not computing
-
-
 class StandstillError(TimeoutError):
     """No progress for too long, and no computation."""
 
@@ -128,7 +134,7 @@ class Watchdog:
 
     def __init__(self) -> None:
         # The work of a GPU cannot be observed here.
-        default = 0.0 if tf.config.list_logical_devices("GPU") else PATIENCE
+        default = 0.0 if tf.config.list_logical_devices("GPU") else _SETTINGS.patience
         user_seconds = libraries.silent_seconds()
         self._patience = default if user_seconds is None else user_seconds
         self.heard()
@@ -142,7 +148,7 @@ class Watchdog:
         self._silent += seconds
         if not self._patience or self._silent < self._patience:
             return
-        if time.process_time() - self._computed > _IDLE * self._silent:
+        if time.process_time() - self._computed > _SETTINGS.idle * self._silent:
             self.heard()
             return
         _show_stacks()
@@ -241,9 +247,9 @@ class _IterationsPerLook:
 
     def see(self, seconds: float) -> None:
         """Adapt the number to the time that the last of them took."""
-        if seconds < _SHORTEST_LOOK:
+        if seconds < _SETTINGS.min_look:
             self.count *= 2
-        elif seconds > _LONGEST_LOOK and self.count > 1:
+        elif seconds > _SETTINGS.max_look and self.count > 1:
             self.count //= 2
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
-from sgmcmc.engine.iteration import Block, BlockInputs, Carry
+from sgmcmc.engine.iteration import BlockInputs, BlockTensors, Carry
 from sgmcmc.engine.kernel import BlockLoop, BlockResult, ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Buffer, Pool
 from sgmcmc.engine.runner import Diverged, Runner
@@ -93,7 +93,7 @@ class GroupKernel:
             ) -> tuple[Carry, Tensors]:
                 carry, inputs = inputs_of_chain
                 no_step = tf.constant(-1)
-                block = Block(fixed, inputs, no_step)
+                block = BlockTensors(fixed, inputs, no_step)
                 carry = self._iteration.run(carry, block, tf.constant(0), now)
                 return self._loop.fold(carry, now)
 
@@ -249,12 +249,8 @@ class Group:
         runners: Mapping[int, Runner],
         goals: Mapping[int, int],
     ) -> None:
-        self._kernel, self._pool, self._runners, self._goals = (
-            kernel,
-            pool,
-            runners,
-            goals,
-        )
+        self._kernel, self._pool = kernel, pool
+        self._runners, self._goals = runners, goals
         self._span = Buffer((3,), np.dtype(np.int32))
         self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None

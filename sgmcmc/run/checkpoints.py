@@ -37,7 +37,6 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Settings that have no bearing on the draws, or that others determine
 _NOT_COMPARED = ("paths", "weights")
 
-_DRAWN = 10_000  # row numbers that a user's own minibatches are known by
 SAVE_EVERY = 0.25  # seconds of a chain that a kill may cost
 
 # Size from which on arrays, such as tables with a row for each observation, have files of their
@@ -98,7 +97,8 @@ def _digests_of_minibatches(sampler: Sampler) -> dict[str, str]:
             digests[name] = digest(array)
     if not draws.every_row:
         rng = np.random.default_rng(0)
-        rows = drawn(draws, sampler.data.size, rng, max(1, _DRAWN // draws.size))
+        minibatches = max(1, 10_000 // draws.size)  # that they are known by
+        rows = drawn(draws, sampler.data.size, rng, minibatches)
         digests["rows"] = digest(rows.astype(np.int64))
     return digests
 

@@ -38,9 +38,6 @@ from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
 from sgmcmc.run.sampler_origin import GoOn, SamplerOrigin
 
-_MOST_GOALS = 64  # stops of a chain whose length is decided during the run
-_FEWEST = 4  # draws for which there are diagnostics
-
 
 class StoppingRule(Protocol):
     """Length of chains that is decided while they run.
@@ -98,7 +95,8 @@ def run_lengths(request: Request, lengths: StoppingRule, verbose: bool) -> Sampl
         TimeoutError: Time was up before there were draws to judge.
     """
     sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
-    return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
+    max_stops = 64  # of a chain whose length is decided during the run
+    return _Run(sampler, lengths.cap, None, max_stops).reach(lengths, verbose)
 
 
 class _Run:
@@ -226,7 +224,8 @@ class _Run:
             draws = min(runner.draws for runner in runners)
             if in_time and draws == 0:
                 raise KeyboardInterrupt
-            if draws < _FEWEST and not in_time:
+            min_draws = 4  # for which there are diagnostics
+            if draws < min_draws and not in_time:
                 raise TimeoutError(
                     f"`max_seconds`: time was up when the shortest chain had {draws} draws, too "
                     "few to judge them. Give more seconds, or a model whose gradients are cheaper."

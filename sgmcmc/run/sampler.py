@@ -42,9 +42,6 @@ from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import is_in_pieces
 from sgmcmc.run.request import Request, prepared
 
-# Rows of all groups up to which XLA does not compile chains of a closed form, which are quick.
-_FEW_ROWS = 1000
-
 
 @dataclass(frozen=True)
 class Phase:
@@ -347,8 +344,9 @@ def _may_compile(
         marginal = request.log_lik
         if jit_compile is not None or not isinstance(marginal, Marginal):
             return jit_compile
-        few_rows = data.size * marginal.row_terms < _FEW_ROWS
-        if marginal.groups.normal and few_rows:
+        # Chains of a closed form are quick without XLA if there are few rows.
+        rows = data.size * marginal.row_terms
+        if marginal.groups.normal and rows < 1000:
             return False
         return None if has_few_operations(data.slice(0, 1)) else False
     if jit_compile and data.sparse:

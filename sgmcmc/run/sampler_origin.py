@@ -36,9 +36,6 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Earlier, PreviousFit, Reporter, Request, brief
 from sgmcmc.run.sampler import Sampler
 
-_QUICK_SIZE = 200  # coordinates up to which a Hessian costs about a second
-_QUICK_WORK = 3e8  # N times squared coordinates up to which it does
-
 GoOn = Callable[[int, bool], Samples]
 """Continues chains for some more iterations, with progress or without, and returns all draws."""
 
@@ -82,7 +79,8 @@ class SamplerOrigin:
     def judges_quickly(self) -> bool:
         """Whether ``report`` takes about a second, or less."""
         d = self.sampler.target.size
-        return d <= _QUICK_SIZE and self.data.size * d**2 <= _QUICK_WORK
+        max_size, max_work = 200, 3e8  # for a Hessian within a second
+        return d <= max_size and self.data.size * d**2 <= max_work
 
     def weights(self, iterations: np.ndarray) -> np.ndarray | None:
         """Return the weights of draws at these iterations; ``None`` if all are alike."""

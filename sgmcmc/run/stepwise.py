@@ -32,7 +32,6 @@ from sgmcmc.run.driver import divergence, search, whole_by_chain, with_seed
 from sgmcmc.run.sampler import Sampler
 
 _FORMAT = 3  # of the files of sessions
-_MAX_ITERATIONS = 2**31 - 1  # an int32 of the compiled chain
 
 
 class StepwiseSampler:
@@ -243,8 +242,9 @@ class Session:
         self._starts = starts
         self.by_hand = 0
         self.graphs: dict[Any, Any] = {}
+        max_iterations = 2**31 - 1  # an int32 of the compiled chain
         self._runners = make_runners(
-            PhaseRun(sampler, sampler.chain, _MAX_ITERATIONS),
+            PhaseRun(sampler, sampler.chain, max_iterations),
             starts,
             whole_by_chain(sampler, found),
             RunOutput.nowhere(len(starts)),

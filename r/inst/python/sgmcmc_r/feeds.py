@@ -16,7 +16,13 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.iteration import Block, BlockInputs, Carry, Iteration, UpdateOrder
+from sgmcmc.engine.iteration import (
+    BlockInputs,
+    BlockTensors,
+    Carry,
+    Iteration,
+    UpdateOrder,
+)
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.graphs.tracing import trace
@@ -125,7 +131,7 @@ def _iterated(
         )
         first, last, number = (tf.constant(k) for k in (0, dynamics.steps - 1, 1))
         carry = carry._replace(gradient=started.gradient)
-        block = Block({}, inputs, last)
+        block = BlockTensors({}, inputs, last)
         return iteration.run(carry, block, first, number)
 
     row = tf.constant(stepsizes, target.dtype)
