@@ -224,7 +224,7 @@ class Runner:
         """Run the rest of the present block, at most ``max_iterations``, and return how many ran.
 
         They are fewer if the gradient estimator must be refreshed before the end of the block, or
-        an estimate of the log posterior is due. If this is a ``part`` of a stretch, the estimate at
+        an estimate of the log posterior is due. If this is a ``part`` of a segment, the estimate at
         its end is replaced by that of the next.
 
         Raises:

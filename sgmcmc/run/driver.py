@@ -113,6 +113,7 @@ class _Run:
         need_no_fork()
         self.sampler = sampler
         self.store = store
+        self.checkpoints = Checkpoints(store, sampler.chain.kind)
         self.ending = ending
         self.total = sampler.options.burn_in + n_iters
         self.phase_run = PhaseRun(sampler, sampler.chain, self.total)
@@ -136,14 +137,13 @@ class _Run:
 
     def reach(self, lengths: StoppingRule, verbose: bool) -> Samples:
         """Run from goal to goal and return the kept draws."""
-        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
-        runners = self._runners(checkpoints, verbose)
+        runners = self._runners(verbose)
         until = max(lengths.until, time.monotonic() + lengths.least_seconds)
         for goal in lengths.goals():
             for runner in runners:
                 runner.total = self.sampler.options.burn_in + goal
             with limited(until):
-                samples = self._advance(runners, checkpoints, verbose, lengths.announce)
+                samples = self._advance(runners, verbose, lengths.announce)
             lengths.see(samples)
             if not all(runner.finished for runner in runners):
                 break  # Ctrl-C, or the end of the time
@@ -151,10 +151,7 @@ class _Run:
 
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return the kept draws."""
-        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
-        samples = self._advance(
-            self._runners(checkpoints, verbose), checkpoints, verbose
-        )
+        samples = self._advance(self._runners(verbose), verbose)
         start = self.sampler.request.read.params[0]
         for text in infinite_value_warnings(samples, self.sampler.target, start):
             warnings.warn(text, stacklevel=outside())
@@ -162,13 +159,12 @@ class _Run:
 
     def finish_at(self, iteration: int, verbose: bool) -> Samples:
         """Run up to an iteration, and return the kept draws."""
-        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
-        runners = self._runners(checkpoints, verbose)
+        runners = self._runners(verbose)
         for runner in runners:
             runner.total = max(iteration, runner.iteration)
-        return self._advance(runners, checkpoints, verbose)
+        return self._advance(runners, verbose)
 
-    def _runners(self, checkpoints: Checkpoints, verbose: bool) -> list[Runner]:
+    def _runners(self, verbose: bool) -> list[Runner]:
         """Run the phases before the chain, and return the chain's runners."""
         sampler = self.sampler
         handover = None if self.store is None else self.store.handover()
@@ -186,14 +182,14 @@ class _Run:
         def resume(runners: Sequence[Runner]) -> None:
             if self.ending is not None:
                 self.ending.resume(runners, self.arrays)
-            checkpoints.resume(runners)
+            self.checkpoints.resume(runners)
             both = zip(runners, self.rows, strict=True)
             if any(
                 [runner.go_on(rows[LOG_POST][: runner.blocks]) for runner, rows in both]
             ):
-                checkpoints.save_now(runners)
+                self.checkpoints.save_now(runners)
 
-        output = RunOutput(self.rows, resume, checkpoints.save)
+        output = RunOutput(self.rows, resume, self.checkpoints.save)
         runners = make_runners(self.phase_run, starts, whole, output, self.executor)
         self.starts = starts
         if self.store is not None and handover is None and len(sampler.phases) > 1:
@@ -206,7 +202,6 @@ class _Run:
     def _advance(
         self,
         runners: list[Runner],
-        checkpoints: Checkpoints,
         verbose: bool,
         announce: Callable[[float], None] | None = None,
     ) -> Samples:
@@ -218,7 +213,7 @@ class _Run:
         except TimeUpError:
             finished = in_time = False
         except Diverged as diverged:
-            samples = self._collect(runners, checkpoints, at_end=False)
+            samples = self._collect(runners, at_end=False)
             raise divergence(diverged, phase.argument, samples) from None
         if not finished:
             draws = min(runner.draws for runner in runners)
@@ -233,17 +228,15 @@ class _Run:
             if in_time:
                 text = f"Interrupted: the {draws} draws so far are returned."
                 warnings.warn(text, stacklevel=outside())
-        return self._collect(runners, checkpoints)
+        return self._collect(runners)
 
-    def _collect(
-        self, runners: list[Runner], checkpoints: Checkpoints, at_end: bool = True
-    ) -> Samples:
+    def _collect(self, runners: list[Runner], at_end: bool = True) -> Samples:
         """Return the kept draws of all chains so far; those ``at_end`` can continue."""
         go_on = self._go_on(runners) if at_end else None
         facts = tuple(runner.facts() for runner in runners)
         origin = SamplerOrigin(self.sampler, facts, go_on, run_tuned)
         if self.store is not None:
-            checkpoints.save_now(runners)
+            self.checkpoints.save_now(runners)
             return Samples(**read_store(self.store.path)).made_by(origin)
         mode_arrays = modes(runners)
         fields = self.schema.fields(

@@ -42,15 +42,15 @@ def alone() -> sgmcmc.Samples:
 
 
 @pytest.fixture
-def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have stretches, and blocks, be short."""
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have segments, and blocks, be short."""
     short = seams.changed(seams.EXECUTOR_SETTINGS, segment_seconds=0.0)
     monkeypatch.setattr(seams.EXECUTOR_SETTINGS, short)
     monkeypatch.setattr(seams.LONGEST_BLOCK, 100)
 
 
-@pytest.mark.usefixtures("short_stretches")
-def test_stretches_do_not_show(threads: Executor) -> None:
+@pytest.mark.usefixtures("short_segments")
+def test_segments_do_not_show(threads: Executor) -> None:
     given = {**CALL, "store_gradients": True, "thin": 3, "burn_in": 50}
     given["test_functions"] = {"square": lambda params: params["theta"] ** 2}
     given["reductions"] = {"mean": sgmcmc.running_mean(lambda params: params["theta"])}
@@ -67,7 +67,7 @@ def test_draws_are_those_of_one_process_and_go_on(alone: sgmcmc.Samples) -> None
     same(found.extend(300, verbose=False), longer)
 
 
-@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.usefixtures("short_segments")
 def test_a_store_goes_on(tmp_path: Path, threads: Executor, monkeypatch: Any) -> None:
     take, count = Runner.take_over, 0
 
@@ -85,7 +85,7 @@ def test_a_store_goes_on(tmp_path: Path, threads: Executor, monkeypatch: Any) ->
     same(sgmcmc.sgldcv(**given), sgmcmc.sgldcv(**CALL))
 
 
-@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.usefixtures("short_segments")
 def test_ctrl_c_returns_the_draws_so_far(threads: Executor, monkeypatch: Any) -> None:
     save, caller, begun = Runner.save, threading.current_thread(), set[int]()
 
@@ -110,7 +110,7 @@ def _of_sgld() -> dict[str, Any]:
     return {k: v for k, v in CALL.items() if k not in ("opt_stepsize", "n_iters_opt")}
 
 
-@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.usefixtures("short_segments")
 def test_a_divergence_arrives(threads: Executor) -> None:
     given = {
         **_of_sgld(),
