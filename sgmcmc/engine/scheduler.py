@@ -171,7 +171,7 @@ def _show_stacks() -> None:
         sys.stderr.flush()
 
 
-Report = tuple[int, float] | BaseException | threading.Thread
+ThreadReport = tuple[int, float] | BaseException | threading.Thread
 """Iterations done and the log posterior estimate; an error; or the thread that ends now."""
 
 
@@ -265,7 +265,7 @@ class _ChainThreads:
         self._queue: queue.SimpleQueue[tuple[int, Runner]] = queue.SimpleQueue()
         for goal_and_runner in zip(goals, runners, strict=True):
             self._queue.put(goal_and_runner)
-        self._reports: Mailbox[Report] = Mailbox()
+        self._reports: Mailbox[ThreadReport] = Mailbox()
         # While one thread hands its block over and waits to be woken, another computes.
         self._per_look = None if math.isinf(time_left()) else _IterationsPerLook()
         self._threads = [

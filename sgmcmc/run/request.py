@@ -34,14 +34,10 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The user's values for what should be chosen: any constant, a preconditioner, weights of rows
 AUTO = "auto"
-"""The user's value for a constant that should be chosen."""
-
 PRECONDITIONERS = (AUTO, "dense", "diagonal")
-"""The user's values for a preconditioner that should be chosen."""
-
 MINIBATCHES = (AUTO, "leverage")
-"""The user's values for minibatches whose weights should be chosen."""
 
 _SAMPLER_ARGUMENTS = {
     "dynamics",
@@ -253,6 +249,7 @@ class Request:
         )
 
 
+# Attributes of a request that are chosen for it
 _CHOSEN = (
     "method",
     "dynamics",
@@ -262,7 +259,6 @@ _CHOSEN = (
     "mode",
     "plan",
 )
-"""Attributes of a request that are chosen for it."""
 
 
 def is_one_of(value: Any, names: tuple[str, ...]) -> bool:
