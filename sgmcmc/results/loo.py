@@ -71,8 +71,9 @@ class Loo:
             >>> found.elpd > 4 * found.se
             True
         """
+        weights = _or_ones(self)
         same_rows = self.size == other.size and np.array_equal(self.rows, other.rows)
-        if not (same_rows and np.array_equal(_or_ones(self), _or_ones(other))):
+        if not (same_rows and np.array_equal(weights, _or_ones(other))):
             raise ValueError(
                 "`other` must be of the same rows: of the same data, with one `seed`."
             )
@@ -81,7 +82,7 @@ class Loo:
             approximation = self.near - other.near
         differences = self.terms - other.terms
         return Difference(
-            *_extrapolated(differences, self.rows, _or_ones(self), approximation)
+            *_extrapolated(differences, self.rows, weights, approximation)
         )
 
     @property
@@ -198,7 +199,8 @@ def leave_one_out(
     in_sample = _log_mean(terms, np.log(len(terms)))
     row_weights = np.ones(N) if weights is None else weights
     counted = np.count_nonzero(row_weights)
-    p_loo = float((row_weights[rows] * (in_sample - densities)).mean() * counted)
+    excess = row_weights[rows] * (in_sample - densities)
+    p_loo = float(excess.mean() * counted)
     approximation = None if len(rows) == counted else approximate()
     elpd, se, missed = _extrapolated(densities, rows, row_weights, approximation)
     return Loo(elpd, se, missed, p_loo, k, rows, densities, approximation, weights)
@@ -235,11 +237,8 @@ def _extrapolated(
     differences = w * (values - approximation[rows])
     without_replacement = (1 - len(rows) / N) / len(rows)
     missed = float(N * np.std(differences, ddof=1) * np.sqrt(without_replacement))
-    return (
-        total + N * float(differences.mean()),
-        float(np.hypot(spread, missed)),
-        missed,
-    )
+    extrapolated = total + N * float(differences.mean())
+    return extrapolated, float(np.hypot(spread, missed)), missed
 
 
 def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:

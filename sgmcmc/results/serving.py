@@ -101,20 +101,20 @@ class _SavedModel(tf.Module):
 
     def values(self, rows: Tensors) -> tf.Tensor:
         """Return the values at all draws of all chains, (chains * draws, rows, ...)."""
-        rows = {**rows, **{name: self._codes(name, rows[name]) for name in self.tables}}
-        points = {
-            name: tf.convert_to_tensor(values) for name, values in self.params.items()
-        }
-        return vectorized_map(lambda params: self._function(params, dict(rows)), points)
+        codes = {name: self._codes(name, rows[name]) for name in self.tables}
+        coded = {**rows, **codes}
+        points = {name: tf.convert_to_tensor(a) for name, a in self.params.items()}
+        return vectorized_map(
+            lambda params: self._function(params, dict(coded)), points
+        )
 
     def _codes(self, name: str, values: tf.Tensor) -> tf.Tensor:
         """Return the numbers of levels; one that the model has not seen is an error."""
         codes = tf.cast(self.tables[name].lookup(values), tf.int32)
         message = f"`{name}` must hold levels that the model has seen, which `levels` of it has."
         shown = [message, "It holds:", tf.boolean_mask(values, codes < 0)]
-        with tf.control_dependencies(
-            [tf.debugging.Assert(tf.reduce_all(codes >= 0), shown)]
-        ):
+        check = tf.debugging.Assert(tf.reduce_all(codes >= 0), shown)
+        with tf.control_dependencies([check]):
             return tf.identity(codes)
 
     def mean(self, rows: Tensors) -> dict[str, tf.Tensor]:
@@ -132,17 +132,13 @@ class _SavedModel(tf.Module):
         values = tf.sort(values, axis=0)
         last = self._chains * self._draws - 1
         positions = self.probabilities * last
-        below = tf.clip_by_value(
-            tf.cast(tf.floor(positions), tf.int32), 0, max(0, last - 1)
-        )
+        below = tf.cast(tf.floor(positions), tf.int32)
+        below = tf.clip_by_value(below, 0, max(0, last - 1))
+        above = tf.minimum(below + 1, last)
         fraction = positions - tf.cast(below, tf.float64)
-        fraction = tf.reshape(
-            fraction, tf.concat([[-1], tf.ones(tf.rank(values) - 1, tf.int32)], 0)
-        )
-        low, high = (
-            tf.gather(values, below),
-            tf.gather(values, tf.minimum(below + 1, last)),
-        )
+        ones = tf.ones(tf.rank(values) - 1, tf.int32)
+        fraction = tf.reshape(fraction, tf.concat([[-1], ones], 0))
+        low, high = tf.gather(values, below), tf.gather(values, above)
         return {"quantiles": low + fraction * (high - low)}
 
     def _weighted_quantiles(self, values: tf.Tensor) -> tf.Tensor:
@@ -151,28 +147,24 @@ class _SavedModel(tf.Module):
         flat = tf.transpose(tf.reshape(values, [shape[0], -1]))
         order = tf.argsort(flat, axis=1)
         ordered = tf.gather(flat, order, batch_dims=1)
-        ordered_weights = tf.gather(tf.convert_to_tensor(self.weights), order)
-        middle = tf.cumsum(ordered_weights, axis=1) - 0.5 * (
-            ordered_weights + ordered_weights[:, :1]
-        )
-        at = tf.math.divide_no_nan(middle, middle[:, -1:])
-        probabilities = tf.tile(self.probabilities[tf.newaxis], [tf.shape(at)[0], 1])
-        above = tf.clip_by_value(
-            tf.searchsorted(at, probabilities), 1, tf.maximum(shape[0] - 1, 1)
-        )
-        above = tf.minimum(above, shape[0] - 1)
+        weights = tf.gather(tf.convert_to_tensor(self.weights), order)
+        middle = tf.cumsum(weights, axis=1) - 0.5 * (weights + weights[:, :1])
+        ranks = tf.math.divide_no_nan(middle, middle[:, -1:])
+        columns, last = tf.shape(ranks)[0], shape[0] - 1
+        probabilities = tf.tile(self.probabilities[tf.newaxis], [columns, 1])
+        above = tf.searchsorted(ranks, probabilities)
+        above = tf.clip_by_value(above, 1, tf.maximum(last, 1))
+        above = tf.minimum(above, last)
         below = tf.maximum(above - 1, 0)
-        low, high = (
-            tf.gather(ordered, index, batch_dims=1) for index in (below, above)
-        )
-        start, stop = (tf.gather(at, index, batch_dims=1) for index in (below, above))
-        fraction = tf.clip_by_value(
-            tf.math.divide_no_nan(probabilities - start, stop - start), 0.0, 1.0
-        )
+        low = tf.gather(ordered, below, batch_dims=1)
+        high = tf.gather(ordered, above, batch_dims=1)
+        start = tf.gather(ranks, below, batch_dims=1)
+        stop = tf.gather(ranks, above, batch_dims=1)
+        fraction = tf.math.divide_no_nan(probabilities - start, stop - start)
+        fraction = tf.clip_by_value(fraction, 0.0, 1.0)
         quantiles = tf.transpose(low + fraction * (high - low))
-        return tf.reshape(
-            quantiles, tf.concat([[len(self.probabilities)], shape[1:]], 0)
-        )
+        size = [len(self.probabilities)]
+        return tf.reshape(quantiles, tf.concat([size, shape[1:]], 0))
 
     def draws(self, rows: Tensors) -> dict[str, tf.Tensor]:
         """Return all values, (chains, draws, rows, ...)."""
@@ -243,19 +235,14 @@ def write_saved_model(
             )
     model = _SavedModel(served, levels)
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
-    inputs = [
-        {
-            name: tf.TensorSpec(
-                [None, *column.shape[1:]], kinds.get(name, column.dtype), name
-            )
-            for name, column in columns.items()
-        }
-    ]
+    inputs = {}
+    for name, column in columns.items():
+        kind = kinds.get(name, column.dtype)
+        inputs[name] = tf.TensorSpec([None, *column.shape[1:]], kind, name)
     signatures = {}
     for name in ("mean", "quantiles", "draws"):
-        graph = tf.function(
-            getattr(model, name), autograph=False, input_signature=inputs
-        )
+        signature = getattr(model, name)
+        graph = tf.function(signature, autograph=False, input_signature=[inputs])
         try:
             with without_chatter():
                 signatures[name] = graph.get_concrete_function()
@@ -290,9 +277,8 @@ def _read_by(served: Served, columns: Tensors) -> set[str]:
             waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
     read, inputs = set(), iter(graph.graph.inputs)
     for name, column in columns.items():
-        tensors = [
-            next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)
-        ]
+        components = tf.nest.flatten(column, expand_composites=True)
+        tensors = [next(inputs) for _ in components]
         if any(tensor.op.name in seen for tensor in tensors):
             read.add(name)
     return read
