@@ -165,18 +165,12 @@ def diagnose(
             flat = np.reshape(a, (chains, count, -1))
             for coordinate in _used(a) if coordinates is None else coordinates[name]:
                 names.append(coordinate_name(name, a.shape[2:], coordinate))
-                series = flat[:, :, coordinate]
-                x = np.asarray(series, np.float64)
+                x = np.asarray(flat[:, :, coordinate], np.float64)
                 varies |= bool((x != x.flat[0]).any())
                 rhat = az.rhat(x) if chains > 1 else np.nan
-                ess = az.ess(x)
-                rows.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
-                limits.append(RHAT)
-                if rhat > RHAT:
-                    within = _ess_within(x)
-                    size = flat.shape[2]
-                    if size > _SETTINGS.many or within < _SETTINGS.reliable:
-                        limits[-1] = _limit(within, size, chains)
+                bulk, tail = az.ess(x), az.ess(x, method="tail", prob=(0.05, 0.95))
+                rows.append((bulk, tail, rhat))
+                limits.append(_limit(x, flat.shape[2]) if rhat > RHAT else RHAT)
     bulk, tail, rhat = np.asarray(rows, float).T.tolist()
     if not varies:  # of constants ArviZ says that each draw counts
         bulk = tail = [0.0] * len(names)
@@ -195,23 +189,25 @@ def _ess_within(x: np.ndarray) -> float:
     )
 
 
-def _limit(ess: float, coordinates: int, chains: int) -> float:
-    """Return the largest R-hat to expect among a number of coordinates if chains agree.
+def _limit(x: np.ndarray, coordinates: int) -> float:
+    """Return the largest R-hat to expect of a coordinate if chains agree.
 
     With m half-chains, R-hat² − 1 is about (F − 1) m/ESS, (m − 1)F having a chi-square distribution
     with m − 1 degrees of freedom; so it is twice, of the ranks and of the folded ranks.
 
     Args:
-        ess: The smaller effective sample size of these two, by each chain for itself.
-        coordinates: Number of coordinates.
-        chains: Number of chains.
+        x: Draws, (chains, draws).
+        coordinates: Number of coordinates of the parameter, of which this may be the worst.
     """
+    ess = _ess_within(x)
+    if coordinates <= _SETTINGS.many and ess >= _SETTINGS.reliable:
+        return RHAT
     if not ess > 0:
         return RHAT
-    halves = 2 * chains
-    quantile = scipy.stats.chi2.isf(
-        _SETTINGS.chance / (2 * coordinates), halves - 1
-    ) / (halves - 1)
+    halves = 2 * len(x)
+    freedom = halves - 1
+    chance = _SETTINGS.chance / (2 * coordinates)
+    quantile = scipy.stats.chi2.isf(chance, freedom) / freedom
     return max(RHAT, float(np.sqrt(1.0 + (quantile - 1.0) * halves / ess)))
 
 
@@ -230,12 +226,12 @@ def weighted_quantiles(
     quantiles = np.empty((len(probabilities), flat.shape[1]))
     order = np.argsort(flat, axis=0)
     for column in range(flat.shape[1]):
-        ordered_weights = weights[order[:, column]]
-        midpoints = np.cumsum(ordered_weights) - 0.5 * (
-            ordered_weights + ordered_weights[0]
+        ordered, ordered_weights = (
+            flat[order[:, column], column],
+            weights[order[:, column]],
         )
+        halves = 0.5 * (ordered_weights + ordered_weights[0])
+        midpoints = np.cumsum(ordered_weights) - halves
         ranks = midpoints / midpoints[-1] if midpoints[-1] > 0 else midpoints
-        quantiles[:, column] = np.interp(
-            probabilities, ranks, flat[order[:, column], column]
-        )
+        quantiles[:, column] = np.interp(probabilities, ranks, ordered)
     return quantiles.reshape(len(probabilities), *values.shape[1:])
