@@ -46,6 +46,15 @@ class DrawSegment(NamedTuple):
     start: int
     stop: int
 
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """Return these draws of an array, chains first."""
+        return array[self.chain, self.start : self.stop]
+
+    def pieces(self, length: int) -> Iterator[DrawSegment]:
+        """Yield segments of this length, the last of which may be shorter."""
+        for start in range(self.start, self.stop, length):
+            yield DrawSegment(self.chain, start, min(start + length, self.stop))
+
 
 class DrawSource:
     """Draws and their control variates, in chunks."""
@@ -91,7 +100,7 @@ class DrawSource:
         else:
             named = {name: stored[name] for name in names}
             self._targets = by_chain(samples.settings, named)
-        first = self._values(0, 0, 1)
+        first = self._values(DrawSegment(0, 0, 1))
         self.layout = Layout({name: value.shape[1:] for name, value in first.items()})
         self._size = sum(int(np.prod(g.shape[2:])) for g in self._gradients.values())
         self._center = self._mean_position() if degree == 2 else None
@@ -111,61 +120,58 @@ class DrawSource:
         self, segments: list[DrawSegment], length: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield means over ``length`` draws, of the quantities and of their control variates."""
-        for _, _, *rows in self.chunks(segments, length):
+        for _, *rows in self.chunks(segments, length):
             batches = len(rows[0]) // length
             if batches:
-                h, f = (
-                    row[: batches * length].reshape(batches, length, -1).mean(1)
-                    for row in rows
-                )
+                shape = batches, length, -1
+                h, f = (row[: batches * length].reshape(shape).mean(1) for row in rows)
                 yield h, f
 
     def chunks(
         self, segments: list[DrawSegment], multiple: int = 1
-    ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Yield chain, first draw, quantities and control variates, in float64.
+    ) -> Iterator[tuple[DrawSegment, np.ndarray, np.ndarray]]:
+        """Yield pieces, with their quantities and control variates, in float64.
 
-        All chunks but the last of a segment hold a multiple of ``multiple`` draws.
+        All pieces but the last of a segment hold a multiple of ``multiple`` draws.
         """
         limit = PIECE_BYTES // (8 * (self.features + self.layout.size))
         length = max(1, limit // multiple) * multiple
-        for chain, first, last in segments:
-            for start in range(first, last, length):
-                stop = min(start + length, last)
-                values = matrix(self._values(chain, start, stop))
-                yield chain, start, values, self._control_variates(chain, start, stop)
+        for segment in segments:
+            for piece in segment.pieces(length):
+                values = matrix(self._values(piece))
+                yield piece, values, self._control_variates(piece)
 
-    def _values(self, chain: int, start: int, stop: int) -> dict[str, np.ndarray]:
+    def _values(self, segment: DrawSegment) -> dict[str, np.ndarray]:
         if not self._functions:
-            return {name: a[chain, start:stop] for name, a in self._targets.items()}
+            return {name: segment.of(a) for name, a in self._targets.items()}
         params = {
-            name: tf.constant(np.asarray(a[chain, start:stop]))
+            name: tf.constant(np.asarray(segment.of(a)))
             for name, a in self._params.items()
         }
-        if stop - start not in self._traced:
-            self._traced[stop - start] = trace(self._evaluate, params)
-        return {
-            name: value.numpy()
-            for name, value in self._traced[stop - start](params).items()
-        }
+        size = segment.stop - segment.start
+        if size not in self._traced:
+            self._traced[size] = trace(self._evaluate, params)
+        values = self._traced[size](params)
+        return {name: value.numpy() for name, value in values.items()}
 
     def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {name: vectorized_map(f, params) for name, f in self._functions.items()}
 
-    def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
-        z = -0.5 * matrix({n: g[chain, start:stop] for n, g in self._gradients.items()})
+    def _control_variates(self, segment: DrawSegment) -> np.ndarray:
+        gradients = {name: segment.of(a) for name, a in self._gradients.items()}
+        z = -0.5 * matrix(gradients)
         if self._center is None:
             return z
-        theta = self._positions(chain, start, stop) - self._center
+        theta = self._positions(segment) - self._center
         i, j = np.triu_indices(z.shape[1], 1)
         mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
         return np.concatenate([z, theta * z - 0.5, mixed], axis=1)
 
-    def _positions(self, chain: int, start: int, stop: int) -> np.ndarray:
+    def _positions(self, segment: DrawSegment) -> np.ndarray:
         """Return draws in the space that the chain moves in."""
         positions = {}
         for name in self._gradients:
-            value = np.asarray(self._params[name][chain, start:stop])
+            value = np.asarray(segment.of(self._params[name]))
             if name in self._bijectors:
                 tensor = tf.constant(value)
                 bijector = fitting(self._bijectors[name], value[0], tensor.dtype)
@@ -176,9 +182,8 @@ class DrawSource:
     def _mean_position(self) -> np.ndarray:
         total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
         for chain in range(self.chains):
-            for start in range(0, self.draws, length):
-                stop = min(start + length, self.draws)
-                total += self._positions(chain, start, stop).sum(axis=0)
+            for piece in DrawSegment(chain, 0, self.draws).pieces(length):
+                total += self._positions(piece).sum(axis=0)
         return total / (self.chains * self.draws)
 
     def _check_positions(self, samples: Samples) -> None:
@@ -201,16 +206,12 @@ class DrawSource:
             run_bijectors,
             "the chain was run with bijectors for",
         )
-        lacking = [
-            name
-            for name in run_bijectors
-            if name in self._gradients and name not in self._bijectors
-        ]
-        if lacking:
-            raise ValueError(
-                f"`bijectors`: degree 2 needs the draws in the space that the chain moved in; give "
-                f"the bijector of {lacking[0]!r} that it was run with, or use degree 1."
-            )
+        for name in run_bijectors:
+            if name in self._gradients and name not in self._bijectors:
+                raise ValueError(
+                    f"`bijectors`: degree 2 needs the draws in the space that the chain moved in; "
+                    f"give the bijector of {name!r} that it was run with, or use degree 1."
+                )
 
 
 def _functions(

@@ -192,19 +192,19 @@ def zero_variance(
                 f"`batches` is {form.batches}, but there are only {source.draws} draws."
             )
         correction = fitted(source, form)
-    helped = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
-    if helped.any():
+    improved = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
+    if improved.any():
         for complaint in correction.complaints:
             warnings.warn(complaint, stacklevel=2)
-    coefficients = [np.where(helped, a, 0.0) for a in correction.coefficients]
-    return _corrected(samples, correction, coefficients, helped, keep_draws)
+    coefficients = [np.where(improved, a, 0.0) for a in correction.coefficients]
+    return _corrected(samples, correction, coefficients, improved, keep_draws)
 
 
 def _corrected(
     samples: Samples,
     correction: Fitted,
     coefficients: list[np.ndarray],
-    helped: np.ndarray,
+    improved: np.ndarray,
     keep_draws: bool,
 ) -> ZeroVarianceSamples:
     source, layout = correction.source, correction.source.layout
@@ -213,12 +213,12 @@ def _corrected(
     )
     before, after = RunningMoments(layout.size), RunningMoments(layout.size)
     for (_, segments), a in zip(correction.plan, coefficients, strict=True):
-        for chain, start, values, features in source.chunks(segments):
+        for piece, values, features in source.chunks(segments):
             corrected = values + features @ a
             before.add(values)
             after.add(corrected)
             if corrected_draws is not None:
-                corrected_draws[chain, start : start + len(values)] = corrected
+                piece.of(corrected_draws)[...] = corrected
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = before.variance / after.variance
     stacked = coefficients[0] if len(coefficients) == 1 else np.stack(coefficients)
@@ -233,6 +233,6 @@ def _corrected(
         coefficients=layout.split(stacked),
         variance_ratio=layout.split(ratio),
         settings={**samples.settings, "zero_variance_degree": correction.form.degree},
-        gain=layout.split(np.where(helped, correction.gain, 1.0)),
-        form=correction.form if helped.any() else None,
+        gain=layout.split(np.where(improved, correction.gain, 1.0)),
+        form=correction.form if improved.any() else None,
     )
