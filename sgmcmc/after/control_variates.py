@@ -394,6 +394,13 @@ class Form:
         return f"degree {self.degree}, coefficients fitted to {what}{where}"
 
 
+class Correction(NamedTuple):
+    """Segments of the draws, and the coefficients that correct them."""
+
+    segments: list[DrawSegment]
+    coefficients: np.ndarray
+
+
 @dataclass(frozen=True)
 class Fitted:
     """A form with its coefficients.
@@ -401,16 +408,14 @@ class Fitted:
     Attributes:
         form: Form.
         source: Draws to correct.
-        plan: Pairs of the parts that coefficients were fitted to and the parts that they correct.
-        coefficients: Coefficients of each pair.
+        corrections: Corrections of all segments.
         complaints: Warnings.
         gain: Ratio of the variances of batch means, before over after, by quantity.
     """
 
     form: Form
     source: DrawSource
-    plan: list[tuple[list[DrawSegment], list[DrawSegment]]]
-    coefficients: list[np.ndarray]
+    corrections: list[Correction]
     complaints: set[str]
     gain: np.ndarray
 
@@ -431,28 +436,28 @@ def fitted(source: DrawSource, form: Form, judge: Judge | None = None) -> Fitted
         for h, f in source.batch_means([segment], length):
             regression.add(h, f)
         sums[segment] = regression
-    plan = {
-        "pooled": [(segments, segments)],
-        "own": [([segment], [segment]) for segment in segments],
-        "others": [
-            ([left_in for left_in in segments if left_in != segment], [segment])
-            for segment in segments
-        ],
-    }[form.fit]
-    coefficients, complaints = [], set()
-    for fit_to, _ in plan:
-        solution, complaint = ControlVariateRegression.of_all(
-            sums[segment] for segment in fit_to
-        ).coefficients(source.gradient_dtype)
-        coefficients.append(solution)
+    if form.fit == "pooled":
+        fitted_and_corrected = [(segments, segments)]
+    elif form.fit == "own":
+        fitted_and_corrected = [([segment], [segment]) for segment in segments]
+    else:
+        fitted_and_corrected = []
+        for segment in segments:
+            others = [other for other in segments if other != segment]
+            fitted_and_corrected.append((others, [segment]))
+    corrections, complaints = [], set()
+    for fitted_to, corrected in fitted_and_corrected:
+        regression = ControlVariateRegression.of_all(sums[s] for s in fitted_to)
+        coefficients, complaint = regression.coefficients(source.gradient_dtype)
+        corrections.append(Correction(corrected, coefficients))
         complaints.add(complaint)
     by_segment = {
-        segment: a
-        for (_, corrected), a in zip(plan, coefficients, strict=True)
-        for segment in corrected
+        segment: correction.coefficients
+        for correction in corrections
+        for segment in correction.segments
     }
     gain = (judge or Judge(source, segments)).gain(by_segment)
-    return Fitted(form, source, plan, coefficients, complaints - {""}, gain)
+    return Fitted(form, source, corrections, complaints - {""}, gain)
 
 
 def best(

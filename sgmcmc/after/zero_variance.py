@@ -176,7 +176,7 @@ def zero_variance(
     flag("keep_draws", keep_draws)
     chosen = degree is None and fit is None and batches is None
     if chosen:
-        correction = best(samples, test_functions, bijectors or {})
+        form_fitted = best(samples, test_functions, bijectors or {})
     else:
         form = Form(
             1 if degree is None else whole_number("degree", degree, 1),
@@ -191,28 +191,29 @@ def zero_variance(
             raise ValueError(
                 f"`batches` is {form.batches}, but there are only {source.draws} draws."
             )
-        correction = fitted(source, form)
-    improved = correction.gain > 1 if chosen else np.ones(correction.gain.shape, bool)
+        form_fitted = fitted(source, form)
+    gain = form_fitted.gain
+    improved = gain > 1 if chosen else np.ones(gain.shape, bool)
     if improved.any():
-        for complaint in correction.complaints:
+        for complaint in form_fitted.complaints:
             warnings.warn(complaint, stacklevel=2)
-    coefficients = [np.where(improved, a, 0.0) for a in correction.coefficients]
-    return _corrected(samples, correction, coefficients, improved, keep_draws)
+    return _corrected(samples, form_fitted, improved, keep_draws)
 
 
 def _corrected(
-    samples: Samples,
-    correction: Fitted,
-    coefficients: list[np.ndarray],
-    improved: np.ndarray,
-    keep_draws: bool,
+    samples: Samples, form_fitted: Fitted, improved: np.ndarray, keep_draws: bool
 ) -> ZeroVarianceSamples:
-    source, layout = correction.source, correction.source.layout
-    corrected_draws = (
-        np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
-    )
-    before, after = RunningMoments(layout.size), RunningMoments(layout.size)
-    for (_, segments), a in zip(correction.plan, coefficients, strict=True):
+    """Return draws with the correction of those quantities that it improves."""
+    source, form = form_fitted.source, form_fitted.form
+    layout, size = source.layout, source.layout.size
+    corrected_draws = None
+    if keep_draws:
+        corrected_draws = np.empty((source.chains, source.draws, size))
+    before, after = RunningMoments(size), RunningMoments(size)
+    coefficients = []
+    for segments, of_all in form_fitted.corrections:
+        a = np.where(improved, of_all, 0.0)
+        coefficients.append(a)
         for piece, values, features in source.chunks(segments):
             corrected = values + features @ a
             before.add(values)
@@ -232,7 +233,7 @@ def _corrected(
         mean=layout.split(after.mean),
         coefficients=layout.split(stacked),
         variance_ratio=layout.split(ratio),
-        settings={**samples.settings, "zero_variance_degree": correction.form.degree},
-        gain=layout.split(np.where(improved, correction.gain, 1.0)),
-        form=correction.form if improved.any() else None,
+        settings={**samples.settings, "zero_variance_degree": form.degree},
+        gain=layout.split(np.where(improved, form_fitted.gain, 1.0)),
+        form=form if improved.any() else None,
     )
