@@ -50,7 +50,7 @@ class DrawSegment(NamedTuple):
         """Return these draws of an array, chains first."""
         return array[self.chain, self.start : self.stop]
 
-    def pieces(self, length: int) -> Iterator[DrawSegment]:
+    def chunks(self, length: int) -> Iterator[DrawSegment]:
         """Yield segments of this length, the last of which may be shorter."""
         for start in range(self.start, self.stop, length):
             yield DrawSegment(self.chain, start, min(start + length, self.stop))
@@ -130,16 +130,16 @@ class DrawSource:
     def chunks(
         self, segments: list[DrawSegment], multiple: int = 1
     ) -> Iterator[tuple[DrawSegment, np.ndarray, np.ndarray]]:
-        """Yield pieces, with their quantities and control variates, in float64.
+        """Yield chunks, with their quantities and control variates, in float64.
 
-        All pieces but the last of a segment hold a multiple of ``multiple`` draws.
+        All chunks but the last of a segment hold a multiple of ``multiple`` draws.
         """
         limit = PIECE_BYTES // (8 * (self.features + self.layout.size))
         length = max(1, limit // multiple) * multiple
         for segment in segments:
-            for piece in segment.pieces(length):
-                values = matrix(self._values(piece))
-                yield piece, values, self._control_variates(piece)
+            for chunk in segment.chunks(length):
+                values = matrix(self._values(chunk))
+                yield chunk, values, self._control_variates(chunk)
 
     def _values(self, segment: DrawSegment) -> dict[str, np.ndarray]:
         if not self._functions:
@@ -182,8 +182,8 @@ class DrawSource:
     def _mean_position(self) -> np.ndarray:
         total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
         for chain in range(self.chains):
-            for piece in DrawSegment(chain, 0, self.draws).pieces(length):
-                total += self._positions(piece).sum(axis=0)
+            for chunk in DrawSegment(chain, 0, self.draws).chunks(length):
+                total += self._positions(chunk).sum(axis=0)
         return total / (self.chains * self.draws)
 
     def _check_positions(self, samples: Samples) -> None:

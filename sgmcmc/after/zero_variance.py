@@ -214,12 +214,12 @@ def _corrected(
     for segments, of_all in form_fitted.corrections:
         a = np.where(improved, of_all, 0.0)
         coefficients.append(a)
-        for piece, values, features in source.chunks(segments):
+        for chunk, values, features in source.chunks(segments):
             corrected = values + features @ a
             before.add(values)
             after.add(corrected)
             if corrected_draws is not None:
-                piece.of(corrected_draws)[...] = corrected
+                chunk.of(corrected_draws)[...] = corrected
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = before.variance / after.variance
     stacked = coefficients[0] if len(coefficients) == 1 else np.stack(coefficients)
