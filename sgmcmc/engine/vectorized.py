@@ -32,16 +32,16 @@ class GroupKernel:
     """The compiled function that runs the chains of a group.
 
     Arrays of a block have the iterations as their first axis and the chains as their second.
-    ``alone`` is the kernel of a single chain, whose blocks are as long.
+    ``single`` is the kernel of one chain, whose blocks are as long.
     """
 
-    def __init__(self, alone: Kernel, stream: SharedStream) -> None:
-        self.alone, self.stream, self.chains = alone, stream, stream.chains
-        self.length = alone.length
-        self._target = alone.target
-        self._iteration = replace(alone.iteration, stream=stream.single_chain)
-        self._loop = BlockLoop(alone.recorder, alone.length, (stream.chains,))
-        self._exact = isinstance(alone.dynamics, ExactDynamics)
+    def __init__(self, single: Kernel, stream: SharedStream) -> None:
+        self.single, self.stream, self.chains = single, stream, stream.chains
+        self.length = single.length
+        self._target = single.target
+        self._iteration = replace(single.iteration, stream=stream.single_chain)
+        self._loop = BlockLoop(single.recorder, single.length, (stream.chains,))
+        self._exact = isinstance(single.dynamics, ExactDynamics)
         self._run: Compiled | None = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
@@ -66,7 +66,7 @@ class GroupKernel:
             i: tf.Tensor, now: tf.Tensor, carry: Carry
         ) -> tuple[Carry, Tensors]:
             """Return state and records after a move of all chains, of one stepsize."""
-            dynamics, layout = self.alone.dynamics, self._target.space.layout
+            dynamics, layout = self.single.dynamics, self._target.space.layout
             assert isinstance(dynamics, ExactDynamics)
             seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
             drawn = tf.nest.map_structure(
@@ -122,7 +122,7 @@ class GroupKernel:
     ) -> tf.Tensor:
         if self._exact:
             return carry.state.log_post
-        last = tf.constant(self.alone.dynamics.steps - 1)
+        last = tf.constant(self.single.dynamics.steps - 1)
 
         def of_one(inputs_of_chain: tuple[tf.Tensor, Tensors]) -> tf.Tensor:
             position, block = inputs_of_chain
@@ -210,16 +210,16 @@ def group_pool(kernel: GroupKernel, stepsizes: Stepsizes) -> Pool[GroupBuffers]:
 
 
 def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
-    length, alone = kernel.length, kernel.alone
-    dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
+    length, single = kernel.length, kernel.single
+    dtype = np.dtype(single.target.dtype.as_numpy_dtype)
     made = GroupBuffers(
         Buffer(*kernel.stream.rows(length)),
         Buffer(
-            (length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype
+            (length, kernel.chains, single.dynamics.normals, single.target.size), dtype
         ),
         Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
         Buffer(
-            (length, kernel.chains, alone.iteration.seeds_of_step, 2),
+            (length, kernel.chains, single.iteration.seeds_of_step, 2),
             np.dtype(np.int32),
         ),
     )

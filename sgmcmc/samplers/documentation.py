@@ -75,6 +75,7 @@ def documented(function: Function) -> Function:
         return function
     centered = "opt_stepsize" in inspect.signature(function).parameters
     of_run = name.removesuffix("_setup")
+    source = f"{entry.source}; {_CENTERED_SOURCE}" if centered else entry.source
     sections = [
         text,
         entry.equation.strip(),
@@ -83,7 +84,7 @@ def documented(function: Function) -> Function:
         arguments,
         returns.strip(),
         _example_section(name, entry, centered, stepwise),
-        _source_section(entry, centered),
+        "Source:\n" + textwrap.indent(textwrap.fill(f"{source}.", 92), "    "),
     ]
     function.__doc__ = "\n\n".join(section for section in sections if section)
     return function
@@ -135,8 +136,3 @@ def _example_section(
     return "Example:\n" + textwrap.indent(
         f"{entry.example.model.strip()}\n{use}", "    "
     )
-
-
-def _source_section(entry: SamplerEntry, centered: bool) -> str:
-    source = f"{entry.source}; {_CENTERED_SOURCE}" if centered else entry.source
-    return "Source:\n" + textwrap.indent(textwrap.fill(f"{source}.", 92), "    ")

@@ -118,7 +118,9 @@ def sample(
         request = begun_at(request, start)
     if open_arguments(request) or n_iters is None or burn_in is None:
         required = Requirements(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
-        exact = _is_hamiltonian(request.dynamics)
+        exact = isinstance(request.dynamics, Hamiltonian) or is_one_of(
+            request.dynamics, (HMC.name, MALA.name, NUTS.name)
+        )
         return with_updates(
             request, required, verbose, run_exactly if exact else run_automatically
         )
@@ -230,10 +232,3 @@ def _or_auto_unless_full(minibatch_size: float | None, gradient: Any) -> Any:
     """Return a minibatch size, which is open if it is ``None`` and gradients use minibatches."""
     full = is_one_of(gradient, ("full",)) or getattr(gradient, "whole_dataset", False)
     return minibatch_size if full else _or_auto(minibatch_size)
-
-
-def _is_hamiltonian(dynamics: Any) -> bool:
-    """Return whether dynamics, by name or as an object, are those of HMC, MALA or NUTS."""
-    return isinstance(dynamics, Hamiltonian) or is_one_of(
-        dynamics, (HMC.name, MALA.name, NUTS.name)
-    )
