@@ -22,35 +22,22 @@ from sgmcmc.results.samples import Samples
 
 @dataclass(frozen=True)
 class _Settings:
-    stability: float = (
-        0.5  # stepsize times the largest curvature, for gradients over all rows
-    )
-    full_gradient_rows: int = (
-        2000  # up to so many rows, every gradient uses all of them
-    )
-    # Steps, with gradients over all rows, after which a momentum has decayed
-    momentum_decay: int = 200
-    held_out_divisor: int = (
-        4  # iterations, divided by those of the chains that held-out rows judge
-    )
-    burn_in_divisor: int = 10  # iterations, divided by the burn-in before them
-    step_of_trained: float = (
-        0.5  # factor of the steps if the curvature is that of trained weights
-    )
-    restarts: int = 6  # largest number of restarts of chains that diverge
-    restart_divisor: float = 3.0  # divisor of the stepsize at a restart
-    minibatch_pairs: int = (
-        32  # pairs of minibatches whose gradients measure the information
-    )
-    power_iterations: int = 16  # power iterations for the largest curvature
-    power_rows: int = 2000  # rows that the power iterations use
-    difference: float = (
-        1e-2  # distance, in scaled weights, of the gradients of a Hessian product
-    )
+    stability: float = 0.5  # stepsize² times the largest curvature, with all rows
+    full_gradient_rows: int = 2000  # up to so many rows, every gradient uses all
+    momentum_decay: int = 200  # steps with all rows after which a momentum has decayed
+    held_out_divisor: int = 4  # iterations over those of chains judged by held-out rows
+    burn_in_divisor: int = 10  # iterations over the burn-in before them
+    step_of_trained: float = 0.5  # of steps if the curvature is that of trained weights
+    restarts: int = 6  # of chains that diverge, at most
+    restart_divisor: float = 3.0  # of the stepsize at a restart
+    minibatch_pairs: int = 32  # whose gradients measure the information
+    information_rows: int = 64  # of each of these minibatches, at most
+    power_iterations: int = 16  # for the largest curvature
+    power_rows: int = 2000  # that the power iterations use
+    difference: float = 1e-2  # of positions, in scaled weights, in a Hessian product
 
 
 _SETTINGS = _Settings()
-
 
 # The weights of the last draw
 _LAST = Reduction(lambda params: params, lambda state, params: params)
@@ -129,62 +116,62 @@ class Members:
             Outputs at the held-out rows of the draws of the first chains, (members, draws, n, ...),
             and the samples of the second.
         """
-        everything = np.ones(self.data.size, np.float32)
-        use = everything.copy()
-        use[held_rows if len(held_rows) < len(use) else []] = 0.0
-        n_iters, short = (
-            max(n_iters, draws),
-            max(draws, n_iters // _SETTINGS.held_out_divisor),
-        )
-        outputs = self._short(members.best, use, held_rows, short, draws)
+        short = max(draws, n_iters // _SETTINGS.held_out_divisor)
+        n_iters = max(n_iters, draws)
+        outputs = self._short_chains(members.best, held_rows, short, draws)
         self.began = "weights as they were given"
         if members.retrain is not None:
             self.began, weights = "best epochs", self.weights
             try:
-                outputs_of_last = self._short(
-                    members.last, use, held_rows, short, draws
+                outputs_of_last = self._short_chains(
+                    members.last, held_rows, short, draws
                 )
             except DivergenceError:
                 outputs_of_last = np.full_like(outputs, np.nan)
-            if not clearly_worse(
-                self._mixture(outputs_of_last, held_rows),
-                self._mixture(outputs, held_rows),
-            ):
+            log_density_of_last, log_density_of_best = (
+                self._log_density(draws_of, held_rows)
+                for draws_of in (outputs_of_last, outputs)
+            )
+            if not clearly_worse(log_density_of_last, log_density_of_best):
                 outputs, weights = outputs_of_last, members.retrain()
                 self.began = "end of training, on all rows"
             self.weights = weights
-        self.scales, self._step_factor = self._measured(everything), 1.0
+        all_rows = np.ones(self.data.size, np.float32)
+        self.scales, self._step_factor = self._measured(all_rows), 1.0
         burn_in = n_iters // _SETTINGS.burn_in_divisor
-        return outputs, self.run(everything, n_iters, burn_in, draws, **keywords)
+        return outputs, self.run(all_rows, n_iters, burn_in, draws, **keywords)
 
-    def _short(
-        self, start: Weights, use: Array, held_rows: Array, n_iters: int, draws: int
+    def _short_chains(
+        self, start: Weights, held_rows: Array, n_iters: int, draws: int
     ) -> Array:
-        """Return the outputs at the held-out rows of the draws of short chains."""
+        """Return the outputs at the held-out rows of the draws of short chains without these."""
+        use = np.ones(self.data.size, np.float32)
+        if len(held_rows) < len(use):
+            use[held_rows] = 0.0
         self.weights = start
-        X = self.data.rows(held_rows)["X"]
         self.scales, self._step_factor = self._measured(use), _SETTINGS.step_of_trained
-        test_functions = {"outputs": lambda weights: self.network.forward(weights, X)}
+        X = self.data.rows(held_rows)["X"]
         samples = self.run(
             use,
             n_iters,
             n_iters,
             draws,
             store_params=False,
-            test_functions=test_functions,
+            test_functions={
+                "outputs": lambda weights: self.network.forward(weights, X)
+            },
         )
         return self.values(samples, "outputs")
 
-    def _mixture(self, outputs: Array, held_rows: Array) -> Array:
+    def _log_density(self, outputs: Array, held_rows: Array) -> Array:
+        """Return the log density of each held-out row, of outputs (members, draws, n, ...)."""
         by_draw = outputs.reshape(-1, *outputs.shape[2:])
         return mixture(self.network.densities(self.data.rows(held_rows)["y"], by_draw))
 
     def outputs(self, rows: Array) -> Array:
         """Return the outputs of the members as they are at some rows, (members, n, ...)."""
-        weights = {
-            name: tf.constant(array, tf.float32) for name, array in self.weights.items()
-        }
-        return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
+        X = self.data.rows(rows)["X"]
+        return np.asarray(self.network.forward(self._tensors(), X))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
         """Return the report's facts on the chains."""
@@ -252,22 +239,18 @@ class Members:
         assert self.scales is not None, "not measured"
         together = self.network.together(self.count, count_of(self.weights))
         groups = self.count // together
+        kernels = [slice(k * together, (k + 1) * together) for k in range(groups)]
         starts = [
-            {
-                name: array[k * together : (k + 1) * together]
-                for name, array in self.weights.items()
-            }
-            for k in range(groups)
+            {name: array[kernel] for name, array in self.weights.items()}
+            for kernel in kernels
         ]
         variances = {
             name: np.full(starts[0][name].shape, variance)
             for name, variance in self.scales.variances.items()
         }
-        data: Any = Data(
-            {**self.data.columns, "weight": ArrayColumn(use)}, self.data.size
-        )
-        stored = keywords.get("store_params", True)
-        if not stored:
+        columns = {**self.data.columns, "weight": ArrayColumn(use)}
+        data: Any = Data(columns, self.data.size)
+        if not keywords.get("store_params", True):
             keywords["reductions"] = {"last": _LAST}
         thin = max(1, n_iters // draws)
         all_rows, n, stepsize, friction = self._constants()
@@ -299,20 +282,18 @@ class Members:
                 stepsize /= _SETTINGS.restart_divisor
                 friction /= _SETTINGS.restart_divisor**0.5
                 continue
-            if samples.reductions is None:
-                self.weights = {
-                    name: array[:, -1]
-                    for name, array in self.by_member(samples).items()
-                }
-            else:
-                self.weights = {
-                    name: np.asarray(array, np.float32).reshape(
-                        self.weights[name].shape
-                    )
-                    for name, array in samples.reductions["last"].items()
-                }
+            self.weights = self._last_weights(samples)
             return samples
         raise diverged
+
+    def _last_weights(self, samples: Samples) -> Weights:
+        if samples.reductions is None:
+            by_member = self.by_member(samples)
+            return {name: array[:, -1] for name, array in by_member.items()}
+        return {
+            name: np.asarray(array, np.float32).reshape(self.weights[name].shape)
+            for name, array in samples.reductions["last"].items()
+        }
 
     def by_member(self, draws: Samples) -> Weights:
         """Return draws of the chains as arrays (members, draws, ...)."""
@@ -340,28 +321,31 @@ class Members:
         """Return the scales of the weights at the members' positions, and the largest curvature."""
         rng = np.random.default_rng([self.seed, self._calls])
         used = np.flatnonzero(use)
-        at = {
-            name: tf.constant(array, tf.float32) for name, array in self.weights.items()
-        }
-        n = max(1, min(64, len(used) // 2))
-        squares = {name: 0.0 for name in at}
-        for _ in range(_SETTINGS.minibatch_pairs):
+        weights = self._tensors()
+        n = max(1, min(_SETTINGS.information_rows, len(used) // 2))
+        pairs = _SETTINGS.minibatch_pairs
+        squares = {name: 0.0 for name in weights}
+        for _ in range(pairs):
             first, second = (
-                self._slopes(at, rng.choice(used, n), len(used)) for _ in range(2)
+                self._gradients(weights, rng.choice(used, n), len(used))
+                for _ in range(2)
             )
-            for name in at:
+            for name in weights:
                 difference = (first[name] - second[name]).numpy()
-                squares[name] += (
-                    float(np.mean(difference**2)) / 2 / _SETTINGS.minibatch_pairs
-                )
+                squares[name] += float(np.mean(difference**2)) / 2 / pairs
         variances = {}
         for name, square in squares.items():
             prior = float(np.mean(1.0 / np.square(self.network.prior_sds[name])))
             variances[name] = 1.0 / (square * n / len(used) + prior)
         probed = rng.permutation(used)[: _SETTINGS.power_rows]
-        return Scales(variances, self._stiffest(at, variances, probed, len(used), rng))
+        curvature = self._largest_curvature(weights, variances, probed, len(used), rng)
+        return Scales(variances, curvature)
 
-    def _slopes(self, weights: Weights, rows: Array, size: int) -> Weights:
+    def _tensors(self) -> Weights:
+        """Return the weights as tensors, float32."""
+        return {n: tf.constant(array, tf.float32) for n, array in self.weights.items()}
+
+    def _gradients(self, weights: Weights, rows: Array, size: int) -> Weights:
         """Return the gradients of the log posteriors, with these rows weighted to represent all."""
         batches = Batches(self.data)
 
@@ -379,9 +363,9 @@ class Members:
             self._graphs[key] = trace(function, *arguments)
         return self._graphs[key](*arguments)
 
-    def _stiffest(
+    def _largest_curvature(
         self,
-        at: Weights,
+        weights: Weights,
         variances: Mapping[str, float],
         rows: Array,
         size: int,
@@ -392,34 +376,32 @@ class Members:
         Power iteration, the Hessian times a vector from the difference of two gradients.
         """
         roots = {name: float(np.sqrt(variance)) for name, variance in variances.items()}
-        v = {name: rng.normal(size=array.shape) for name, array in at.items()}
-        norms, distance = np.ones(1), _SETTINGS.difference
-        for _ in range(_SETTINGS.power_iterations):
-            norms = np.sqrt(
-                sum(
-                    np.square(array).sum(tuple(range(1, array.ndim)))
-                    for array in v.values()
-                )
-            )
-            unit = {name: distance * _over(array, norms) for name, array in v.items()}
-            ahead, behind = (
-                self._slopes(
-                    {
-                        name: array
-                        + tf.constant(sign * roots[name] * unit[name], tf.float32)
-                        for name, array in at.items()
-                    },
-                    rows,
-                    size,
-                )
-                for sign in (1.0, -1.0)
-            )
-            v = {
-                name: -roots[name]
-                * (ahead[name] - behind[name]).numpy()
-                / (2 * distance)
-                for name in at
+        distance = _SETTINGS.difference
+
+        def gradients(direction: Weights, sign: float) -> Weights:
+            moved = {
+                name: array
+                + tf.constant(sign * roots[name] * direction[name], tf.float32)
+                for name, array in weights.items()
             }
+            return self._gradients(moved, rows, size)
+
+        v = {name: rng.normal(size=array.shape) for name, array in weights.items()}
+        norms = np.ones(1)
+        for _ in range(_SETTINGS.power_iterations):
+            squares = [
+                np.square(array).sum(tuple(range(1, array.ndim)))
+                for array in v.values()
+            ]
+            norms = np.sqrt(sum(squares))
+            direction = {}
+            for name, array in v.items():
+                member_norms = norms.reshape(-1, *[1] * (array.ndim - 1))
+                direction[name] = distance * (array / member_norms)
+            ahead, behind = gradients(direction, 1.0), gradients(direction, -1.0)
+            for name, root in roots.items():
+                difference = (ahead[name] - behind[name]).numpy()
+                v[name] = -root * difference / (2 * distance)
         largest = float(np.max(norms))
         return largest if np.isfinite(largest) and largest > 1.0 else 1.0
 
@@ -433,7 +415,3 @@ def _by_member(array: Array) -> Array:
     """Return (chains, draws, members of a kernel, ...) as (members, draws, ...)."""
     array = np.moveaxis(array, 2, 1)
     return array.reshape(-1, *array.shape[2:])
-
-
-def _over(array: Array, norms: Array) -> Array:
-    return array / norms.reshape(-1, *[1] * (array.ndim - 1))

@@ -1,9 +1,11 @@
-"""Networks as estimators of scikit-learn: what regression and classes share."""
+"""Dense networks as estimators of scikit-learn: what regression and classes share."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,25 +26,28 @@ from sgmcmc.networks.training import (
     Network,
     Schedule,
     Trained,
+    Training,
     Weights,
     check_memory,
     chunked,
     count_of,
-    train,
 )
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
 _ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.tanh, "silu": tf.nn.silu}
 
-BATCH = 1000
-"""Rows of a minibatch of the chains."""
-
-_ITERATIONS = 20_000  # iterations of a chain with gradients over all rows
-_SHORTER_STEPS = 100_000  # iterations with minibatches, whose steps are shorter
-
 NUMBERS = 2**23
 """Largest number of predictions held at a time."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    full_iterations: int = 20_000  # of a chain with gradients over all rows
+    minibatch_iterations: int = 100_000  # whose steps are shorter
+
+
+_SETTINGS = _Settings()
 
 
 class NetworkEnsemble(BaseEstimator, ABC):
@@ -66,7 +71,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
         prior_scale: float = 4.0,
         epochs: int | None = None,
         validation_fraction: float = 0.1,
-        batch_size: int = BATCH,
+        batch_size: int = 1000,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -149,31 +154,29 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._data = self._read(X, y)
         self._held_rows = self._held_out(np.arange(len(y)), rng)
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
-        rows = self._used(), self._held_rows
-        self._sample(
-            network, seed, train(network, weights, self._data, rows, schedule, rng)
-        )
+        training = Training(network, self._data, schedule, rng)
+        members = training.run(weights, (self._training_rows(), self._held_rows))
+        self._sample(network, seed, members)
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
+        held_rows, best = self._held_rows, members.best
         chains = Members(
-            network, self._data, members.best, int(self.batch_size), seed, self.verbose
+            network, self._data, best, int(self.batch_size), seed, self.verbose
         )
-        trained = chains.outputs(self._held_rows)
+        trained = chains.outputs(held_rows)
         if n_iters := self._length():
             draws = int(self.draws)
-            sampled, self.samples_ = chains.fit(
-                members, self._held_rows, n_iters, draws
-            )
+            sampled, self.samples_ = chains.fit(members, held_rows, n_iters, draws)
             weights = chains.by_member(self.samples_)
         else:
             draws = 1
-            weights = {
-                name: array[:, np.newaxis] for name, array in members.best.items()
-            }
             sampled = trained[:, np.newaxis]
+            weights = {name: array[:, np.newaxis] for name, array in best.items()}
             self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
-        self._last_weights, self._draws = chains.weights, _flat(weights)
-        y = self._data.rows(self._held_rows)["y"]
+        self._last_weights = chains.weights
+        # All draws, those of a member in a row
+        self._draws = {n: a.reshape(-1, *a.shape[2:]) for n, a in weights.items()}
+        y = self._data.rows(held_rows)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
         tails, remarks = self._tails(outputs, y.numpy())
         self.report_ = judged(
@@ -192,27 +195,23 @@ class NetworkEnsemble(BaseEstimator, ABC):
         added = self._held_out(old.size + np.arange(new.size), rng)
         self._data = joined(old, new)
         self._held_rows = np.concatenate([self._held_rows, added])
-        self._sample(
-            self._network(), seed, Trained(self._last_weights, self._last_weights)
-        )
+        members = Trained(self._last_weights, self._last_weights)
+        self._sample(self._network(), seed, members)
 
     def _length(self) -> int:
         if self.n_iters is not None:
             return int(self.n_iters)
-        return (
-            _ITERATIONS
-            if whole(self._data.size, int(self.batch_size))
-            else _SHORTER_STEPS
-        )
+        if whole(self._data.size, int(self.batch_size)):
+            return _SETTINGS.full_iterations
+        return _SETTINGS.minibatch_iterations
 
     def _held_out(self, rows: Array, rng: np.random.Generator) -> Array:
         """Return the part of the rows that is held out; all of a single one."""
-        return rng.permutation(rows)[
-            : max(1, round(self.validation_fraction * len(rows)))
-        ]
+        count = max(1, round(self.validation_fraction * len(rows)))
+        return rng.permutation(rows)[:count]
 
-    def _used(self) -> Array:
-        """Return the rows that training uses: those not held out, if there are any."""
+    def _training_rows(self) -> Array:
+        """Return the rows that are not held out, or all."""
         rows = np.setdiff1d(np.arange(self._data.size), self._held_rows)
         return rows if len(rows) else np.arange(self._data.size)
 
@@ -228,10 +227,8 @@ class NetworkEnsemble(BaseEstimator, ABC):
         if scipy.sparse.issparse(X):
             mean = np.asarray(X.mean(0)).ravel()
             square = np.asarray(X.multiply(X).mean(0)).ravel()
-            self._middle, spread = (
-                np.zeros(X.shape[1]),
-                np.sqrt(np.maximum(square - mean**2, 0.0)),
-            )
+            self._middle = np.zeros(X.shape[1])
+            spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         else:
             self._middle = X.mean(0, dtype=np.float64)
             spread = X.std(0, dtype=np.float64)
@@ -262,20 +259,16 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Return the dense network, with its prior."""
         sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
-            sds |= {
-                f"W{layer}": float(self.prior_scale / np.sqrt(inputs)),
-                f"b{layer}": 1.0,
-            }
+            sds[f"W{layer}"] = float(self.prior_scale / np.sqrt(inputs))
+            sds[f"b{layer}"] = 1.0
         return Network(self._forward, self._log_density, sds)
 
     def _start(self, rng: np.random.Generator, members: int) -> Weights:
         """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""
         weights: Weights = {}
-        widths = self._widths
-        for layer, (inputs, outputs) in enumerate(
-            zip(widths[:-1], widths[1:], strict=True)
-        ):
-            sd = np.sqrt((2.0 if layer < len(widths) - 2 else 0.1) / inputs)
+        last = len(self._widths) - 2
+        for layer, (inputs, outputs) in enumerate(itertools.pairwise(self._widths)):
+            sd = np.sqrt((0.1 if layer == last else 2.0) / inputs)
             drawn = rng.normal(0.0, sd, (members, outputs, inputs))
             weights[f"W{layer}"] = drawn.astype(np.float32)
             weights[f"b{layer}"] = np.zeros((members, outputs), np.float32)
@@ -283,10 +276,8 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
     def _forward(self, weights: Weights, X: Any) -> tf.Tensor:
         """Return outputs, (K, n, outputs). Inside, rows are last: XLA's products are faster so."""
-        activation, h = (
-            _ACTIVATIONS[self.activation],
-            self._first_layer(weights["W0"], X),
-        )
+        activation = _ACTIVATIONS[self.activation]
+        h = self._first_layer(weights["W0"], X)
         for layer in range(len(self._widths) - 1):
             if layer:
                 h = tf.matmul(weights[f"W{layer}"], activation(h))
@@ -310,39 +301,29 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Return the outputs of each draw, (draws, rows, outputs), float64."""
         if isinstance(X, tf.SparseTensor):
             X = tf.sparse.to_dense(X)
-        tensors = {
-            name: tf.constant(array, tf.float32) for name, array in weights.items()
-        }
-        some = chunked(len(X), NUMBERS, len(weights["W0"]) * max(self._widths))
+        tensors = {name: tf.constant(a, tf.float32) for name, a in weights.items()}
+        numbers_of_row = len(weights["W0"]) * max(self._widths)
         graphs: dict[int, Any] = {}
         outputs = []
-        for block in some:
+        for block in chunked(len(X), NUMBERS, numbers_of_row):
             rows = tf.constant(X[block])
             if len(rows) not in graphs:
                 graphs[len(rows)] = trace(network.forward, tensors, rows)
             outputs.append(graphs[len(rows)](tensors, rows).numpy())
         return np.concatenate(outputs, 1).astype(np.float64)
 
-    def _each(self, X: Any) -> Array:
+    def _outputs_by_draw(self, X: Any) -> Array:
         """Return the outputs of every draw, (draws, rows, outputs), for checked features."""
-        network = self._network()
+        network, draws = self._network(), self._draws
         if not scipy.sparse.issparse(X):
-            return self._outputs_of(network, self._draws, X)
-        some = chunked(
-            X.shape[0], NUMBERS, len(self._draws["W0"]) * max(self._widths) + X.shape[1]
-        )
+            return self._outputs_of(network, draws, X)
+        numbers_of_row = len(draws["W0"]) * max(self._widths) + X.shape[1]
+        blocks = chunked(X.shape[0], NUMBERS, numbers_of_row)
         outputs = [
-            self._outputs_of(network, self._draws, X[block].toarray()) for block in some
+            self._outputs_of(network, draws, X[rows].toarray()) for rows in blocks
         ]
         return np.concatenate(outputs, 1)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         return self._standardized(self._validated(X, reset=False))
-
-
-def _flat(weights: Weights) -> Weights:
-    """Return draws (members, draws, ...) as one array of all draws, a member's in a row."""
-    return {
-        name: array.reshape(-1, *array.shape[2:]) for name, array in weights.items()
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,26 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from sgmcmc import checks
-from sgmcmc.networks.dense import BATCH, NUMBERS, NetworkEnsemble
+from sgmcmc.networks.dense import NUMBERS, NetworkEnsemble
 from sgmcmc.networks.held_out import (
     FAR,
+    Moments,
     classes_judged,
     judge_tails,
     mixture,
     uniformity_error,
 )
-from sgmcmc.networks.training import Array, Network, Weights
+from sgmcmc.networks.training import Array, Network, Weights, chunked
 
-_LIKE = 4.0  # degrees of freedom of Student responses
-_LEAST_SD = (
-    1e-3  # least SD of a response, in SDs of all responses: the density has a bound
-)
-_HALVINGS = 40  # bisections for a quantile of a mixture
+
+@dataclass(frozen=True)
+class _Settings:
+    degrees: float = 4.0  # of freedom of Student responses
+    least_sd: float = 1e-3  # of a response, in SDs of all: the density has a bound
+    bisections: int = 40  # for a quantile of a mixture
+
+
+_SETTINGS = _Settings()
 
 
 class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
@@ -102,7 +107,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         prior_scale: float = 4.0,
         epochs: int | None = None,
         validation_fraction: float = 0.1,
-        batch_size: int = BATCH,
+        batch_size: int = 1000,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -136,10 +141,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             raise ValueError(
                 "`y` is the same number in every row: there is nothing to learn."
             )
-        self._center, self._unit = (
-            float(y.mean(dtype=np.float64)),
-            float(y.std(dtype=np.float64)),
-        )
+        self._center = float(y.mean(dtype=np.float64))
+        self._unit = float(y.std(dtype=np.float64))
         self._fit(X, self._standard(y))
         return self
 
@@ -160,9 +163,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
     def _standard(self, y: Array) -> Array:
         """Return responses in the units of the network."""
-        return ((np.asarray(y, np.float64) - self._center) / self._unit).astype(
-            np.float32
-        )
+        standardized = (np.asarray(y, np.float64) - self._center) / self._unit
+        return standardized.astype(np.float32)
 
     def _outputs(self) -> int:
         return 2
@@ -179,24 +181,24 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         u = (y - outputs[..., 0]) / sd
         if self.likelihood == "normal":
             return -0.5 * u**2 - tf.math.log(sd) - 0.5 * float(np.log(2 * np.pi))
-        height = (
-            gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
-        )
-        return (
-            float(height)
-            - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE)
-            - tf.math.log(sd)
-        )
+        df = _SETTINGS.degrees
+        height = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * np.log(df * np.pi)
+        fall = 0.5 * (df + 1) * tf.math.log1p(u**2 / df)
+        return float(height) - fall - tf.math.log(sd)
 
     def _network(self) -> Network:
         # With equal weights the slope of μ is (y − μ)/σ², and noise stays noise.
         return replace(super()._network(), emphasis=_sd)
 
-    def _moments(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return means of the draws, scales, and the variance of a response, by draw and row."""
-        scales = np.logaddexp(0.0, outputs[..., 1]) + _LEAST_SD
-        wide = 1.0 if self.likelihood == "normal" else _LIKE / (_LIKE - 2)
-        return outputs[..., 0], scales, wide * scales**2
+    def _moments(self, outputs: Array) -> Moments:
+        scales = np.logaddexp(0.0, outputs[..., 1]) + _SETTINGS.least_sd
+        return Moments(outputs[..., 0], scales, self._variance * scales**2)
+
+    @property
+    def _variance(self) -> float:
+        """Variance of a response with scale 1."""
+        df = _SETTINGS.degrees
+        return 1.0 if self.likelihood == "normal" else df / (df - 2)
 
     def predict(self, X: Any, return_std: bool = False, quantiles: Any = None) -> Any:
         """Return the predicted mean of each row.
@@ -216,41 +218,42 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
                 raise ValueError(
                     f"`quantiles` must be between 0 and 1; they are {quantiles!r}."
                 )
-            return self._center + self._unit * self._quantiles(self._each(X), q).T
-        means, _, variances = self._moments(self._each(X))
-        mean = self._center + self._unit * means.mean(0)
+            quantiles_of_rows = self._quantiles(self._outputs_by_draw(X), q)
+            return self._center + self._unit * quantiles_of_rows.T
+        moments = self._moments(self._outputs_by_draw(X))
+        mean = self._center + self._unit * moments.means.mean(0)
         if not return_std:
             return mean
-        return mean, self._unit * np.sqrt(variances.mean(0) + means.var(0))
+        return mean, self._unit * np.sqrt(moments.variance)
 
     def _quantiles(self, outputs: Array, q: Array) -> Array:
         """Return quantiles of the mixture of all draws, (q, rows), by bisection of its CDF.
 
         They lie between the least and the greatest of the draws' own.
         """
-        inverse = ndtri(q) if self.likelihood == "normal" else stdtrit(_LIKE, q)
-        means, sds, _ = self._moments(outputs)
-        values = np.empty((len(q), means.shape[1]))
-        some = max(1, NUMBERS // len(means))
-        for start in range(0, means.shape[1], some):
-            rows = slice(start, start + some)
-            center, scale = means[:, rows], sds[:, rows]
+        is_normal = self.likelihood == "normal"
+        inverse = ndtri(q) if is_normal else stdtrit(_SETTINGS.degrees, q)
+        moments = self._moments(outputs)
+        draws, size = moments.means.shape
+        values = np.empty((len(q), size))
+        for rows in chunked(size, NUMBERS, draws):
+            means, scales = moments.means[:, rows], moments.scales[:, rows]
             for number, probability in enumerate(q):
-                quantiles = center + scale * inverse[number]
+                quantiles = means + scales * inverse[number]
                 low, high = quantiles.min(0), quantiles.max(0)
-                for _ in range(_HALVINGS):
+                for _ in range(_SETTINGS.bisections):
                     middle = 0.5 * (low + high)
-                    below = self._cdf((middle - center) / scale).mean(0) < probability
-                    low, high = (
-                        np.where(below, middle, low),
-                        np.where(below, high, middle),
-                    )
+                    below = self._cdf((middle - means) / scales).mean(0) < probability
+                    low = np.where(below, middle, low)
+                    high = np.where(below, high, middle)
                 values[number, rows] = 0.5 * (low + high)
         return values
 
     def _cdf(self, u: Array) -> Array:
         """Return the CDF of the standardized response of one draw."""
-        return ndtr(u) if self.likelihood == "normal" else stdtr(_LIKE, u)
+        if self.likelihood == "normal":
+            return ndtr(u)
+        return stdtr(_SETTINGS.degrees, u)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int = 0) -> Array:
         """Return draws of responses, (n, n_samples).
@@ -260,24 +263,19 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             n_samples: Number of draws for each row.
             random_state: Seed.
         """
-        return self._responses(
-            self._checked(X),
-            checks.whole_number("n_samples", n_samples, 1),
-            random_state,
-        ).T
-
-    def _responses(self, X: Array, count: int, seed: int) -> Array:
-        """Return draws of responses, (count, rows), each of a draw of the weights."""
-        rng = np.random.default_rng(seed)
-        means, sds, _ = self._moments(self._each(X))
-        draw = rng.integers(len(means), size=(count, len(X)))
+        X = self._checked(X)
+        count = checks.whole_number("n_samples", n_samples, 1)
+        rng = np.random.default_rng(random_state)
+        moments = self._moments(self._outputs_by_draw(X))
+        means, scales = moments.means, moments.scales
         rows = np.arange(len(X))
-        noise = (
-            rng.standard_normal(draw.shape)
-            if self.likelihood == "normal"
-            else rng.standard_t(_LIKE, draw.shape)
-        )
-        return self._center + self._unit * (means[draw, rows] + sds[draw, rows] * noise)
+        draw = rng.integers(len(means), size=(count, len(X)))
+        if self.likelihood == "normal":
+            noise = rng.standard_normal(draw.shape)
+        else:
+            noise = rng.standard_t(_SETTINGS.degrees, draw.shape)
+        responses = means[draw, rows] + scales[draw, rows] * noise
+        return (self._center + self._unit * responses).T
 
     def log_score(self, X: Any, y: Any) -> float:
         """Return the mean log predictive density of responses: that of the mixture.
@@ -287,39 +285,30 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             y: Responses, (n,).
         """
         X = self._checked(X)
-        log_density = mixture(
-            self._network().densities(self._standard(y), self._each(X))
-        )
+        outputs = self._outputs_by_draw(X)
+        log_density = mixture(self._network().densities(self._standard(y), outputs))
         return float(log_density.mean() - np.log(self._unit))
 
     def _tails(self, outputs: Array, y: Array) -> tuple[dict[str, Any], list[str]]:
-        means, scales, variances = self._moments(outputs)
-        sds = np.sqrt(variances.mean(0) + means.var(0))
-        student = self.likelihood == "student"
-        # The SD of a response with scale 1 is √2 for Student's with 4 degrees of freedom.
-        far = 2 * float(
-            self._cdf(np.array(-FAR * (np.sqrt(_LIKE / (_LIKE - 2)) if student else 1)))
-        )
-        return judge_tails(y, means, scales, sds, far, student)
+        tail = self._cdf(np.array(-FAR * np.sqrt(self._variance)))
+        is_student = self.likelihood == "student"
+        return judge_tails(y, self._moments(outputs), 2 * float(tail), is_student)
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
-        means, scales, variances = self._moments(outputs)
-        ranks = self._cdf((y - means) / scales).mean(0)
-        members = means.reshape(int(self.members), -1, len(y)).mean(1)
+        moments = self._moments(outputs)
+        ranks = self._cdf((y - moments.means) / moments.scales).mean(0)
+        members = moments.means.reshape(int(self.members), -1, len(y)).mean(1)
+        disagreement = np.sqrt(members.var(0).mean() / moments.variance.mean())
         return {
             "coverage of 50 % intervals": float((np.abs(ranks - 0.5) <= 0.25).mean()),
             "coverage of 90 % intervals": float((np.abs(ranks - 0.5) <= 0.45).mean()),
             "calibration error, mean over intervals": uniformity_error(ranks),
-            "disagreement of members, part of the predicted SD": float(
-                np.sqrt(
-                    members.var(0).mean() / (variances.mean(0) + means.var(0)).mean()
-                )
-            ),
+            "disagreement of members, part of the predicted SD": float(disagreement),
         }
 
 
 def _sd(outputs: tf.Tensor) -> tf.Tensor:
-    return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
+    return tf.nn.softplus(outputs[..., 1]) + _SETTINGS.least_sd
 
 
 class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
@@ -441,7 +430,8 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, (n, classes): the mean over all draws."""
-        return softmax(self._each(self._checked(X)), axis=-1).mean(0)
+        outputs = self._outputs_by_draw(self._checked(X))
+        return softmax(outputs, axis=-1).mean(0)
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each row, (n,)."""

@@ -1,4 +1,4 @@
-"""The report of an ensemble: its predictions of rows that were held out."""
+"""Predictions of held-out rows: the report of an ensemble, calibration, and tails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,31 @@ from scipy.stats import poisson
 from sgmcmc.networks.training import Array
 from sgmcmc.results.report import Report
 
-_WORSE = 2.0  # standard errors by which a log density is called worse
-_BINS = 15  # bins of the probability of the likeliest class
+FAR = 5.0
+"""Predicted SDs beyond which a response is far away."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    worse: float = 2.0  # standard errors by which a log density is called worse
+    bins: int = 15  # of the probability of the likeliest class
+    rare: float = 1e-3  # probability of so many rows far away that they are too many
+    clear_errors: float = 2.0  # standard errors by which a density is clearly better
+    smallest_gain: float = 0.01  # of a row in log density, worth another density
+    degrees: tuple[float, ...] = (3.0, 4.0, 6.0, 10.0, 20.0)  # of freedom to try
+    scales: tuple[float, ...] = (
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1.0,
+    )  # of predicted SDs to try
+    draws: int = 50  # that a comparison with Student's t uses, at most
+    rows: int = 10_000  # to which Student's t is fitted, at most
+
+
+_SETTINGS = _Settings()
 
 JUDGED = "predictions of held-out rows; weights need not mix"
 """Scores of an ensemble."""
@@ -81,7 +104,7 @@ def judged(
 def clearly_worse(log_density: Array, reference: Array) -> bool:
     """Return whether log densities of the same rows are lower by more than two standard errors."""
     mean, error = _mean_and_error(log_density - reference)
-    return not mean >= -_WORSE * error
+    return not mean >= -_SETTINGS.worse * error
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:
@@ -102,8 +125,9 @@ def calibration_error(probabilities: Array, codes: Array) -> float:
         codes: Number of the class of each row, (n,).
     """
     sure, right = probabilities.max(1), probabilities.argmax(1) == codes
-    bin_number = np.minimum((sure * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(bin_number, sure, _BINS) - np.bincount(bin_number, right, _BINS)
+    bins = _SETTINGS.bins
+    bin_number = np.minimum((sure * bins).astype(int), bins - 1)
+    gaps = np.bincount(bin_number, sure, bins) - np.bincount(bin_number, right, bins)
     return float(np.abs(gaps).sum() / len(codes))
 
 
@@ -133,51 +157,39 @@ def classes_judged(probabilities: Array, codes: Array, members: int) -> dict[str
     }
 
 
-FAR = 5.0
-"""Predicted SDs beyond which a response is far away."""
-
-
 @dataclass(frozen=True)
-class _Settings:
-    rare: float = (
-        1e-3  # probability of as many rows far away below which they are too many
-    )
-    clear_errors: float = (
-        2.0  # standard errors by which another density is clearly better
-    )
-    smallest_gain: float = (
-        0.01  # gain of a row in log density that is worth another density
-    )
-    degrees: tuple[float, ...] = (
-        3.0,
-        4.0,
-        6.0,
-        10.0,
-        20.0,
-    )  # degrees of freedom that are tried
-    # Factors of the predicted SDs that are tried
-    scales: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-    draws: int = 50  # largest number of draws that are used
-    rows: int = 10_000  # largest number of rows to which Student's t is fitted
+class Moments:
+    """Moments of predicted responses, at each draw.
 
+    Attributes:
+        means: Means, (draws, n).
+        scales: Scales, (draws, n).
+        variances: Variances of a response, (draws, n).
+    """
 
-_SETTINGS = _Settings()
+    means: Array
+    scales: Array
+    variances: Array
+
+    @property
+    def variance(self) -> Array:
+        """Variance of the mixture of all draws, (n,)."""
+        return self.variances.mean(0) + self.means.var(0)
 
 
 def judge_tails(
-    y: Array, means: Array, scales: Array, sds: Array, far: float, student: bool
+    y: Array, moments: Moments, far: float, student: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return facts and warnings on the tails.
 
     Args:
         y: Responses of held-out rows, (n,).
-        means: Means at each draw, (draws, n).
-        scales: Scales at each draw, (draws, n).
-        sds: SDs of the mixture, (n,).
+        moments: Moments of their predictions.
         far: Probability of a response beyond :data:`FAR` SDs.
         student: Whether the likelihood is Student's already.
     """
-    count = int((np.abs(y - means.mean(0)) > FAR * sds).sum())
+    residuals = y - moments.means.mean(0)
+    count = int((np.abs(residuals) > FAR * np.sqrt(moments.variance)).sum())
     expected = far * len(y)
     facts: dict[str, Any] = {
         f"rows beyond {FAR:g} predicted SDs": count,
@@ -191,7 +203,7 @@ def judge_tails(
     if student:
         warnings = [f"{finding}: look at these rows."] if many else []
         return facts, warnings
-    degrees, gain, error = student_gain(y, means, scales)
+    degrees, gain, error = student_gain(y, moments.means, moments.scales)
     facts["gain by Student's t, a row"] = [gain - error, gain + error]
     facts["degrees of freedom of Student's t"] = degrees
     if many and gain > 0:
@@ -223,8 +235,9 @@ def student_gain(y: Array, means: Array, scales: Array) -> tuple[float, float, f
     Returns:
         Degrees of freedom, mean gain of a row, and its standard error.
     """
-    some = slice(None, None, -(-len(means) // _SETTINGS.draws)), slice(_SETTINGS.rows)
-    y, means, scales = y[: _SETTINGS.rows], means[some], scales[some]
+    every = -(-len(means) // _SETTINGS.draws)
+    rows = slice(_SETTINGS.rows)
+    y, means, scales = y[rows], means[::every, rows], scales[::every, rows]
     u, logs = (y - means) / scales, np.log(scales)
     normal = mixture(-0.5 * u**2 - logs - 0.5 * np.log(2 * np.pi))
     best = _SETTINGS.degrees[-1], -np.inf, 0.0
@@ -238,9 +251,5 @@ def student_gain(y: Array, means: Array, scales: Array) -> tuple[float, float, f
             terms = height - 0.5 * (degrees + 1) * np.log1p((u / scale) ** 2 / degrees)
             gains = mixture(terms - logs - np.log(scale)) - normal
             if gains.mean() > best[1]:
-                best = (
-                    degrees,
-                    float(gains.mean()),
-                    float(gains.std() / np.sqrt(len(y))),
-                )
+                best = degrees, *_mean_and_error(gains)
     return best

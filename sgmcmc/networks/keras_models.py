@@ -16,10 +16,7 @@ from sgmcmc.networks.losses import RowDensity
 Tensors = Mapping[str, tf.Tensor]
 
 _RANDOM = "seed_generator_state"  # Keras's name of the state of layers that draw random numbers
-_MOVING = (
-    "moving_mean",
-    "moving_variance",
-)  # Keras's names of the state of batch normalization
+_MOVING = "moving_mean", "moving_variance"  # and of the state of batch normalization
 
 # Attributes of Keras's layers for the amount of noise
 _RATES = (
@@ -30,10 +27,6 @@ _RATES = (
     "drop_rate",
     "stddev",
     "factor",
-)
-
-_TRIED = (
-    16  # rows of random features on trial, and the length of their axes that have none
 )
 
 
@@ -185,9 +178,8 @@ def _refuse_state(model: Any) -> None:
     """
     layers = all_layers(model)
     frozen = {id(v) for layer in layers if not layer.trainable for v in layer.variables}
-    owners = {
-        id(v): layer for layer in layers for v in layer.variables
-    }  # the innermost is last
+    # The innermost layer of a variable is last.
+    owners = {id(v): layer for layer in layers for v in layer.variables}
     for layer in layers:
         if getattr(layer, "stateful", False):
             raise ValueError(
@@ -200,9 +192,9 @@ def _refuse_state(model: Any) -> None:
             continue
         owner = owners.get(id(variable))
         if path[-1] == _RANDOM and _is_random(owner):
-            where = getattr(owner, "name", path[0])
+            name = getattr(owner, "name", path[0])
             raise ValueError(
-                f"`model` draws random numbers in {where!r}, in dropout or a layer of noise. A "
+                f"`model` draws random numbers in {name!r}, in dropout or a layer of noise. A "
                 "posterior needs a likelihood that is the same each time; the draws of the weights "
                 "replace dropout. Remove these layers, use a rate of 0, or freeze them."
             )
@@ -279,7 +271,8 @@ def outputs_on_trial(model: Any) -> Any:
     rng = np.random.default_rng(1)
     if len(inputs) != 1:
         return None
-    shape = [_TRIED, *(size or _TRIED for size in inputs[0].shape[1:])]
+    rows = 16  # of random features, and the length of their axes that have none
+    shape = [rows, *(length or rows for length in inputs[0].shape[1:])]
     try:
         integers = str(inputs[0].dtype).startswith("int")
         features = np.zeros(shape, np.int32) if integers else rng.normal(size=shape)

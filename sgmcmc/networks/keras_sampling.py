@@ -24,18 +24,28 @@ from sgmcmc.networks.training import (
     Network,
     Schedule,
     Trained,
+    Training,
     Weights,
     check_memory,
     chunked,
-    train,
 )
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
-_PIECE = 256  # rows of features that frozen layers compute at a time
+
+@dataclass(frozen=True)
+class _Settings:
+    frozen_rows: int = 256  # of features that frozen layers compute at a time
+    numbers: int = 2**24  # features and outputs that predictions hold at a time
+    held_rows: int = 10_000  # at most
+    # Distance of an epoch: chains of a few epochs go nowhere, so that little noise counts
+    reach: float = 1.0
 
 
-class Parts:
+_SETTINGS = _Settings()
+
+
+class KerasNetwork:
     """A network in two parts: frozen layers, whose outputs are computed once, and the rest.
 
     Args:
@@ -55,11 +65,8 @@ class Parts:
         self.integers = bool(inputs) and str(inputs[0].dtype).startswith("int")
         self._frozen, self._trainable = _split(model)
         self.has_frozen = self._frozen is not None
-        self.kernels = [
-            variable.path.endswith("kernel") for variable in model.trainable_variables
-        ]
-        self.shapes = [tuple(variable.shape) for variable in model.trainable_variables]
-        self.size = sum(int(np.prod(shape)) for shape in self.shapes)
+        self._variables = model.trainable_variables
+        self.size = sum(int(np.prod(tuple(v.shape))) for v in self._variables)
         layers = [type(layer).__name__ for layer in all_layers(self._trainable)]
         # The convolutions of XLA on a CPU take five times as long as TensorFlow's own.
         self.jit_compile = False if any("Conv" in name for name in layers) else None
@@ -77,21 +84,17 @@ class Parts:
         """Return the outputs of the frozen layers for some features."""
         if self._frozen is None:
             return X
-        starts = range(0, len(X), _PIECE)
-        return np.concatenate(
-            [
-                np.asarray(self._frozen(X[k : k + _PIECE], training=False))
-                for k in starts
-            ]
-        )
+        blocks = chunked(len(X), _SETTINGS.frozen_rows, 1)
+        outputs = [self._frozen(X[rows], training=False) for rows in blocks]
+        return np.concatenate([np.asarray(output) for output in outputs])
 
     def outputs(self, weights: Mapping[str, Any], features: Any) -> tf.Tensor:
         """Return the outputs of one set of weights, float32 whatever the network computes in."""
         values = [weights[name] for name in self.names]
         fixed = self._trainable.non_trainable_variables
-        outputs = self._trainable.stateless_call(
+        outputs, _ = self._trainable.stateless_call(
             values, fixed, features, training=False
-        )[0]
+        )
         if isinstance(outputs, list | tuple | dict):
             raise ValueError(
                 f"`model` has {len(outputs)} outputs; they must be one array: join them with "
@@ -108,17 +111,16 @@ class Parts:
         """
         y = np.asarray(data.columns["y"].tensor(0, data.size))
         one = {name: tf.constant(array[0]) for name, array in weights.items()}
-        rows = data.rows(np.arange(min(_PIECE, data.size)))
+        rows = data.rows(np.arange(min(_SETTINGS.frozen_rows, data.size)))
         self.log_density.check(y, np.asarray(self.outputs(one, rows["X"])))
 
     def network(self, scale: float) -> Network:
         """Return the network of an ensemble, in which each member has its own kernel."""
-        sds = {
-            name: scale / np.sqrt(np.prod(shape[:-1])) if kernel else 1.0
-            for name, shape, kernel in zip(
-                self.names, self.shapes, self.kernels, strict=True
-            )
-        }
+        sds = {}
+        for name, variable in zip(self.names, self._variables, strict=True):
+            is_kernel = variable.path.endswith("kernel")
+            inputs = np.prod(tuple(variable.shape)[:-1])
+            sds[name] = scale / np.sqrt(inputs) if is_kernel else 1.0
 
         def forward(weights: Weights, features: Any) -> tf.Tensor:
             count = weights[self.names[0]].shape[0]
@@ -141,20 +143,14 @@ class Parts:
         """Return facts on calibration, of outputs (draws, n, ...), if the loss has any."""
         density = self.log_density
         if density.loss is not None:
-            return (
-                _classes(density, outputs, y, members)
-                if "crossentropy" in density.name
-                else {}
-            )
+            is_of_classes = "crossentropy" in density.name
+            return _classes(density, outputs, y, members) if is_of_classes else {}
         try:
             cdf = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
         except (NotImplementedError, AttributeError):
             return {}
-        return {
-            "calibration error, mean over intervals": uniformity_error(
-                np.mean(cdf, 0).ravel()
-            )
-        }
+        error = uniformity_error(np.mean(cdf, 0).ravel())
+        return {"calibration error, mean over intervals": error}
 
 
 def _classes(
@@ -165,9 +161,8 @@ def _classes(
         p = 1 / (1 + np.exp(-outputs)) if logits else outputs
         if p.shape[-1] != 1:
             return {}
-        return classes_judged(
-            np.concatenate([1 - p, p], -1), y.ravel().astype(int), members
-        )
+        both = np.concatenate([1 - p, p], -1)
+        return classes_judged(both, y.ravel().astype(int), members)
     p = softmax(outputs, -1) if logits else outputs
     codes = y.ravel().astype(int) if density.name == SPARSE else y.argmax(-1)
     return classes_judged(p, codes, members) if p.ndim == 3 else {}
@@ -182,11 +177,8 @@ def _split(model: Any) -> tuple[Any, Any]:
     if not any(layer.variables for layer in layers[:first]):
         return None, model
     frozen = keras.Model(model.inputs[0], layers[first - 1].output)
-    shape = tuple(frozen.output.shape[1:])
-    trainable = keras.Sequential(
-        [keras.Input(shape, dtype=frozen.output.dtype), *layers[first:]]
-    )
-    return frozen, trainable
+    features = keras.Input(tuple(frozen.output.shape[1:]), dtype=frozen.output.dtype)
+    return frozen, keras.Sequential([features, *layers[first:]])
 
 
 def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
@@ -198,10 +190,8 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
         before = random.getstate()  # from which Keras draws the seeds of new weights
         random.seed(seed)
         try:
-            models = [
-                *models,
-                *(keras.models.clone_model(models[0]) for _ in range(members - 1)),
-            ]
+            copies = [keras.models.clone_model(models[0]) for _ in range(members - 1)]
+            models = [*models, *copies]
         except (ValueError, NotImplementedError, TypeError) as error:
             raise ValueError(
                 "`model` cannot be copied by keras.models.clone_model, so that there is one "
@@ -221,15 +211,6 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
         name: np.stack([np.asarray(array, np.float32) for array in all_])
         for name, all_ in zip(names, values, strict=True)
     }
-
-
-_NUMBERS = (
-    2**24
-)  # largest number of features and outputs that predictions hold at a time
-_HELD = 10_000  # largest number of held-out rows
-
-# Distance of an epoch: chains of a few epochs go nowhere, so that what counts is little noise
-_REACH = 1.0
 
 
 @dataclass(frozen=True)
@@ -257,7 +238,7 @@ class SampledNetwork:
     samples: Samples
     report: Report
     predictions: Array | None
-    _parts: Parts = field(repr=False)
+    _parts: KerasNetwork = field(repr=False)
 
     def predict(self, X: Any, function: Any = None) -> Array:
         """Return the mean over all draws of a function of the network's outputs.
@@ -295,9 +276,10 @@ class SampledNetwork:
         def density(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
             return self._parts.log_density(targets, outputs)
 
-        return float(
-            self._over_draws(X, np.asarray(y), density, lambda a, _: mixture(a)).mean()
+        densities = self._over_draws(
+            X, np.asarray(y), density, lambda by_draw, _: mixture(by_draw)
         )
+        return float(densities.mean())
 
     def _over_draws(self, X: Any, y: Array | None, function: Any, reduce: Any) -> Array:
         """Return reduced values of a function of outputs and targets, in pieces of rows."""
@@ -314,19 +296,14 @@ class SampledNetwork:
         def value(weights: Weights, rows: tf.Tensor, targets: Any) -> tf.Tensor:
             return function(self._parts.outputs(weights, rows), targets)
 
-        for block in chunked(
-            len(features), _NUMBERS, count + int(np.prod(features.shape[1:]))
-        ):
+        numbers_of_row = count + int(np.prod(features.shape[1:]))
+        for block in chunked(len(features), _SETTINGS.numbers, numbers_of_row):
             rows = tf.constant(features[block])
             targets = None if y is None else tf.constant(y[block])
-            values = [
-                value(
-                    {name: tf.constant(a[k]) for name, a in draws.items()},
-                    rows,
-                    targets,
-                )
-                for k in range(count)
-            ]
+            values = []
+            for k in range(count):
+                weights = {name: tf.constant(a[k]) for name, a in draws.items()}
+                values.append(value(weights, rows, targets))
             reduced.append(reduce(np.asarray(values, np.float64), 0))
         return np.concatenate(reduced)
 
@@ -425,23 +402,32 @@ def sample_network(
             "`store_weights=False` keeps only predictions: give `predict_at`."
         )
     models = list(model) if isinstance(model, list | tuple) else [model]
-    split_model = Parts(models[0], loss)
+    keras_network = KerasNetwork(models[0], loss)
     seed = checks.seed_number("seed", seed) % 2**31
     count = members if len(models) == 1 else len(models)
-    check_memory(count, split_model.size, draws if store_weights else 0)
-    starts = new_members(models, members, seed)
-    rows = _read(data, split_model)
-    split_model.check(rows, starts)
-    run = _NetworkRun(
-        split_model, split_model.network(scale), rows, starts, batch_size, seed, verbose
-    )
-    run.train(epochs, validation_fraction)
-    return run.sample(n_iters, draws, predict_at, store_weights)
+    check_memory(count, keras_network.size, draws if store_weights else 0)
+    start = new_members(models, members, seed)
+    rows = _read(data, keras_network)
+    keras_network.check(rows, start)
+    network = keras_network.network(scale)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(rows.size)
+    n_held = max(1, round(validation_fraction * rows.size))
+    n_held = min(_SETTINGS.held_rows, n_held)
+    held_rows, training_rows = order[:n_held], order[n_held:]
+    trained = Trained(start, start)
+    if epochs != 0:
+        training = Training(network, rows, Schedule(epochs, batch_size), rng)
+        used = training_rows if len(training_rows) else order
+        trained = training.run(start, (used, held_rows))
+    run = _Run(keras_network, network, rows, held_rows, batch_size, seed, verbose)
+    return run.sample(trained, n_iters, draws, predict_at, store_weights)
 
 
-def _read(data: Any, split_model: Parts) -> Data:
+def _read(data: Any, network: KerasNetwork) -> Data:
     """Return the data, with the outputs of frozen layers for features."""
-    elements = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    is_stream = isinstance(data, tf.data.Dataset)
+    elements = data.element_spec if is_stream else data
     if isinstance(elements, tuple | list) and len(elements) == 3:
         raise TypeError(
             "`data` has three parts; it must have two, features and targets. Weights of rows are "
@@ -449,28 +435,23 @@ def _read(data: Any, split_model: Parts) -> Data:
         )
     if isinstance(data, tuple | list) and len(data) == 2:
         data = dict(zip(("X", "y"), data, strict=True))
-    if (
-        isinstance(elements, tuple)
-        and isinstance(data, tf.data.Dataset)
-        and len(elements) == 2
-    ):
+    if is_stream and isinstance(elements, tuple) and len(elements) == 2:
         data = data.map(lambda X, y: {"X": X, "y": y})
-    spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    spec = data.element_spec if is_stream else data
     if not isinstance(spec, Mapping) or set(spec) != {"X", "y"}:
         raise TypeError(
             "`data` must be a pair of features and targets, a dict of 'X' and 'y', or a "
             f"tf.data.Dataset of such elements; it is {describe(data)}."
         )
-    if isinstance(data, tf.data.Dataset):
-        kind = np.dtype(spec["y"].dtype.as_numpy_dtype).kind
-        split_model.log_density.need_numbers(
-            np.empty(0, spec["y"].dtype.as_numpy_dtype)
-        )
+    if is_stream:
+        dtype = np.dtype(spec["y"].dtype.as_numpy_dtype)
+        network.log_density.need_numbers(np.empty(0, dtype))
     else:
         y = _numbers(data["y"])
-        split_model.log_density.need_numbers(y)
-        kind, data = y.dtype.kind, {"X": split_model.typed(data["X"]), "y": y}
-    integers = ["X"] * split_model.integers + ["y"] * (kind in "iub")
+        dtype = y.dtype
+        network.log_density.need_numbers(y)
+        data = {"X": network.typed(data["X"]), "y": y}
+    integers = ["X"] * network.integers + ["y"] * (dtype.kind in "iub")
     try:
         read = read_dataset(data, tf.float32, integers)
     except (TypeError, ValueError) as error:
@@ -480,13 +461,11 @@ def _read(data: Any, split_model: Parts) -> Data:
         raise ValueError(
             "`data`: the targets are the same in every row: nothing can be learned."
         )
-    columns = dict(read.columns)
-    if split_model.has_frozen:
+    columns = {**read.columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}
+    if network.has_frozen:
         X = np.asarray(columns["X"].tensor(0, read.size))
-        columns["X"] = ArrayColumn(split_model.features(X))
-    return Data(
-        {**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size
-    )
+        columns["X"] = ArrayColumn(network.features(X))
+    return Data(columns, read.size)
 
 
 def _numbers(y: Any) -> Array:
@@ -501,87 +480,64 @@ def _numbers(y: Any) -> Array:
     return numbers.astype(np.int64) if (numbers == np.floor(numbers)).all() else numbers
 
 
-class _NetworkRun:
-    """The training and the chains of one call."""
+@dataclass(frozen=True)
+class _Run:
+    """The training and the chains of one call.
 
-    def __init__(
-        self,
-        split_model: Parts,
-        network: Network,
-        data: Data,
-        weights: Weights,
-        batch_size: int,
-        seed: int,
-        verbose: bool,
-    ) -> None:
-        self.split_model, self.network, self.data = split_model, network, data
-        self.weights, self.batch_size, self.seed, self.verbose = (
-            weights,
-            batch_size,
-            seed,
-            verbose,
-        )
-        self.count = len(weights[split_model.names[0]])
+    Attributes:
+        keras_network: Network of Keras.
+        network: The same, as an ensemble uses it.
+        data: Features, those after the frozen layers, and targets.
+        held_rows: Numbers of the rows that are held out.
+        batch_size: Number of rows in a minibatch.
+        seed: Seed.
+        verbose: Whether to show progress.
+    """
 
-    def train(self, epochs: int | None, validation_fraction: float) -> None:
-        """Hold rows out, and train the members on the others."""
-        rng = np.random.default_rng(self.seed)
-        order = rng.permutation(self.data.size)
-        n_held = min(_HELD, max(1, round(validation_fraction * len(order))))
-        self.held_rows, used = order[:n_held], order[n_held:]
-        self.members = Trained(self.weights, self.weights)
-        if epochs != 0:
-            rows = used if len(used) else order, self.held_rows
-            schedule = Schedule(epochs, self.batch_size)
-            self.members = train(
-                self.network, self.weights, self.data, rows, schedule, rng
-            )
+    keras_network: KerasNetwork
+    network: Network
+    data: Data
+    held_rows: Array
+    batch_size: int
+    seed: int
+    verbose: bool
 
     def sample(
-        self, n_iters: int, draws: int, predict_at: Any, store_weights: bool
+        self, members: Trained, n_iters: int, draws: int, predict_at: Any, store: bool
     ) -> SampledNetwork:
         """Run the chains, and judge them."""
-        best = self.members.best
         chains = Members(
             self.network,
             self.data,
-            best,
+            members.best,
             self.batch_size,
             self.seed,
             self.verbose,
-            reach=_REACH,
+            reach=_SETTINGS.reach,
         )
-        keywords: dict[str, Any] = {}
+        keywords: dict[str, Any] = {"store_params": store}
         if predict_at is not None:
-            X = tf.constant(
-                self.split_model.features(self.split_model.typed(predict_at))
-            )
+            typed = self.keras_network.typed(predict_at)
+            X = tf.constant(self.keras_network.features(typed))
             keywords["test_functions"] = {
                 "outputs": lambda weights: self.network.forward(weights, X)
             }
         trained = chains.outputs(self.held_rows)
         sampled, samples = chains.fit(
-            self.members,
-            self.held_rows,
-            n_iters,
-            draws,
-            store_params=store_weights,
-            **keywords,
+            members, self.held_rows, n_iters, draws, **keywords
         )
         y = self.data.rows(self.held_rows)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:])
         report = judged(
             self.network.densities(y, trained),
             self.network.densities(y, outputs),
-            self.split_model.calibration(outputs, y.numpy(), self.count),
+            self.keras_network.calibration(outputs, y.numpy(), chains.count),
             chains.facts(samples, draws),
         )
+        weights = chains.by_member(samples) if store else {}
         return SampledNetwork(
-            Samples(
-                chains.by_member(samples) if store_weights else {},
-                settings=samples.settings,
-            ),
+            Samples(weights, settings=samples.settings),
             report,
             None if predict_at is None else chains.values(samples, "outputs"),
-            self.split_model,
+            self.keras_network,
         )

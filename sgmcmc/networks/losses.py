@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,17 @@ _BY_OUTPUT = (
     "poisson",
 )
 
-_ROWS = 3  # rows of the trial of a loss
-_NUMBERS = 2**22  # largest number of outputs of the trial; of longer axes it has a part
-_CLOSE = (
-    1e-4  # relative difference of two values of a loss that are equal but for rounding
-)
-_SHARE = 1e-3  # largest difference from 1 of a sum of probabilities
+
+@dataclass(frozen=True)
+class _Settings:
+    rows: int = 3  # of the trial of a loss
+    longest: int = 4  # axis of the trial, if the whole outputs are too many
+    numbers: int = 2**22  # outputs of the trial that are not too many
+    close: float = 1e-4  # relative difference of equal losses, by rounding
+    probability_sum: float = 1e-3  # difference from 1 of a sum of probabilities
+
+
+_SETTINGS = _Settings()
 
 
 class RowDensity:
@@ -149,7 +155,7 @@ class RowDensity:
                 f"distribution for `{self._argument}`."
             )
         if self.loss is None:
-            return self._sum(self.distribution(outputs).log_prob, y, outputs)
+            return self._rows(self.distribution(outputs).log_prob(y), outputs)
         y, outputs = self._shaped(y, outputs)
         inside = self._inside(y, outputs)
         if self.name == SPARSE:
@@ -174,9 +180,6 @@ class RowDensity:
                 "targets and outputs."
             )
         return _Aligned(distribution, self._targets)
-
-    def _sum(self, log_prob: Any, y: Any, outputs: Any) -> tf.Tensor:
-        return self._rows(log_prob(y), outputs)
 
     def _rows(self, terms: Any, outputs: Any) -> tf.Tensor:
         """Return the sum of the terms of each row."""
@@ -236,13 +239,6 @@ class RowDensity:
             return y >= 0
         return (y >= 0) & (y <= 1) if self.name in (BINARY, CATEGORICAL) else None
 
-    def _label_message(self, classes: Any) -> str:
-        last = "one less than the outputs" if classes is None else classes - 1
-        return (
-            f"{self._targets} must be integers from 0 to {last}, a number for each output of the "
-            "network. Number the classes from 0, as np.unique(y, return_inverse=True)[1] does."
-        )
-
     def _axes(self, y: tf.Tensor, outputs: tf.Tensor) -> tuple[int, ...]:
         """Return the axes of outputs over which the loss averages, by a trial in front of it."""
         if self.name == CATEGORICAL or None in (y.shape.rank, outputs.shape.rank):
@@ -257,13 +253,15 @@ class RowDensity:
         self, kind: tf.DType, of_y: Any, of_outputs: Any, dtype: tf.DType
     ) -> Any:
         """Return the axes over which the loss averages, at random targets and outputs."""
-        longest = (
-            None if np.prod([k or 1 for k in of_outputs]) * _ROWS <= _NUMBERS else 4
-        )
-        shapes = [
-            [_ROWS, *(min(k or 4, longest or k or 4) for k in of)]
-            for of in (of_y, of_outputs)
-        ]
+        rows, longest = _SETTINGS.rows, _SETTINGS.longest
+        numbers = np.prod([length or 1 for length in of_outputs]) * rows
+        is_small = numbers <= _SETTINGS.numbers
+
+        def shape(lengths: Any) -> list[int]:
+            known = [length or longest for length in lengths]
+            return [rows, *(k if is_small else min(k, longest) for k in known)]
+
+        shapes = shape(of_y), shape(of_outputs)
         rng = np.random.default_rng(1)
         # Targets and outputs may be numbers of any kind, positive ones, probabilities or classes.
         y = rng.uniform(0.2, 0.8, shapes[0])
@@ -276,7 +274,7 @@ class RowDensity:
         if alone is not None and not _equal(whole[:1], alone):
             raise ValueError(
                 f"`{self._argument}`: the value of a row depends on the other rows, for targets of "
-                f"shape {(_ROWS, *of_y)} and outputs of shape {(_ROWS, *of_outputs)}. Return a sum "
+                f"shape {(rows, *of_y)} and outputs of shape {(rows, *of_outputs)}. Return a sum "
                 "over the outputs of each row; if targets and outputs were broadcast against each "
                 "other, give both the same shape."
             )
@@ -296,15 +294,14 @@ class RowDensity:
             return False
         # Outputs may have several blocks of this size, such as means and scales.
         blocks = tf.split(outputs, times, axis)
-        first, of_others = (
-            self._trial(
-                tf.gather(y, indices, axis=axis),
-                tf.concat(
-                    [tf.gather(block, indices, axis=axis) for block in blocks], axis
-                ),
+
+        def loss_of(indices: list[int]) -> Array | None:
+            outputs_of = [tf.gather(block, indices, axis=axis) for block in blocks]
+            return self._trial(
+                tf.gather(y, indices, axis=axis), tf.concat(outputs_of, axis)
             )
-            for indices in ([0], list(range(1, size)))
-        )
+
+        first, of_others = loss_of([0]), loss_of(list(range(1, size)))
         if first is None or of_others is None:
             return False
         return _equal(whole, (first + (size - 1) * of_others) / size)
@@ -360,10 +357,12 @@ class RowDensity:
             )
         if self.name == CATEGORICAL:
             sums = y.sum(self._options.get("axis", -1), dtype=np.float64)
-            if not (np.abs(sums - 1) <= _SHARE).all():
+            fine = np.abs(sums - 1) <= _SETTINGS.probability_sum
+            if not fine.all():
+                wrong = sums[np.abs(sums - 1) > _SETTINGS.probability_sum]
                 raise ValueError(
                     f"{self._targets} of a row must have the sum 1 over the classes for "
-                    f"{self.name}; one is {sums[np.abs(sums - 1) > _SHARE].flat[0]:g}. For "
+                    f"{self.name}; one is {wrong.flat[0]:g}. For "
                     f"several labels a row use {BINARY}."
                 )
         if self.name == "poisson" and not (y >= 0).all():
@@ -376,7 +375,9 @@ class RowDensity:
         used = y if ignored is None else y[y != ignored]
         if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
             raise ValueError(
-                f"{self._label_message(classes)} They are from {used.min()} to {used.max()}."
+                f"{self._targets} must be integers from 0 to {classes - 1}, a number for each output of "
+                "the network. Number the classes from 0, as np.unique(y, return_inverse=True)[1] "
+                f"does. They are from {used.min()} to {used.max()}."
             )
 
     def check_outputs(self, outputs: Array) -> None:
@@ -386,7 +387,8 @@ class RowDensity:
                 f"`{self._argument}`: poisson needs positive outputs, and the network's are as low "
                 f'as {outputs.min():.3g}. End the network in activation="exponential".'
             )
-        if self.from_logits is False and ((outputs < 0) | (outputs > 1 + _SHARE)).any():
+        highest = 1 + _SETTINGS.probability_sum
+        if self.from_logits is False and ((outputs < 0) | (outputs > highest)).any():
             last = "sigmoid" if self.name == BINARY else "softmax"
             kind = "".join(word.title() for word in self.name.split("_"))
             raise ValueError(
@@ -399,7 +401,7 @@ class RowDensity:
             and self.name != BINARY
             and outputs.shape[-1] > 1
             and (outputs >= 0).all()
-            and (np.abs(outputs.sum(-1) - 1) < _CLOSE).all()
+            and (np.abs(outputs.sum(-1) - 1) < _SETTINGS.close).all()
         ):
             raise ValueError(
                 f"`{self._argument}` has from_logits=True, and the network's outputs are "
@@ -467,4 +469,4 @@ def _needs_two(function: Callable[..., Any]) -> bool:
 
 
 def _equal(a: Array, b: Array) -> bool:
-    return bool(np.allclose(a, b, rtol=_CLOSE, atol=1e-7))
+    return bool(np.allclose(a, b, rtol=_SETTINGS.close, atol=1e-7))

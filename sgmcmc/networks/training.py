@@ -18,17 +18,16 @@ Array = np.ndarray
 Weights = dict[str, Any]
 """Weights of several members by name; the first axis of each array counts the members."""
 
-TOGETHER = 5
-"""Largest number of members in one kernel: with more, an iteration of a member costs the same."""
 
-# Smallest number of weights of a member for which a kernel has one member: its matrices fill a
-# core
-_WIDE = 20_000
+@dataclass(frozen=True)
+class _KernelSettings:
+    members: int = 5  # at most; with more, an iteration of a member costs the same
+    wide: int = 20_000  # weights of a member whose matrices fill a core: one a kernel
+    copies: int = 10  # of all weights, which training and sampling hold at a time
+    memory_share: float = 0.8  # of the machine's memory that an ensemble may need
 
-_COPIES = (
-    10  # arrays of the size of all weights that training and sampling hold at a time
-)
-_PART = 0.8  # largest part of the machine's memory that an ensemble may need
+
+_KERNELS = _KernelSettings()
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,11 @@ class Network:
 
     def log_prior(self, weights: Weights) -> tf.Tensor:
         """Return the sum of the log priors of all members, without its constant."""
-        return -0.5 * tf.add_n(
-            [
-                tf.reduce_sum(
-                    tf.square(weights[name] / tf.cast(sd, weights[name].dtype))
-                )
-                for name, sd in self.prior_sds.items()
-            ]
-        )
+        terms = []
+        for name, sd in self.prior_sds.items():
+            standardized = weights[name] / tf.cast(sd, weights[name].dtype)
+            terms.append(tf.reduce_sum(tf.square(standardized)))
+        return -0.5 * tf.add_n(terms)
 
     def log_lik(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
         """Return the sum over members of the log-likelihood of each row, (n,)."""
@@ -70,7 +66,8 @@ class Network:
 
     def loss(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
         """Return the loss of training, a sum over members of means over rows, without the prior."""
-        outputs, factors = self.forward(weights, rows["X"]), None
+        outputs = self.forward(weights, rows["X"])
+        factors = None
         if self.emphasis is not None:
             factors = tf.stop_gradient(self.emphasis(outputs))
             factors /= tf.reduce_mean(factors, -1, keepdims=True)
@@ -81,9 +78,9 @@ class Network:
     ) -> tf.Tensor:
         """Return the sum over members of the log densities, times factors (K, n) if given."""
         terms = tf.cast(self.log_density(rows["y"], outputs), tf.float32)
-        return rows["weight"] * tf.reduce_sum(
-            terms if factors is None else factors * terms, 0
-        )
+        if factors is not None:
+            terms = factors * terms
+        return rows["weight"] * tf.reduce_sum(terms, 0)
 
     def densities(self, y: Any, outputs: Any) -> Array:
         """Return the log density of each target for outputs (draws, n, ...), float64."""
@@ -96,9 +93,9 @@ class Network:
         It is a divisor of the number of members, and there are two kernels or more, one for each
         core of a small machine; it does not depend on the machine.
         """
-        if self.one_by_one or weights >= _WIDE:
+        if self.one_by_one or weights >= _KERNELS.wide:
             return 1
-        largest = min(TOGETHER, max(1, members // 2))
+        largest = min(_KERNELS.members, max(1, members // 2))
         return max(k for k in range(1, largest + 1) if members % k == 0)
 
 
@@ -115,10 +112,12 @@ def check_memory(members: int, weights: int, draws: int) -> None:
         weights: Number of weights of each.
         draws: Number of stored draws of each.
     """
-    needed = 4.0 * members * weights * (_COPIES + 2 * draws)
+    bytes_each = 4.0 * weights * (_KERNELS.copies + 2 * draws)
+    needed = members * bytes_each
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    if needed > _PART * memory:
-        largest = int(_PART * memory / (4.0 * weights * (_COPIES + 2 * draws)))
+    usable = _KERNELS.memory_share * memory
+    if needed > usable:
+        largest = int(usable / bytes_each)
         raise ValueError(
             f"`members`: {members} networks of {weights} weights with {draws} stored draws need "
             f"{needed / 2**30:.1f} GiB of memory; the machine has {memory / 2**30:.1f}. Use at "
@@ -224,41 +223,35 @@ class Trained:
     retrain: Callable[[], Weights] | None = None
 
 
-def train(
-    network: Network,
-    start: Weights,
-    data: Data,
-    rows: tuple[Array, Array],
-    schedule: Schedule,
-    rng: np.random.Generator,
-) -> Trained:
-    """Train all members at once, or one after another if each has its own kernel.
+@dataclass(frozen=True)
+class Training:
+    """Training of all members at once, or one after another if each has its own kernel.
 
     θ ← θ − r m̂/(√v̂ + 10⁻⁷), m̂ and v̂ the means of a minibatch's gradients and of their squares,
     of the network's loss plus the prior over N. The rate r falls to zero along a cosine.
 
-    Args:
+    Attributes:
         network: Network.
-        start: Starting weights.
         data: Features ``X``, targets ``y`` and row weights ``weight``.
-        rows: Numbers of the rows to train on, and of those held out.
         schedule: Constants.
         rng: Generator of the order of rows.
     """
-    training = _Training(network, data, schedule, rng)
-    best, last = training.best_and_last(start, rows)
-    everything = np.arange(data.size), np.arange(0)
-    return Trained(best, last, lambda: training.best_and_last(last, everything)[1])
-
-
-@dataclass(frozen=True)
-class _Training:
-    """Trainings of one network on one dataset."""
 
     network: Network
     data: Data
     schedule: Schedule
     rng: np.random.Generator
+
+    def run(self, start: Weights, rows: tuple[Array, Array]) -> Trained:
+        """Train the members.
+
+        Args:
+            start: Starting weights.
+            rows: Numbers of the rows to train on, and of those held out.
+        """
+        best, last = self.best_and_last(start, rows)
+        all_rows = np.arange(self.data.size), np.arange(0)
+        return Trained(best, last, lambda: self.best_and_last(last, all_rows)[1])
 
     def best_and_last(
         self, start: Weights, rows: tuple[Array, Array]
@@ -272,13 +265,14 @@ class _Training:
         members = len(next(iter(start.values())))
         if not self.network.one_by_one or members == 1:
             return self._together(start, rows)
-        results = [
-            self._together({name: a[k : k + 1] for name, a in start.items()}, rows)
+        starts = [
+            {name: array[k : k + 1] for name, array in start.items()}
             for k in range(members)
         ]
+        results = [self._together(one, rows) for one in starts]
         best, last = (
-            {name: np.concatenate([one[name] for one in some]) for name in start}
-            for some in zip(*results, strict=True)
+            {name: np.concatenate([one[name] for one in weights]) for name in start}
+            for weights in zip(*results, strict=True)
         )
         return best, last
 
@@ -287,30 +281,17 @@ class _Training:
     ) -> tuple[Weights, Weights]:
         """Return the same, of members in one kernel."""
         train_rows, held_rows = rows
-        epochs, batches, n = self.schedule.length(len(train_rows))
-        some = max(1, min(batches, _SETTINGS.block_bytes // (n * self.data.row_bytes)))
-        trainer = _Trainer(self.network, self.data, len(train_rows))
-        held_out = (
-            trainer.batches.graph_arguments(held_rows) if len(held_rows) else None
-        )
-        now = {name: tf.constant(array, tf.float32) for name, array in start.items()}
-        none = {name: tf.zeros_like(array) for name, array in now.items()}
-        state: Any = (now, none, none, tf.constant(0.0))
+        adam = _Adam(self.network, self.data, len(train_rows))
+        held_out = adam.batches.graph_arguments(held_rows) if len(held_rows) else None
+        weights = {name: tf.constant(a, tf.float32) for name, a in start.items()}
+        zeros = {name: tf.zeros_like(array) for name, array in weights.items()}
+        state: Any = (weights, zeros, zeros, tf.constant(0.0))
         best, highest = start, np.array(-np.inf)
-        for epoch in range(epochs):
-            order = self.rng.permutation(train_rows)[: batches * n].reshape(batches, n)
-            done = (epoch * batches + np.arange(batches)) / (epochs * batches)
-            rates = (0.5 * self.schedule.rate * (1 + np.cos(np.pi * done))).astype(
-                np.float32
-            )
-            for first in range(0, batches, some):
-                # The last block begins with minibatches that have been, which are left out.
-                at = min(first, batches - some)
-                block = slice(at, at + some)
-                state = trainer.run(state, order[block], rates[block], first - at)
+        for epoch in range(self.schedule.length(len(train_rows))[0]):
+            state = self._epoch(adam, state, train_rows, epoch)
             if held_out is None:
                 continue
-            densities = trainer.mean_density(state[0], held_out)
+            densities = adam.mean_density(state[0], held_out)
             better = densities > highest
             highest = np.where(better, densities, highest)
             best = {
@@ -320,12 +301,28 @@ class _Training:
         last = {name: array.numpy() for name, array in state[0].items()}
         return (last if held_out is None else best), last
 
+    def _epoch(self, adam: _Adam, state: Any, train_rows: Array, epoch: int) -> Any:
+        """Return the state after an epoch, whose minibatches run in blocks."""
+        epochs, batches, n = self.schedule.length(len(train_rows))
+        block_length = _SETTINGS.block_bytes // (n * self.data.row_bytes)
+        block_length = max(1, min(batches, block_length))
+        order = self.rng.permutation(train_rows)[: batches * n].reshape(batches, n)
+        progress = (epoch * batches + np.arange(batches)) / (epochs * batches)
+        cosine = 0.5 * self.schedule.rate * (1 + np.cos(np.pi * progress))
+        rates = cosine.astype(np.float32)
+        for first in range(0, batches, block_length):
+            # The last block begins with minibatches that have been, which are left out.
+            begin = min(first, batches - block_length)
+            block = slice(begin, begin + block_length)
+            state = adam.run(state, order[block], rates[block], first - begin)
+        return state
+
 
 def _where(chosen: Array, new: Array, old: Array) -> Array:
     return np.where(chosen.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
-class _Trainer:
+class _Adam:
     """The compiled functions of the training: a run of steps, and the held-out density."""
 
     def __init__(self, network: Network, data: Data, size: int) -> None:
@@ -366,17 +363,17 @@ class _Trainer:
         """Return the state after a step for each minibatch; rows are (steps, n, ...)."""
 
         def one(i: tf.Tensor, state: Any) -> Any:
-            return i + 1, self._step(
-                state, self.batches.inside(arguments, i), tf.gather(rates, i)
-            )
+            rows = self.batches.inside(arguments, i)
+            return i + 1, self._step(state, rows, tf.gather(rates, i))
 
         count = rates.shape[0]
-        return tf.while_loop(
-            lambda i, _: i < count, one, (first, state), parallel_iterations=1
-        )[1]
+        start = (first, state)
+        return tf.while_loop(lambda i, _: i < count, one, start, parallel_iterations=1)[
+            1
+        ]
 
     def _step(self, state: Any, rows: Any, rate: tf.Tensor) -> Any:
-        weights, first, second, step = state
+        weights, means, squares, step = state
         with tf.GradientTape() as tape:
             tape.watch(weights)
             loss = self._network.loss(weights, rows)
@@ -384,13 +381,13 @@ class _Trainer:
         gradients = tape.gradient(loss, weights)
         a, b = _SETTINGS.decays
         step += 1.0
-        first = {name: a * first[name] + (1 - a) * g for name, g in gradients.items()}
-        second = {
-            name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()
+        means = {name: a * means[name] + (1 - a) * g for name, g in gradients.items()}
+        squares = {
+            name: b * squares[name] + (1 - b) * g**2 for name, g in gradients.items()
         }
         m, v = 1.0 - a**step, 1.0 - b**step
-        weights = {
-            name: array - rate * (first[name] / m) / (tf.sqrt(second[name] / v) + 1e-7)
-            for name, array in weights.items()
-        }
-        return weights, first, second, step
+        updated = {}
+        for name, array in weights.items():
+            scale = tf.sqrt(squares[name] / v) + 1e-7
+            updated[name] = array - rate * (means[name] / m) / scale
+        return updated, means, squares, step

@@ -96,5 +96,5 @@ def test_training_of_networks(traced: list[Any]) -> None:
     data = read_dataset(columns, tf.float32)
     schedule = training.Schedule(2, 10)
     start = {"W": np.zeros((2, 1, 2))}
-    training.train(network, start, data, rows, schedule, rng)
+    training.Training(network, data, schedule, rng).run(start, rows)
     assert traced and not without_gpu(traced)

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 import sgmcmc.keras
-from sgmcmc.networks.keras_sampling import Parts, _read
+from sgmcmc.networks.keras_sampling import KerasNetwork, _read
 from sgmcmc.networks.losses import RowDensity
 
 tfd = tfp.distributions
@@ -351,7 +351,7 @@ def test_containers_of_targets() -> None:
     """The same targets are read from any container."""
     pd = pytest.importorskip("pandas")
     X, y = data_of((rng.uniform(size=60) > 0.5).astype(np.int32))
-    parts = Parts(dense(), SPARSE)
+    parts = KerasNetwork(dense(), SPARSE)
     forms = (
         y.astype(np.int64),
         y.astype(np.uint8),
@@ -395,19 +395,22 @@ def test_calibration_of_every_kind_of_loss() -> None:
     """Ranks of a distribution need targets in its own shape; own losses have no calibration."""
     y = rng.normal(size=(200, 1)).astype(np.float32)
     outputs = np.zeros((4, 200, 2), np.float32)
-    parts = Parts(dense(), lambda f: tfd.Normal(f[:, 0], 1.0))
+    parts = KerasNetwork(dense(), lambda f: tfd.Normal(f[:, 0], 1.0))
     found = parts.calibration(outputs, y, 2)
     assert found["calibration error, mean over intervals"] < 0.1
-    assert Parts(dense(), lambda y, f: (y - f) ** 2).calibration(outputs, y, 2) == {}
+    assert (
+        KerasNetwork(dense(), lambda y, f: (y - f) ** 2).calibration(outputs, y, 2)
+        == {}
+    )
     codes = (rng.uniform(size=200) < 0.5).astype(np.int32)
     assert (
-        Parts(dense(), SPARSE).calibration(outputs, codes, 2)[
+        KerasNetwork(dense(), SPARSE).calibration(outputs, codes, 2)[
             "expected calibration error"
         ]
         < 0.2
     )
     own = losses.BinaryCrossentropy(from_logits=True)
-    assert Parts(dense(), own).calibration(outputs[..., :1], codes, 2)
+    assert KerasNetwork(dense(), own).calibration(outputs[..., :1], codes, 2)
 
 
 def test_the_posterior_of_five_labels_is_that_of_five_networks() -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc.keras
-from sgmcmc.networks.keras_sampling import Parts, new_members
+from sgmcmc.networks.keras_sampling import KerasNetwork, new_members
 
 layers = keras.layers
 rng = np.random.default_rng(1)
@@ -49,7 +49,7 @@ def test_frozen_layers_are_computed_once_and_only_predictions_are_kept() -> None
 def test_features_and_the_rest_are_the_whole() -> None:
     own = network(layers.LayerNormalization())
     own.layers[0].trainable = False
-    parts = Parts(own, LOSS)
+    parts = KerasNetwork(own, LOSS)
     weights = {
         name: np.asarray(each)
         for name, each in zip(parts.names, own.trainable_variables, strict=True)

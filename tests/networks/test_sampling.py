@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.networks.chains import Members, Scales
-from sgmcmc.networks.training import Network, Schedule, Trained, check_memory, train
+from sgmcmc.networks.training import Network, Schedule, Trained, Training, check_memory
 
 
 def start(rng: np.random.Generator, members: int) -> dict[str, Any]:
@@ -42,9 +42,8 @@ def trained() -> Trained:
     """Return two networks that were trained on all rows but twenty."""
     run = members(2)
     rows = np.arange(20, 200), np.arange(20)
-    return train(
-        NETWORK, run.weights, run.data, rows, Schedule(60), np.random.default_rng(6)
-    )
+    rng = np.random.default_rng(6)
+    return Training(NETWORK, run.data, Schedule(60), rng).run(run.weights, rows)
 
 
 def members(count: int, rows: int = 200) -> Members:
@@ -61,7 +60,9 @@ def test_the_curvature_is_that_of_the_stiffest_member() -> None:
     chains = members(3)
     rng = np.random.default_rng(5)
     variances = {name: rng.uniform(0.01, 0.1) for name in NETWORK.prior_sds}
-    found = chains._stiffest(chains.weights, variances, np.arange(200), 200, rng)
+    found = chains._largest_curvature(
+        chains.weights, variances, np.arange(200), 200, rng
+    )
     sizes = [3, 3, 3, 1]
     root = np.repeat(np.sqrt(list(variances.values())), sizes)
     X, y = (chains.data.whole[name] for name in ("X", "y"))
@@ -169,23 +170,16 @@ def test_training_keeps_the_best_epoch_and_the_last() -> None:
     run = members(2, rows=60)
     schedule = Schedule(epochs=200, batch_size=20)
     rows = np.arange(50), np.arange(50, 60)
-    found = train(
-        NETWORK, run.weights, run.data, rows, schedule, np.random.default_rng(6)
-    )
+    training = Training(NETWORK, run.data, schedule, np.random.default_rng(6))
+    found = training.run(run.weights, rows)
     y = run.data.rows(rows[1])["y"].numpy()
     best, last = (
         log_density(y, replace(run, weights=weights).outputs(rows[1])).mean(-1)
         for weights in (found.best, found.last)
     )
     assert (best >= last - 1e-6).all()
-    none = train(
-        NETWORK,
-        run.weights,
-        run.data,
-        (rows[0], rows[1][:0]),
-        schedule,
-        np.random.default_rng(6),
-    )
+    training = replace(training, rng=np.random.default_rng(6))
+    none = training.run(run.weights, (rows[0], rows[1][:0]))
     for name in none.last:
         np.testing.assert_array_equal(none.best[name], none.last[name])
         np.testing.assert_array_equal(none.last[name], found.last[name])

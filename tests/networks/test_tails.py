@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgmcmc.networks.held_out import judge_tails, student_gain
+from sgmcmc.networks.held_out import Moments, judge_tails, student_gain
 
 N = 2000
 NORMAL = 2 * stats.norm.cdf(-5)
 MEANS = 0.05 * np.random.default_rng(1).normal(size=(20, N))
 SCALES = np.ones((20, N))
-SDS = np.sqrt(1 + MEANS.var(0))
+MOMENTS = Moments(MEANS, SCALES, SCALES**2)
 
 
 def test_normal_responses_have_no_warning() -> None:
     y = np.random.default_rng(2).normal(size=N)
-    facts, warnings = judge_tails(y, MEANS, SCALES, SDS, NORMAL, student=False)
+    facts, warnings = judge_tails(y, MOMENTS, NORMAL, student=False)
     assert warnings == [] and facts["rows beyond 5 predicted SDs"] == 0
     low, high = facts["gain by Student's t, a row"]
     assert low < high < 0.01
@@ -27,14 +27,15 @@ def test_a_few_rows_far_away_are_warned_of() -> None:
     """Four of two thousand, as in a split of the bike rentals."""
     y = np.random.default_rng(2).normal(size=N)
     y[:4] = 16, -20, 24, 27
-    facts, warnings = judge_tails(y, MEANS, SCALES, SDS, NORMAL, student=False)
+    facts, warnings = judge_tails(y, MOMENTS, NORMAL, student=False)
     assert facts["rows beyond 5 predicted SDs"] == 4
     assert len(warnings) == 1 and warnings[0].startswith(
         "4 of 2000 held-out rows lie more than 5"
     )
     assert '`likelihood="student"`' in warnings[0]
     far = 2 * stats.t(4).cdf(-5 * np.sqrt(2))
-    _, warnings = judge_tails(y, MEANS, SCALES, np.sqrt(2) * SDS, far, student=True)
+    moments = Moments(MEANS, SCALES, 2 * SCALES**2)
+    _, warnings = judge_tails(y, moments, far, student=True)
     assert warnings == []  # Student's t expects four
 
 
@@ -50,5 +51,6 @@ def test_students_responses() -> None:
         and gain == pytest.approx(exact, abs=0.01)
         and gain > 2 * error
     )
-    _, warnings = judge_tails(y, means, scales, scales[0], NORMAL, student=False)
+    moments = Moments(means, scales, scales**2)
+    _, warnings = judge_tails(y, moments, NORMAL, student=False)
     assert len(warnings) == 1
