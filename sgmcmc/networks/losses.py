@@ -375,9 +375,10 @@ class RowDensity:
         used = y if ignored is None else y[y != ignored]
         if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
             raise ValueError(
-                f"{self._targets} must be integers from 0 to {classes - 1}, a number for each output of "
-                "the network. Number the classes from 0, as np.unique(y, return_inverse=True)[1] "
-                f"does. They are from {used.min()} to {used.max()}."
+                f"{self._targets} must be integers from 0 to {classes - 1}, a number for each "
+                "output of the network. Number the classes from 0, as "
+                "np.unique(y, return_inverse=True)[1] does. They are from "
+                f"{used.min()} to {used.max()}."
             )
 
     def check_outputs(self, outputs: Array) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-_ANNEALED = 500  # sweeps in which the bandwidth decreases from 1 to its last value
-_PROPOSALS = 64  # draws that are proposed at once for one component
-_ACCEPTED = 0.1  # share of pairs that the Weierstrass sampler accepts
-_PAIRS = 2**15  # number of pairs of draws that are compared together
+
+@dataclass(frozen=True)
+class _Settings:
+    annealed: int = 500  # sweeps in which the bandwidth decreases from 1 to its last
+    proposals: int = 64  # draws that are proposed at once for one component
+    accepted: float = 0.1  # share of pairs that the Weierstrass sampler accepts
+    pairs: int = 2**15  # of draws that are compared together
+    bisections: int = 60  # for the bandwidth of the Weierstrass sampler
+
+
+_SETTINGS = _Settings()
 
 
 def aligned(draws: list[np.ndarray]) -> np.ndarray:
@@ -40,9 +48,8 @@ def combined_draws(
         if not (variances > 0).all():
             raise ValueError("`sampler` returned draws of a shard that do not vary.")
         weights = 1.0 / variances
-        return np.einsum(
-            "sp,scdp->cdp", weights / weights.sum(0), x - center
-        ) + center, {}
+        shares = weights / weights.sum(0)
+        return np.einsum("sp,scdp->cdp", shares, x - center) + center, {}
     if chains * count <= size + 1:
         raise ValueError(
             f"`method`: {method!r} needs more draws of a shard, of which there are "
@@ -68,9 +75,8 @@ def combined_draws(
 
 def _covariance(draws: np.ndarray) -> np.ndarray:
     """Return the covariance of draws, (..., p)."""
-    return np.cov(draws.reshape(-1, draws.shape[-1]), rowvar=False).reshape(
-        2 * draws.shape[-1:]
-    )
+    size = draws.shape[-1]
+    return np.cov(draws.reshape(-1, size), rowvar=False).reshape(size, size)
 
 
 def _precision(draws: np.ndarray) -> np.ndarray:
@@ -95,12 +101,10 @@ def _gaussian(
     """Return draws of the product of the normals with the moments of the draws."""
     precisions = [_precision(one) for one in x]
     covariance = np.linalg.inv(np.sum(precisions, axis=0))
-    slopes = [
-        precision @ one.mean((0, 1))
-        for precision, one in zip(precisions, x, strict=True)
-    ]
+    means = [one.mean((0, 1)) for one in x]
+    weighted = [p @ mean for p, mean in zip(precisions, means, strict=True)]
     noise = rng.normal(size=x.shape[1:]) @ np.linalg.cholesky(covariance).T
-    return covariance @ np.sum(slopes, axis=0) + noise, {}
+    return covariance @ np.sum(weighted, axis=0) + noise, {}
 
 
 def _kernel_density(
@@ -117,40 +121,39 @@ def _kernel_density(
     pools = x.reshape(shards, -1, size)
     draws = pools.shape[1]
     last, chain = _last_bandwidth(draws, size), np.arange(chains)
-    current = pools[
-        np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))
-    ]
+    start = rng.integers(draws, size=(shards, chains))
+    current = pools[np.arange(shards)[:, np.newaxis], start]
     total, out, changed = current.sum(0), np.empty(x.shape[1:]), 0.0
-    for sweep in range(_ANNEALED + count):
-        h = last ** min(1.0, sweep / _ANNEALED)
+    annealed, proposals = _SETTINGS.annealed, _SETTINGS.proposals
+    for sweep in range(annealed + count):
+        h = last ** min(1.0, sweep / annealed)
         for s in range(shards):
             total_of_others = total - current[s]
-            tried = pools[s][rng.integers(draws, size=(chains, 1 + _PROPOSALS))]
+            tried = pools[s][rng.integers(draws, size=(chains, 1 + proposals))]
             tried[:, 0] = current[s]
             sums = total_of_others[:, np.newaxis] + tried
             energy = (tried**2).sum(-1) - (sums**2).sum(-1) / shards
-            pick = np.argmax(
-                rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1
-            )
+            log_weights = rng.gumbel(size=energy.shape) - energy / (2 * h * h)
+            pick = np.argmax(log_weights, axis=1)
             current[s] = tried[chain, pick]
             total = sums[chain, pick]
-            changed += (pick > 0).mean() * (sweep >= _ANNEALED)
-        if sweep >= _ANNEALED:
+            changed += (pick > 0).mean() * (sweep >= annealed)
+        if sweep >= annealed:
             noise = rng.normal(size=(chains, size))
-            out[:, sweep - _ANNEALED] = total / shards + h / np.sqrt(shards) * noise
-    covariances = [_covariance(one) for one in x]
-    products = [
-        np.linalg.inv(
-            np.sum([np.linalg.inv(c + k * np.eye(size)) for c in covariances], axis=0)
-        )
-        for k in (0.0, last * last)
-    ]
+            out[:, sweep - annealed] = total / shards + h / np.sqrt(shards) * noise
     facts = {
         "bandwidth, SDs of a shard": last,
         "components changed in a sweep, share": changed / (shards * count),
-        "covariances": products,
+        "covariances": [_product_covariance(x, 0.0), _product_covariance(x, last)],
     }
     return out, facts
+
+
+def _product_covariance(x: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Return the covariance of the product of the shards, normal and smoothed by a kernel."""
+    smoothing = bandwidth * bandwidth * np.eye(x.shape[-1])
+    precisions = [np.linalg.inv(_covariance(one) + smoothing) for one in x]
+    return np.linalg.inv(np.sum(precisions, axis=0))
 
 
 def _last_bandwidth(draws: int, size: int) -> float:
@@ -177,47 +180,45 @@ def _merged(
     a: np.ndarray, b: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """Return weighted means of accepted pairs, chain by chain, and the bandwidth."""
-    (chains, count, _), of_a, of_b = a.shape, _precision(a), _precision(b)
+    chains, count, _ = a.shape
+    precision_a, precision_b = _precision(a), _precision(b)
     root = np.linalg.cholesky(np.linalg.inv(_covariance(a) + _covariance(b)))
     scaled_a, scaled_b = a @ root, b @ root
-    weighted_a, weighted_b = (
-        one @ precision @ np.linalg.inv(of_a + of_b)
-        for one, precision in ((a, of_a), (b, of_b))
-    )
+    covariance = np.linalg.inv(precision_a + precision_b)
+    weighted_a = a @ precision_a @ covariance
+    weighted_b = b @ precision_b @ covariance
 
     def pairs(c: int, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         i, j = rng.integers(count, size=(2, number))
         return i, j, ((scaled_a[c, i] - scaled_b[c, j]) ** 2).sum(-1)
 
-    h = _bandwidth(
-        np.concatenate([pairs(c, _PAIRS // chains)[2] for c in range(chains)])
-    )
+    number = _SETTINGS.pairs
+    distances = [pairs(c, number // chains)[2] for c in range(chains)]
+    h = _bandwidth(np.concatenate(distances))
     out = np.empty_like(a)
     for c in range(chains):
         done = 0
         while done < count:
-            i, j, distance = pairs(c, _PAIRS)
-            accepted = np.flatnonzero(
-                rng.exponential(size=_PAIRS) > distance / (2 * h * h)
-            )
-            accepted = accepted[: count - done]
-            out[c, done : done + len(accepted)] = (
-                weighted_a[c, i[accepted]] + weighted_b[c, j[accepted]]
-            )
+            i, j, distance = pairs(c, number)
+            is_accepted = rng.exponential(size=number) > distance / (2 * h * h)
+            accepted = np.flatnonzero(is_accepted)[: count - done]
+            means = weighted_a[c, i[accepted]] + weighted_b[c, j[accepted]]
+            out[c, done : done + len(accepted)] = means
             done += len(accepted)
     return out, h
 
 
 def _bandwidth(squares: np.ndarray) -> float:
     """Return h for which the mean of exp(−squares / 2h²) is the share of accepted pairs."""
-    low, high = (
-        np.log(squares.max() + 1e-300) - 100.0,
-        np.log(squares.max() + 1e-300) + 10.0,
-    )
-    for _ in range(60):
+    log_largest = np.log(squares.max() + 1e-300)
+    low, high = log_largest - 100.0, log_largest + 10.0
+    for _ in range(_SETTINGS.bisections):
         middle = 0.5 * (low + high)
-        is_wide_enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED
-        low, high = (low, middle) if is_wide_enough else (middle, high)
+        accepted = np.exp(-squares / (2 * np.exp(middle))).mean()
+        if accepted >= _SETTINGS.accepted:
+            high = middle
+        else:
+            low = middle
     return float(np.exp(0.5 * high))
 
 

@@ -67,20 +67,12 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class _Settings:
-    smallest_seconds: float = (
-        1.0  # seconds that each shard has at least, if they are limited
-    )
-    largest_kernel_size: int = 20  # largest number of coordinates for kernel densities
-    smallest_draws: int = (
-        4  # smallest number of draws that have an effective sample size
-    )
-    sd_inflation: float = 0.05  # inflation of SDs above which there is a warning
-    spread: float = (
-        3.0  # spread of the shards' means, in their SDs, above which there is a warning
-    )
-    smallest_ess: float = (
-        100.0  # effective sample size of a shard below which there is a warning
-    )
+    smallest_seconds: float = 1.0  # that each shard has, if they are limited
+    largest_kernel_size: int = 20  # coordinates for kernel densities, at most
+    smallest_draws: int = 4  # that have an effective sample size
+    sd_inflation: float = 0.05  # of SDs above which there is a warning
+    spread: float = 3.0  # of shards' means, in their SDs, above which there is one
+    smallest_ess: float = 100.0  # of a shard below which there is one
 
 
 _SETTINGS = _Settings()
@@ -183,15 +175,17 @@ def divide(
     checks.choice("method", method, METHODS)
     shown = checks.flag("verbose", verbose)
     name, function = _read_sampler(sampler, keywords)
-    shard = _read_shard(function, log_lik, log_prior, params, bijectors, keywords)
+    densities = _read_densities(log_lik, log_prior)
+    coordinates = _read_coordinates(function, params, bijectors, keywords)
     largest = _SETTINGS.largest_kernel_size
-    if method == "kernel_density" and shard.size > largest:
+    if method == "kernel_density" and coordinates.size > largest:
         raise ValueError(
             f"`method`: kernel densities are refused beyond {largest} coordinates, and "
-            f"there are {shard.size}: their bandwidth is as wide as the posterior. Use "
+            f"there are {coordinates.size}: their bandwidth is as wide as the posterior. Use "
             '"consensus" or "weierstrass".'
         )
-    data = read_dataset(dataset, shard.dtype, keywords.get("integers") or ())
+    dtype = coordinates.dtype
+    data = read_dataset(dataset, dtype, keywords.get("integers") or ())
     count = checks.whole_number("shards", shards, 2)
     if count > data.size:
         raise ValueError(
@@ -199,18 +193,14 @@ def divide(
             f"is {count}."
         )
     number, start = checks.seed_number("seed", seed), time.monotonic()
-    shard.share = 1.0 / count
-    max_seconds = keywords.get("max_seconds")
-    until = (
-        math.inf
-        if max_seconds is None
-        else start + checks.positive_number("max_seconds", max_seconds)
-    )
-    results = []
+    shard = _ShardSampler(function, densities, coordinates, keywords, 1.0 / count)
+    until = math.inf
+    if keywords.get("max_seconds") is not None:
+        until = start + checks.positive_number("max_seconds", keywords["max_seconds"])
+    results: list[_ShardResult] = []
     with read_machines(executor) as machines, passed_on():
-        calls = _calls(
-            data, count, number, shard.dtype, _Shares(until, count, machines)
-        )
+        shares = _Shares(until, count, machines)
+        calls = _calls(data, count, number, dtype, shares)
         with bars.make_bar(total=count, desc="shards", disable=not shown) as bar:
             for one in machines.map(shard, "run", calls):
                 results.append(one)
@@ -228,14 +218,14 @@ def divide(
         "bijectors": {
             key: bijector.name for key, bijector in (bijectors or {}).items()
         },
-        "dtype": shard.dtype.name,
+        "dtype": dtype.name,
         "levels": {name: levels.to_json() for name, levels in data.levels.items()},
         "versions": results[0].versions,
     }
     x = aligned([one.draws for one in results])
     rng = np.random.default_rng(np.random.SeedSequence(number, spawn_key=(1,)))
     combined, facts = combined_draws(method, x, rng)
-    samples = Samples(shard.constrained(combined), settings=settings)
+    samples = Samples(coordinates.params_of(combined), settings=settings)
     seconds = {"shards": sampled - start, "combination": time.monotonic() - sampled}
     return samples.with_report(_report(samples, results, x, facts, seconds))
 
@@ -265,17 +255,19 @@ def _read_sampler(
     return name, sampler if callable(sampler) else getattr(samplers, name)
 
 
-def _read_shard(
-    sampler: Callable[..., Any],
-    log_lik: Any,
-    log_prior: Any,
-    params: Any,
-    bijectors: Any,
-    keywords: Mapping[str, Any],
-) -> _ShardSampler:
+def _read_densities(log_lik: Any, log_prior: Any) -> tuple[LogLik, LogPrior | None]:
     checks.function("log_lik", log_lik, "of `params` and `dataset`")
     if log_prior is not None:
         checks.function("log_prior", log_prior, "of `params`")
+    return log_lik, log_prior
+
+
+def _read_coordinates(
+    sampler: Callable[..., Any],
+    params: Any,
+    bijectors: Any,
+    keywords: Mapping[str, Any],
+) -> _Coordinates:
     signature = inspect.signature(sampler).parameters
 
     def chosen(name: str) -> Any:
@@ -284,13 +276,58 @@ def _read_shard(
 
     dtype = checks.floating_dtype("dtype", chosen("dtype"))
     starts = read_params(params, chosen("n_chains"), dtype)
-    given_bijectors = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
-    checks.known_keys("bijectors", given_bijectors, starts[0], "the parameters are")
-    geometries = read_geometries(given_bijectors, {}, Underdamped(), starts, dtype)
+    bijectors = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
+    checks.known_keys("bijectors", bijectors, starts[0], "the parameters are")
+    geometries = read_geometries(bijectors, {}, Underdamped(), starts, dtype)
     spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
-    return _ShardSampler(
-        sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords)
-    )
+    unconstrained = [
+        {name: spaces[name].start(value, dtype) for name, value in start.items()}
+        for start in starts
+    ]
+    return _Coordinates(spaces, unconstrained, dtype)
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Unconstrained coordinates u of the parameters θ = f(u).
+
+    Attributes:
+        spaces: Geometry of each parameter.
+        starts: Starting values of u, for each chain.
+        dtype: Dtype.
+    """
+
+    spaces: Mapping[str, Geometry]
+    starts: list[dict[str, np.ndarray]]
+    dtype: tf.DType
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return sum(value.size for value in self.starts[0].values())
+
+    @property
+    def are_constrained(self) -> bool:
+        """Whether a parameter has a bijector."""
+        return any(not space.in_place for space in self.spaces.values())
+
+    def constrain(self, params: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        """Return θ of u."""
+        return {
+            name: space.constrain(params[name]) for name, space in self.spaces.items()
+        }
+
+    def params_of(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Return θ of draws of u, (chains, draws, p), by parameter."""
+        params, begin = {}, 0
+        numpy_dtype = self.dtype.as_numpy_dtype
+        for name, start in self.starts[0].items():
+            end = begin + start.size
+            u = draws[..., begin:end].reshape(-1, *start.shape).astype(numpy_dtype)
+            theta = np.asarray(self.spaces[name].constrain(tf.constant(u)))
+            params[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
+            begin = end
+        return params
 
 
 class _Shares:
@@ -307,9 +344,8 @@ class _Shares:
 
     def __init__(self, until: float, count: int, machines: Machines) -> None:
         self._until, self._count, self._in_process = until, count, machines.is_local
-        self._seconds_each = (until - time.monotonic()) / math.ceil(
-            count / machines.width
-        )
+        rounds = math.ceil(count / machines.width)
+        self._seconds_each = (until - time.monotonic()) / rounds
 
     def of(self, number: int) -> float:
         """Return the seconds of a shard that begins now."""
@@ -356,63 +392,55 @@ class _ShardResult(NamedTuple):
     versions: Any
 
 
+@dataclass(frozen=True, eq=False)
 class _ShardSampler:
     """Samples a shard, in this process or in a worker, in unconstrained coordinates u.
 
     The target is Σ_i log p(x_i | θ) + (log p(θ) + log |dθ/du|) ``share``, with θ = f(u).
+
+    Attributes:
+        sampler: Function that samples a shard.
+        densities: Log-likelihood and log prior of the user.
+        coordinates: Coordinates u.
+        keywords: Keyword arguments of the sampler.
+        share: 1/S, the share of a shard in the prior.
     """
 
-    def __init__(
-        self,
-        sampler: Callable[..., Any],
-        log_lik: LogLik,
-        log_prior: LogPrior | None,
-        spaces: Mapping[str, Geometry],
-        starts: list[dict[str, np.ndarray]],
-        dtype: tf.DType,
-        keywords: dict[str, Any],
-    ) -> None:
-        self._sampler, self._log_lik, self._log_prior = sampler, log_lik, log_prior
-        self._spaces, self.dtype, self._keywords = spaces, dtype, keywords
-        self._starts = [
-            {name: spaces[name].start(value, dtype) for name, value in start.items()}
-            for start in starts
-        ]
-        self._shapes = {name: value.shape for name, value in self._starts[0].items()}
-        self.size = sum(value.size for value in self._starts[0].values())
-        self.share = 1.0
+    sampler: Callable[..., Any]
+    densities: tuple[LogLik, LogPrior | None]
+    coordinates: _Coordinates
+    keywords: dict[str, Any]
+    share: float
 
     def run(
         self, dataset: Mapping[str, Any], seed: int, label: str, seconds: float
     ) -> _ShardResult:
         """Return the draws of a shard with these rows, within some seconds if they are limited."""
         limit = {} if math.isinf(seconds) else {"max_seconds": seconds}
-        with warnings.catch_warnings(record=True) as heard:
+        starts = self.coordinates.starts
+        has_prior = self.coordinates.are_constrained or self.densities[1] is not None
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            samples = self._sampler(
+            samples = self.sampler(
                 self.log_lik,
                 dataset,
-                self._starts[0] if len(self._starts) == 1 else self._starts,
-                log_prior=self.log_prior if self._has_prior else None,
+                starts[0] if len(starts) == 1 else starts,
+                log_prior=self.log_prior if has_prior else None,
                 seed=seed,
                 verbose=False,
-                **{**self._keywords, **limit},
+                **{**self.keywords, **limit},
             )
             if not isinstance(samples, Samples):
                 raise TypeError(
                     f"`sampler` must return sgmcmc.Samples; it returned {checks.describe(samples)}."
                 )
-            own_warnings = [
+            of_report = [
                 text for text in samples.quick_warnings() if "Not checked" not in text
             ]
-        messages = [
-            str(entry.message) for entry in heard if entry.category is UserWarning
-        ]
+        messages = [str(w.message) for w in caught if w.category is UserWarning]
         if any(text.startswith("Interrupted:") for text in messages):
             raise KeyboardInterrupt
-        arrays = by_chain(
-            samples.settings, {name: samples[name] for name in self._shapes}
-        )
+        arrays = by_chain(samples.settings, {name: samples[name] for name in starts[0]})
         flat = [np.reshape(a, (*a.shape[:2], -1)) for a in arrays.values()]
         draws = np.concatenate(flat, axis=2).astype(np.float64)
         smallest = _SETTINGS.smallest_draws
@@ -426,48 +454,23 @@ class _ShardSampler:
                 f"`sampler` returned draws of shard {label} that are not finite."
             )
         ess = diagnose({"draws": draws}).smallest
-        return _ShardResult(
-            draws, ess, [*messages, *own_warnings], samples.settings.get("versions")
-        )
-
-    @property
-    def _has_prior(self) -> bool:
-        bijected = any(not space.in_place for space in self._spaces.values())
-        return bijected or self._log_prior is not None
+        versions = samples.settings.get("versions")
+        return _ShardResult(draws, ess, [*messages, *of_report], versions)
 
     def log_lik(self, params: Any, dataset: Any) -> tf.Tensor:
         """Return the user's log-likelihood of u."""
-        return self._log_lik(self._of(params), dataset)
+        return self.densities[0](self.coordinates.constrain(params), dataset)
 
     def log_prior(self, params: Any) -> tf.Tensor:
         """Return the log prior density of u, times 1/S."""
-        total = tf.zeros([], self.dtype)
-        if self._log_prior is not None:
-            total += self._log_prior(self._of(params))
-        for name, space in self._spaces.items():
+        log_prior = self.densities[1]
+        total = tf.zeros([], self.coordinates.dtype)
+        if log_prior is not None:
+            total += log_prior(self.coordinates.constrain(params))
+        for name, space in self.coordinates.spaces.items():
             jacobian = space.log_jacobian(params[name])
             total += 0.0 if jacobian is None else jacobian
         return self.share * total
-
-    def _of(self, params: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-        return {
-            name: space.constrain(params[name]) for name, space in self._spaces.items()
-        }
-
-    def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray]:
-        """Return θ of u, (chains, draws, p), by parameter."""
-        theta_of, begin = {}, 0
-        for name, shape in self._shapes.items():
-            end = begin + int(np.prod(shape))
-            u = (
-                draws[..., begin:end]
-                .reshape(-1, *shape)
-                .astype(self.dtype.as_numpy_dtype)
-            )
-            theta = np.asarray(self._spaces[name].constrain(tf.constant(u)))
-            theta_of[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
-            begin = end
-        return theta_of
 
 
 def _report(
@@ -479,16 +482,15 @@ def _report(
 ) -> Report:
     settings, count = samples.settings, len(results)
     means, variances = x.mean((1, 2)), x.var((1, 2))
-    gaps = means - (means / variances).sum(0) / (1 / variances).sum(0)
-    spread = float(np.sqrt((gaps**2 / variances).sum(0).max() / (count - 1)))
+    center = (means / variances).sum(0) / (1 / variances).sum(0)
+    squares = ((means - center) ** 2 / variances).sum(0)
+    spread = float(np.sqrt(squares.max() / (count - 1)))
     remarks = []
-    doubtful = [
-        (k, one.warnings[0]) for k, one in enumerate(results, 1) if one.warnings
-    ]
-    if doubtful:
+    warned = [number for number, one in enumerate(results, 1) if one.warnings]
+    if warned:
         remarks.append(
-            f"{len(doubtful)} of {count} shards have warnings. Shard {doubtful[0][0]}: "
-            f"{doubtful[0][1]}"
+            f"{len(warned)} of {count} shards have warnings. Shard {warned[0]}: "
+            f"{results[warned[0] - 1].warnings[0]}"
         )
     if spread > _SETTINGS.spread:
         remarks.append(
