@@ -13,38 +13,41 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import CancelledError as Cancelled
+from dataclasses import dataclass
 from typing import Any
 
 from sgmcmc.checks import describe
 
-_UNKNOWN = 16  # number of workers to assume if an executor does not say
+
+@dataclass(frozen=True)
+class Settings:
+    """Numbers of workers and calls, and how long they last."""
+
+    unknown_width: int = 16  # workers to assume if an executor does not say
+    calls: int = 2  # under way for each worker, so that none waits for its next
+    deaths: int = 4  # of workers in a row at the same call, at most
+    idle: int = 300  # seconds without work after which a worker of loky's ends
+
+
+SETTINGS = Settings()
 
 # Errors of Dask's distributed and of Ray that mean that a worker, or its results, are lost.
 _LOSSES = (
-    *(
-        "KilledWorker",
-        "CommClosedError",
-        "FutureCancelledError",
-        "FuturesCancelledError",
-    ),
-    *(
-        "WorkerCrashedError",
-        "NodeDiedError",
-        "OutOfMemoryError",
-        "LocalRayletDiedError",
-    ),
-)
+    "KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError",
+    "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError",
+)  # fmt: skip
 
 _SPAWN = (
     "`executor`: its processes are forked, and TensorFlow does not survive that. Create them with "
     'ProcessPoolExecutor(..., mp_context=multiprocessing.get_context("spawn")), or "forkserver".'
 )
 
-_IDLE = 300  # seconds after which workers of loky's without work end; others take their place
-
 # Pools of loky's by their number of workers, for as long as the process: workers take seconds to
 # import TensorFlow. joblib's own pool has other options, and would be made again for each change.
 _pools: dict[int, Executor] = {}
+
+# Broken executors about which users have been warned.
+_warned: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 def checked(executor: Any) -> Executor:
@@ -103,7 +106,7 @@ def width(executor: Executor) -> int:
     try:
         return max(1, sum(client.ncores().values()))  # type: ignore[union-attr]
     except Exception:
-        return _UNKNOWN
+        return SETTINGS.unknown_width
 
 
 def is_loss(error: BaseException) -> bool:
@@ -128,14 +131,6 @@ def like(executor: Executor) -> Executor | None:
     if max_tasks is not None:
         options["max_tasks_per_child"] = max_tasks
     return type(executor)(**options)
-
-
-DEATHS = 4
-"""Largest number of workers that may die in a row at the same call."""
-
-
-# Broken executors about which users have been warned.
-_warned: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 class LastingExecutor:
@@ -172,7 +167,7 @@ class LastingExecutor:
 
     def submit(self, function: Any, *arguments: Any) -> Future[Any]:
         """Have a worker call a function, of an executor that is made again if it is broken."""
-        for _ in range(DEATHS):
+        for _ in range(SETTINGS.deaths):
             generation = self.generation
             try:
                 return self._executor().submit(function, *arguments)
@@ -197,9 +192,8 @@ class LastingExecutor:
             assert broken is not None
             another = like(broken)
             if another is None:
-                if isinstance(error, BrokenExecutor) and not getattr(
-                    broken, "heals", False
-                ):
+                heals = getattr(broken, "heals", False)
+                if isinstance(error, BrokenExecutor) and not heals:
                     raise BrokenExecutor(
                         "`executor` is broken, and no other can be made. Hand in a function that "
                         "makes one."
@@ -247,8 +241,8 @@ def _warn_once(executor: Executor) -> None:
 def given_up() -> BrokenExecutor:
     """Return the error of an executor whose workers die again and again."""
     return BrokenExecutor(
-        f"`executor`: workers died {DEATHS} times in a row at the same work. They may be short of "
-        'memory; or the script that starts them lacks `if __name__ == "__main__":` around what '
+        f"`executor`: workers died {SETTINGS.deaths} times in a row at the same work. They may be "
+        'short of memory; or the script that starts them lacks `if __name__ == "__main__":` around what '
         "only it is to do; or a library that your functions load ends their process."
     )
 
@@ -324,7 +318,9 @@ def _of_joblib(parallel: Any) -> Executor:
         def submit(function: Any, *arguments: Any) -> Future[Any]:
             for _ in range(2):
                 if count not in _pools:
-                    _pools[count] = loky.ProcessPoolExecutor(count, timeout=_IDLE)
+                    _pools[count] = loky.ProcessPoolExecutor(
+                        count, timeout=SETTINGS.idle
+                    )
                 try:
                     return _pools[count].submit(function, *arguments)
                 except (BrokenExecutor, RuntimeError) as error:

@@ -7,6 +7,7 @@ that this worker has turned away wait, so that an object goes about once to each
 
 from __future__ import annotations
 
+import itertools
 import queue
 import time
 import weakref
@@ -19,11 +20,8 @@ from typing import Any
 
 from sgmcmc.interrupts import TICK, Mailbox
 from sgmcmc.machines import worker
-from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
+from sgmcmc.machines.executors import SETTINGS, LastingExecutor, given_up, is_loss
 from sgmcmc.machines.worker import PickledObject, PickleRecipe, pack
-
-PER_WORKER = 2
-"""Calls under way for each worker, so that none waits for its next."""
 
 
 @dataclass
@@ -49,7 +47,7 @@ class Calls:
         self._under_way: dict[Future[Any], _Call] = {}
         self._done: Mailbox[Future[Any]] = Mailbox()
         self._served: set[str] = set()
-        self._max_under_way = PER_WORKER * executor.width
+        self._max_under_way = SETTINGS.calls * executor.width
 
     def __enter__(self) -> Calls:
         return self
@@ -117,7 +115,7 @@ class Calls:
 
     def _retry(self, call: _Call, error: BaseException) -> None:
         call.deaths += 1
-        if call.deaths >= DEATHS:
+        if call.deaths >= SETTINGS.deaths:
             raise given_up() from error
         self._executor.renew(call.generation, error)
         self._waiting.appendleft(call)
@@ -135,27 +133,18 @@ class Calls:
         """Submit calls as long as workers may be short of them."""
         while self._waiting and len(self._under_way) < self._max_under_way:
             call = self._waiting.popleft()
-            blobs = {key: self._blob(key) for key in call.requested_keys}
+            key, blob, needs = self._pickled
+            blobs = {
+                requested: blob if requested == key else needs[requested]()
+                for requested in call.requested_keys
+            }
             call.requested_keys = ()
-            needs = tuple(self._pickled.needs)
             call.generation = self._executor.generation
             future = self._executor.submit(
-                worker.work,
-                self._pickled.key,
-                needs,
-                blobs,
-                call.method,
-                call.arguments,
+                worker.work, key, tuple(needs), blobs, call.method, call.arguments
             )
             self._under_way[future] = call
             future.add_done_callback(self._done.put)
-
-    def _blob(self, key: str) -> bytes:
-        return (
-            self._pickled.blob
-            if key == self._pickled.key
-            else self._pickled.needs[key]()
-        )
 
 
 class Machines(ABC):
@@ -263,21 +252,21 @@ class Spread(Machines):
             yield from HERE.map(obj, method, calls)
             return
         with self, self.calls(obj) as under_way:
-            numbered, results = enumerate(calls), {}
-            max_ahead, yielded, submitted = 2 * PER_WORKER * self._executor.width, 0, 0
+            remaining, results = iter(calls), {}
+            max_ahead = 2 * SETTINGS.calls * self._executor.width
+            yielded = submitted = 0
             while True:
-                while submitted - yielded < max_ahead:
-                    call = next(numbered, None)
-                    if call is None:
-                        break
-                    under_way.submit(call[0], method, call[1])
+                ahead = max_ahead - (submitted - yielded)
+                for arguments in itertools.islice(remaining, ahead):
+                    under_way.submit(submitted, method, arguments)
                     submitted += 1
                 if yielded == submitted:
                     return
                 while yielded not in results:
                     answer = under_way.next()
                     if answer is not None:
-                        results[answer[0]] = answer[1]
+                        number, result = answer
+                        results[number] = result
                 yield results.pop(yielded)
                 yielded += 1
 

@@ -20,6 +20,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -57,19 +58,16 @@ def pack(obj: Any, recipes: Mapping[type, PickleRecipe]) -> PickledObject:
     try:
         pickler.dump(obj)
     except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[0].rstrip(".") if lines else describe(error)
         raise TypeError(
             "`executor`: something that your functions use cannot be sent to workers: "
-            f"{_reason(error)}. Functions may use numbers, arrays, tensors, variables and other "
+            f"{reason}. Functions may use numbers, arrays, tensors, variables and other "
             "functions; locks, open files, sessions and traced graphs stay in their process: make "
             "them inside the function."
         ) from error
     blob = file.getvalue()
     return PickledObject(hashlib.sha256(blob).hexdigest(), blob, pickler.needs)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else describe(error)
 
 
 class _Pickler(cloudpickle.Pickler):
@@ -115,14 +113,18 @@ class Unpickler(pickle.Unpickler):
         return self._shared[key]
 
 
-_KEPT_OBJECTS = 8  # objects kept, the ones used last
+@dataclass(frozen=True)
+class _Settings:
+    objects: int = 8  # that a worker keeps, the ones used last
+    shared: int = 2  # shared parts of objects that it keeps, the ones used last
 
-_KEPT_SHARED = 2  # shared parts of objects kept, the ones used last
+
+_SETTINGS = _Settings()
 
 at_hand: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Shared objects of this very process: workers that are threads of it need no other."""
 
-_things: OrderedDict[str, tuple[Any, tuple[str, ...]]] = OrderedDict()
+_objects: OrderedDict[str, tuple[Any, tuple[str, ...]]] = OrderedDict()
 _shared: OrderedDict[str, Any] = OrderedDict()
 _lock = threading.RLock()
 
@@ -164,9 +166,9 @@ def work(
 
 def _find_object(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -> Any:
     """Return an object that is kept, or was sent."""
-    if key in _things:
-        _things.move_to_end(key)
-        return _things[key][0]
+    if key in _objects:
+        _objects.move_to_end(key)
+        return _objects[key][0]
     shared = {need: at_hand.get(need, _shared.get(need)) for need in needs}
     lacking = [need for need in needs if shared[need] is None and need not in blobs]
     if key not in blobs or lacking:
@@ -177,21 +179,21 @@ def _find_object(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -
     for need in needs:
         if shared[need] is None:
             shared[need] = _shared[need] = Unpickler(blobs[need], {}).load()
-            while len(_shared) > _KEPT_SHARED:
+            while len(_shared) > _SETTINGS.shared:
                 _drop(next(iter(_shared)))
         elif need in _shared:
             _shared.move_to_end(need)
-    _things[key] = Unpickler(blobs[key], shared).load(), needs
-    while len(_things) > _KEPT_OBJECTS:
-        _things.popitem(last=False)
-    return _things[key][0]
+    _objects[key] = Unpickler(blobs[key], shared).load(), needs
+    while len(_objects) > _SETTINGS.objects:
+        _objects.popitem(last=False)
+    return _objects[key][0]
 
 
 def _drop(need: str) -> None:
     """Forget a shared object, and all that is made with it."""
     del _shared[need]
-    for key in [key for key, (_, needs) in _things.items() if need in needs]:
-        del _things[key]
+    for key in [key for key, (_, needs) in _objects.items() if need in needs]:
+        del _objects[key]
 
 
 def _portable(error: Exception) -> Exception:

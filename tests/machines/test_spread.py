@@ -54,15 +54,15 @@ class InTurn(Executor):
         future: Future[Any] = Future()
         if function is worker.work:
             self.sent += [number] * bool(arguments[2])
-        before = worker._things, worker._shared, worker.socket.gethostname
+        before = worker._objects, worker._shared, worker.socket.gethostname
         try:
-            worker._things, worker._shared = things, shared
+            worker._objects, worker._shared = things, shared
             worker.socket.gethostname = lambda: f"worker {number}"
             future.set_result(function(*arguments))
         except Exception as error:
             future.set_exception(error)
         finally:
-            worker._things, worker._shared, worker.socket.gethostname = before
+            worker._objects, worker._shared, worker.socket.gethostname = before
         return future
 
 
