@@ -69,13 +69,6 @@ def _sum_of(path: Path) -> bytes:
     return digest.digest()
 
 
-def _header(shape: tuple[int, ...]) -> bytes:
-    header = io.BytesIO()
-    fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, fields)
-    return header.getvalue()
-
-
 def _seal(array: Array, source_sum: bytes) -> bytes:
     return _MAGIC + source_sum + zlib.crc32(array.data.cast("B")).to_bytes(4, "little")
 
@@ -96,11 +89,13 @@ def _read(path: Path, shape: tuple[int, ...], source_sum: bytes) -> Array | None
 
 def _fits(file: IO[bytes], shape: tuple[int, ...], source_sum: bytes) -> bool:
     """Look at both ends only, so that a stale file costs no time. Rewinds the file."""
-    header, tail = _header(shape), _MAGIC + source_sum
-    body = 4 * int(np.prod(shape))
-    if file.read(len(header)) != header:
+    header = io.BytesIO()
+    fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    if file.read(len(header.getvalue())) != header.getvalue():
         return False
-    file.seek(body, os.SEEK_CUR)
+    file.seek(4 * int(np.prod(shape)), os.SEEK_CUR)
+    tail = _MAGIC + source_sum
     ending = file.read()
     file.seek(0)
     return len(ending) == len(tail) + 4 and ending.startswith(tail)
@@ -119,7 +114,7 @@ def _write(path: Path, array: Array, source_sum: bytes) -> None:
 
 
 @dataclass(frozen=True)
-class Spec:
+class CovertypeSpec:
     """Expected content of the file: no official sum of its content is known.
 
     Attributes:
@@ -136,7 +131,7 @@ class Spec:
 
 
 _NAME = "covtype.libsvm.binary.scale.bz2"
-SPEC = Spec(
+SPEC = CovertypeSpec(
     fetch.Source(
         _NAME,
         (f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{_NAME}",),
@@ -152,7 +147,7 @@ def load(verbose: bool = True) -> Array:
     return load_spec(SPEC, verbose)
 
 
-def load_spec(spec: Spec, verbose: bool) -> Array:
+def load_spec(spec: CovertypeSpec, verbose: bool) -> Array:
     """Load a file of this format: a float32 array (rows, 1 + features), label first."""
     shape = (spec.rows, 1 + spec.features)
 
@@ -164,7 +159,7 @@ def load_spec(spec: Spec, verbose: bool) -> Array:
     return fetch.load(spec.source, read, verbose)
 
 
-def parse(path: Path, spec: Spec) -> Array:
+def parse(path: Path, spec: CovertypeSpec) -> Array:
     """Return the checked content of a file, compressed or not, as float32 (rows, 1 + features).
 
     Column 0 is 1 for label 2 and 0 for label 1.

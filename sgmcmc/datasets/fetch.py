@@ -26,7 +26,6 @@ VARIABLE = "SGMCMC_DATA"
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds without a byte, not for the whole transfer
-CHUNK = 1 << 16
 
 
 def own_folder() -> Path | None:
@@ -188,9 +187,8 @@ def _download(
     try:
         for url in source.urls:
             try:
-                partial.parent.mkdir(
-                    exist_ok=True
-                )  # a file's name may begin with a folder's
+                # A file's name may begin with a folder's.
+                partial.parent.mkdir(exist_ok=True)
                 _transfer(url, partial, source.filename, verbose)
             except (OSError, ValueError) as error:
                 failures.append(f"{url}: {type(error).__name__}: {error}")
@@ -227,7 +225,7 @@ def _transfer(url: str, partial: Path, title: str, verbose: bool) -> None:
     ):
         download = HTTPDownloader(
             progressbar=False if hidden else bar,
-            chunk_size=CHUNK,
+            chunk_size=2**16,
             timeout=TIMEOUT,
             # Else requests would decompress archives that a server marks as encoded.
             headers={"Accept-Encoding": "identity"},
@@ -242,13 +240,10 @@ def _shows_progress() -> bool:
 
 
 def _advice(source: Source, failures: list[str]) -> str:
-    now = own_folder()
-    return "\n  ".join(
-        [
-            f"could not download {source.filename}:",
-            *failures,
-            f"To go without: get {source.urls[0]} by other means, put it as "
-            f"{source.filename!r} into your own folder, and set the environment variable "
-            f"{VARIABLE} to that folder (now: {'not set' if now is None else now}).",
-        ]
+    folder = own_folder() or "not set"
+    advice = (
+        f"To go without: get {source.urls[0]} by other means, put it as {source.filename!r} into "
+        f"your own folder, and set the environment variable {VARIABLE} to that folder (now: "
+        f"{folder})."
     )
+    return "\n  ".join([f"could not download {source.filename}:", *failures, advice])

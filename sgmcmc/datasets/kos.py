@@ -24,7 +24,7 @@ def _source(name: str) -> fetch.Source:
 
 
 @dataclass(frozen=True)
-class Spec:
+class KosSpec:
     """Expected content of the files: no official sum of their content is known.
 
     Attributes:
@@ -42,7 +42,7 @@ class Spec:
     total: int
 
 
-SPEC = Spec(
+SPEC = KosSpec(
     _source("docword.kos.txt.gz"), _source("vocab.kos.txt"), 3430, 6906, 467_714
 )
 
@@ -55,7 +55,7 @@ def load(verbose: bool = True) -> dict[str, Counts | NDArray[np.str_]]:
     }
 
 
-def parse_counts(path: Path, spec: Spec) -> Counts:
+def parse_counts(path: Path, spec: KosSpec) -> Counts:
     """Return the checked counts, documents × words, of a file that may be compressed."""
     with fetch.open_decompressed(path) as file:
         numbers = fetch.whole_numbers(file.read().split())
@@ -77,7 +77,7 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
     return Counts.from_triples(document - 1, word - 1, count, shape)
 
 
-def parse_vocab(path: Path, spec: Spec) -> NDArray[np.str_]:
+def parse_vocab(path: Path, spec: KosSpec) -> NDArray[np.str_]:
     """Return the checked words, in the order of the columns of the counts."""
     with fetch.open_decompressed(path) as file:
         words = np.array(file.read().decode().split())

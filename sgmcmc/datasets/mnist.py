@@ -17,11 +17,6 @@ _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-_PIXELS = 28
-_CLASSES = 10
-_SET_ASIDE = (
-    5000  # validation images, which the R package leaves out of the training set
-)
 
 
 def _source(name: str, sha256: str) -> fetch.Source:
@@ -54,8 +49,9 @@ SOURCES: Mapping[str, tuple[fetch.Source, fetch.Source]] = {
 
 def load(verbose: bool = True) -> dict[str, dict[str, Array]]:
     """Load images and one-hot labels for training and test; see `sgmcmc.datasets.get_dataset`."""
+    validation = 5000  # images, which the R package leaves out of the training set
     return {
-        "train": load_pair(*SOURCES["train"], skip=_SET_ASIDE, verbose=verbose),
+        "train": load_pair(*SOURCES["train"], skip=validation, verbose=verbose),
         "test": load_pair(*SOURCES["test"], skip=0, verbose=verbose),
     }
 
@@ -67,8 +63,9 @@ def load_pair(
 
     The files hold images of 28 by 28 bytes, and labels 0 to 9; the first ``skip`` are left out.
     """
-    read_images = partial(parse, sizes=(_PIXELS, _PIXELS), sha256=images.sha256)
-    read_labels = partial(parse, sizes=(), sha256=labels.sha256, largest=_CLASSES - 1)
+    classes = 10
+    read_images = partial(parse, sizes=(28, 28), sha256=images.sha256)
+    read_labels = partial(parse, sizes=(), sha256=labels.sha256, largest=classes - 1)
     pixels = fetch.load(images, read_images, verbose)[skip:]
     digits = fetch.load(labels, read_labels, verbose)[skip:]
     if len(pixels) != len(digits):
@@ -78,7 +75,7 @@ def load_pair(
         )
     scaled = pixels.reshape(len(pixels), -1).astype(np.float32)
     scaled /= 255
-    return {"images": scaled, "labels": np.eye(_CLASSES, dtype=np.float32)[digits]}
+    return {"images": scaled, "labels": np.eye(classes, dtype=np.float32)[digits]}
 
 
 def parse(
@@ -97,8 +94,8 @@ def parse(
     count, *item_sizes = (int(size) for size in np.frombuffer(content[4:start], ">u4"))
     if tuple(item_sizes) != sizes:
         raise ValueError(f"items are of size {tuple(item_sizes)} instead of {sizes}")
-    if len(content) != start + count * math.prod(sizes):
-        expected = start + count * math.prod(sizes)
+    expected = start + count * math.prod(sizes)
+    if len(content) != expected:
         raise ValueError(f"{len(content)} bytes decompressed instead of {expected}")
     fetch.need_sum(content, sha256)
     data = np.frombuffer(content, np.uint8, offset=start).reshape(count, *sizes)

@@ -16,7 +16,7 @@ Ratings = dict[str, NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
-class Spec:
+class MovieLensSpec:
     """Expected content of the files.
 
     Attributes:
@@ -36,7 +36,7 @@ def _source(name: str, sha256: str | None = None) -> fetch.Source:
     return fetch.Source(f"ml-100k/{name}", (f"{_HOME}ml-100k/{name}",), sha256)
 
 
-SPEC = Spec(
+SPEC = MovieLensSpec(
     {
         "all": _source(
             "u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
@@ -69,7 +69,7 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
 
 
 def parse(
-    path: Path, rows: int, spec: Spec, sha256: str | None = None
+    path: Path, rows: int, spec: MovieLensSpec, sha256: str | None = None
 ) -> NDArray[np.int64]:
     """Return checked ratings of a file that may be compressed.
 

@@ -22,7 +22,7 @@ _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/anonymous/"
 
 
 @dataclass(frozen=True)
-class Spec:
+class MswebSpec:
     """Expected content of a file: no official sum of its content is known.
 
     Attributes:
@@ -38,8 +38,8 @@ class Spec:
     areas: int = 294
 
 
-def _spec(name: str, users: int, visits: int) -> Spec:
-    return Spec(fetch.Source(name, (_HOME + name,)), users, visits)
+def _spec(name: str, users: int, visits: int) -> MswebSpec:
+    return MswebSpec(fetch.Source(name, (_HOME + name,)), users, visits)
 
 
 SPECS = {
@@ -83,13 +83,14 @@ def load(
     }
 
 
-def parse(path: Path, spec: Spec) -> AreaVisits:
+def parse(path: Path, spec: MswebSpec) -> AreaVisits:
     """Return checked visits and areas, in the order of the areas' numbers."""
     with fetch.open_decompressed(path) as file:
         lines = list(csv.reader(io.StringIO(file.read().decode("latin-1"))))
-    areas = sorted(
-        (_number(line), line[3], line[4]) for line in _of_kind(lines, "A", 5)
-    )
+    area_lines = [line for line in lines if line[:1] == ["A"]]
+    if any(len(line) != 5 for line in area_lines):
+        raise ValueError("a line A does not have 5 fields")
+    areas = sorted((_number(line), line[3], line[4]) for line in area_lines)
     columns = {number: column for column, (number, _, _) in enumerate(areas)}
     if not len(areas) == len(columns) == spec.areas:
         raise ValueError(f"{len(columns)} areas instead of {spec.areas}")
@@ -111,13 +112,6 @@ def parse(path: Path, spec: Spec) -> AreaVisits:
         )
     _, titles, paths = zip(*areas, strict=True)
     return AreaVisits(visits, np.array(titles), np.array(paths))
-
-
-def _of_kind(lines: list[list[str]], kind: str, fields: int) -> list[list[str]]:
-    matching = [line for line in lines if line[:1] == [kind]]
-    if any(len(line) != fields for line in matching):
-        raise ValueError(f"a line {kind} does not have {fields} fields")
-    return matching
 
 
 def _number(line: list[str]) -> int:

@@ -242,8 +242,8 @@ def given_up() -> BrokenExecutor:
     """Return the error of an executor whose workers die again and again."""
     return BrokenExecutor(
         f"`executor`: workers died {SETTINGS.deaths} times in a row at the same work. They may be "
-        'short of memory; or the script that starts them lacks `if __name__ == "__main__":` around what '
-        "only it is to do; or a library that your functions load ends their process."
+        'short of memory; or the script that starts them lacks `if __name__ == "__main__":` around '
+        "what only it is to do; or a library that your functions load ends their process."
     )
 
 

@@ -22,8 +22,8 @@ ARRAY = np.array(
 NAME = "small.bz2"
 
 
-def spec_of(*urls: str) -> covertype.Spec:
-    return covertype.Spec(Source(NAME, urls), rows=4, positives=2, features=3)
+def spec_of(*urls: str) -> covertype.CovertypeSpec:
+    return covertype.CovertypeSpec(Source(NAME, urls), rows=4, positives=2, features=3)
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -26,7 +26,7 @@ def parses(own, monkeypatch) -> list[Path]:
     calls: list[Path] = []
     original = covertype.parse
 
-    def counted(path: Path, spec: covertype.Spec) -> np.ndarray:
+    def counted(path: Path, spec: covertype.CovertypeSpec) -> np.ndarray:
         calls.append(path)
         return original(path, spec)
 
@@ -127,7 +127,8 @@ package = types.ModuleType("sgmcmc")
 package.__path__ = [sys.argv[1]]
 sys.modules["sgmcmc"] = package
 from sgmcmc.datasets import covertype, fetch
-spec = covertype.Spec(fetch.Source("small.bz2", (sys.argv[2],)), rows=4, positives=2, features=3)
+source = fetch.Source("small.bz2", (sys.argv[2],))
+spec = covertype.CovertypeSpec(source, rows=4, positives=2, features=3)
 for _ in range(20):
     array = covertype.load_spec(spec, verbose=False)
     assert array.sum() == float(sys.argv[3]), array

@@ -52,7 +52,7 @@ VOCAB = b"ant\nbee\ncat\ndog\n"
 
 @pytest.fixture
 def small_kos(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    spec = kos.Spec(Source("d.gz", (NOWHERE,)), Source("v", (NOWHERE,)), 3, 4, 12)
+    spec = kos.KosSpec(Source("d.gz", (NOWHERE,)), Source("v", (NOWHERE,)), 3, 4, 12)
     monkeypatch.setattr(kos, "SPEC", spec)
     (own / "d.gz").write_bytes(gzip.compress(DOCWORD))
     (own / "v").write_bytes(VOCAB)
@@ -122,7 +122,7 @@ V,1003,1
 
 @pytest.fixture
 def small_web(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    spec = msweb.Spec(Source("web", (NOWHERE,)), users=3, visits=3, areas=2)
+    spec = msweb.MswebSpec(Source("web", (NOWHERE,)), users=3, visits=3, areas=2)
     test = replace(spec, source=Source("test", (NOWHERE,)))
     monkeypatch.setattr(msweb, "SPECS", {"train": spec, "test": test})
     (own / "web").write_bytes(WEB)
@@ -195,7 +195,7 @@ def small_ratings(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     rows = {"all": 3, "train": 2, "test": 1}
     monkeypatch.setattr(
-        movielens, "SPEC", movielens.Spec(sources, rows, users=2, items=3)
+        movielens, "SPEC", movielens.MovieLensSpec(sources, rows, users=2, items=3)
     )
     (own / "ml-100k").mkdir()
     lines = RATINGS.splitlines(keepends=True)
