@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,14 @@ from sgmcmc import bars, checks
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 
-_EXPECTED = 5  # simulations that a bin must hold on average for the test
 
-_MOST_BINS = 20
+@dataclass(frozen=True)
+class _Settings:
+    expected: int = 5  # simulations in a bin, on average, for a χ² test
+    bins: int = 20  # at most
+
+
+_SETTINGS = _Settings()
 
 
 class Calibration:
@@ -41,11 +47,10 @@ class Calibration:
         self.ranks = {name: np.asarray(values) for name, values in ranks.items()}
         self.draws = draws
         self.n = len(next(iter(self.ranks.values())))
-        self._bins = max(
-            bins
-            for bins in range(1, _MOST_BINS + 1)
-            if (draws + 1) % bins == 0 and (bins == 1 or bins * _EXPECTED <= self.n)
-        )
+        self._bins = 1
+        for bins in range(2, _SETTINGS.bins + 1):
+            if (draws + 1) % bins == 0 and bins * _SETTINGS.expected <= self.n:
+                self._bins = bins
         self.p_values = {
             name: self._p_values(values) for name, values in self.ranks.items()
         }
@@ -84,24 +89,19 @@ class Calibration:
         from sgmcmc.results.arrays import coordinate_names
 
         names = list(self.ranks) if var_names is None else list(var_names)
-        shown = []
+        panels: list[tuple[str, np.ndarray]] = []
         for name in names:
             if name not in self.ranks:
                 raise ValueError(
                     f"`var_names`: there is no {name!r}; there are {list(self.ranks)}."
                 )
-            flat = self.ranks[name].reshape(self.n, -1)
-            shown += list(
-                zip(
-                    coordinate_names(name, self.ranks[name].shape[1:]),
-                    flat.T,
-                    strict=True,
-                )
-            )
+            ranks = self.ranks[name]
+            titles = coordinate_names(name, ranks.shape[1:])
+            panels += zip(titles, ranks.reshape(self.n, -1).T, strict=True)
         bins = max(self._bins, min(self.draws + 1, 4))
         low, high = binom.ppf([0.005, 0.995], self.n, 1 / bins)
-        columns = min(4, len(shown))
-        rows = -(-len(shown) // columns)
+        columns = min(4, len(panels))
+        rows = -(-len(panels) // columns)
         figure, axes = plt.subplots(
             rows,
             columns,
@@ -110,15 +110,15 @@ class Calibration:
             layout="constrained",
         )
         edges = np.linspace(0, self.draws + 1, bins + 1) - 0.5
-        for ax, (name, ranks) in zip(axes.flat, shown, strict=False):
+        for ax, (title, ranks) in zip(axes.flat, panels, strict=False):
             ax.axhspan(low, high, color="0.9")
             ax.hist(ranks, edges, color="C0")
             ax.axhline(self.n / bins, color="0.5", linewidth=0.8)
-            ax.set_title(name, fontsize=9)
-        for ax in axes.flat[len(shown) :]:
+            ax.set_title(title, fontsize=9)
+        for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
         figure.supxlabel(f"rank among {self.draws} draws", fontsize=9)
-        return axes.flat[: len(shown)]
+        return axes.flat[: len(panels)]
 
     def __repr__(self) -> str:
         lines = [
@@ -196,18 +196,19 @@ def sbc(
     with bars.make_bar(total=n, desc="calibration", disable=not shown) as bar:
         for simulation in range(n):
             data = {k: v[simulation] for k, v in simulated.items() if k not in hidden}
-            one, chain_seed = model.observing(data), int(seeds[simulation + 1])
+            simulated_model = model.observing(data)
+            chain_seed = int(seeds[simulation + 1])
             if fit is None:
-                samples = one.sample(seed=chain_seed, verbose=False, **keywords)
+                samples = simulated_model.sample(
+                    seed=chain_seed, verbose=False, **keywords
+                )
             else:
-                samples = fit(one, seed=chain_seed)
+                samples = fit(simulated_model, seed=chain_seed)
             for name, array in by_chain(samples.settings, samples).items():
                 if name in ranks:
                     ranks[name].append(_rank(array, simulated[name][simulation], draws))
             bar.update(1)
-    return Calibration(
-        {name: np.stack(of_parameter) for name, of_parameter in ranks.items()}, draws
-    )
+    return Calibration({name: np.stack(a) for name, a in ranks.items()}, draws)
 
 
 def _rank(array: np.ndarray, true: np.ndarray, draws: int) -> np.ndarray:

@@ -11,20 +11,18 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.bridges.models import (
-    FEW,
     Model,
     Plate,
     as_arrays,
     as_floats,
-    as_groups,
     as_seed,
-    check_plates,
     log_prior_of,
     of_one_row,
     read_plates,
     size_of,
 )
 from sgmcmc.bridges.row_checks import (
+    SETTINGS,
     by_shape,
     dependent,
     depends_on_count,
@@ -33,14 +31,9 @@ from sgmcmc.bridges.row_checks import (
 )
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.spec import Groups
 
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
-
-_STARTS = (
-    32  # draws of the prior whose median, without constraints, is where chains start
-)
 
 
 def from_joint(
@@ -184,7 +177,7 @@ class JointModel(Model):
         self.dataset: dict[str, Any] = {name: self._entry(name) for name in self._rows}
         if callable(joint) and not self._is_joint(joint):
             self.dataset |= self._covariates
-            self._rows_of_prior = np.arange(self.N)[:FEW]
+            self._rows_of_prior = np.arange(self.N)[: SETTINGS.prior_rows]
             self._few = self._of_rows(self._rows_of_prior)
         else:
             if ROW in self._names:
@@ -193,7 +186,7 @@ class JointModel(Model):
                 )
             self.dataset[ROW] = tf.range(self.N)
             self._few = self._joint
-        self._local: dict[str, tf.Tensor] = {}
+        self._local = {}
         try:
             self._check()
         except Exception as error:
@@ -204,22 +197,14 @@ class JointModel(Model):
                 f"{type(error).__name__}: {error} All arrays with a value for each row must be "
                 "in `data`; the number of rows is tf.shape(data[name])[0]."
             ) from error
-        self.groups = self._as_groups(groups)
-
-    def _as_groups(self, groups: Any) -> tuple[Groups, ...]:
-        """Return local variables as groups, which leave ``params``."""
         plates = read_plates(groups, self.params, self.bijectors, self._covariates)
-        if not plates:
-            return ()
-        check_plates(self, plates)
-        local = {
-            name: self.params.pop(name) for plate in plates for name in plate.names
-        }
-        self._local = {
-            name: tf.constant(start, self.dtype) for name, start in local.items()
-        }
-        self._free = list(self.params)
-        return tuple(as_groups(self, plate, self._local) for plate in plates)
+        if plates:
+            self._set_groups(plates)
+            self._local = {
+                name: tf.constant(start, self.dtype)
+                for name, start in self._local.items()
+            }
+            self._free = list(self.params)
 
     def effects_density(
         self, plate: Plate, effects: Tensors, params: Tensors
@@ -324,7 +309,7 @@ class JointModel(Model):
 
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return bijectors of constrained parameters, and possible starts of chains."""
-        draws = self._draw(0, _STARTS)
+        draws = self._draw(0, SETTINGS.prior_draws)
         several = []
         for k in (0, 1):
             values = {name: tf.constant(draws[name][k]) for name in self._names}

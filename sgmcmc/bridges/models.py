@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.bridges.row_checks import (
+    SETTINGS,
     close,
     log_density_of_rows,
     positions,
@@ -31,14 +32,6 @@ from sgmcmc.data.entries import refuse_nan, refuse_overflow
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
-
-FEW = 7
-"""Rows of covariates that a prior is made with if it does not depend on them."""
-
-_SHORT = 1000  # bound of integers of which products of three do not wrap around
-
-
-_POSITIONS = 2  # number of positions at which groups are tried, with the start
 
 
 class Model(abc.ABC):
@@ -62,6 +55,9 @@ class Model(abc.ABC):
     N: int
     _rows: Sequence[str]
     """Columns that are observed variables."""
+
+    _local: dict[str, Any]
+    """Starting values of the local variables."""
 
     @property
     def local(self) -> tuple[str, ...]:
@@ -140,6 +136,13 @@ class Model(abc.ABC):
         model._replace(replacements)
         return model
 
+    def _set_groups(self, plates: Sequence[Plate]) -> None:
+        """Make the variables of plates effects of groups, which leave ``params``."""
+        check_plates(self, plates)
+        names = [name for plate in plates for name in plate.names]
+        self._local = {name: self.params.pop(name) for name in names}
+        self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
+
     @abc.abstractmethod
     def _observed_values(self) -> Mapping[str, Any]:
         """Return the values of the observed variables, by name."""
@@ -197,12 +200,13 @@ class TracedModel(Model):
         Raises:
             ValueError: In double precision the density of a row is another.
         """
-        lengths = {
+        largest_of = {
             name: int(np.abs(np.asarray(values)).max())
             for name, values in self.dataset.items()
             if np.asarray(values).dtype.kind in "iu"
         }
-        if self.dtype == tf.float64 or max(lengths.values(), default=0) < _SHORT:
+        largest = max(largest_of.values(), default=0)
+        if self.dtype == tf.float64 or largest < SETTINGS.short_integer:
             return
         columns = some_of(self.dataset, rows_for_trial(self.dataset, self.N))
         wider = {tf.int32: tf.int64, self.dtype: tf.float64}
@@ -223,7 +227,7 @@ class TracedModel(Model):
                 raise ValueError(
                     f"`data`: in single precision the log density of a row is {single[row]:g}, and "
                     f"{double[row]:g} in double precision. The largest integers of columns are "
-                    f"{lengths}, and products of integers wrap around beyond 2**31. Pass "
+                    f"{largest_of}, and products of integers wrap around beyond 2**31. Pass "
                     "dtype=tf.float64, or floats in larger units."
                 )
 
@@ -479,7 +483,7 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
         return {n: tf.constant(rng.normal(size=shapes[n]), model.dtype) for n in names}
 
     local = [name for plate in plates for name in plate.names]
-    for params in itertools.islice(positions(model), _POSITIONS):
+    for params in itertools.islice(positions(model), SETTINGS.group_positions):
         for plate in plates:
             values_of_all = {**params, **redrawn(local)}
             both = ({**values_of_all, **redrawn(plate.names)} for _ in range(2))

@@ -12,22 +12,22 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.bridges.jax_functions import JaxFunction, in_precision, jax, jax_bijector
 from sgmcmc.bridges.models import (
-    FEW,
     Plate,
     TracedModel,
     as_arrays,
     as_column,
-    as_groups,
     as_seed,
-    check_plates,
     read_plates,
     refuse_long,
     size_of,
 )
-from sgmcmc.bridges.row_checks import dependent, depends_on_count, refuse_dependent_rows
+from sgmcmc.bridges.row_checks import (
+    SETTINGS,
+    dependent,
+    depends_on_count,
+    refuse_dependent_rows,
+)
 from sgmcmc.data.dataset import Tensors
-
-_STARTS = 32  # draws of each prior whose median is where chains start
 
 
 def from_numpyro(
@@ -132,9 +132,9 @@ class NumPyroModel(TracedModel):
         self.dataset = {
             name: as_column(name, a, self.dtype) for name, a in arrays.items()
         }
-        self._few = self._some(range(FEW))
+        self._few = self._some(range(SETTINGS.prior_rows))
         self._count: int | None = None
-        self._local: dict[str, np.ndarray] = {}
+        self._local = {}
         self._axes: dict[str, int] = {}
         self._columns_of: dict[str, str] = {}
         self.bijectors: dict[str, Any] = {}
@@ -149,11 +149,7 @@ class NumPyroModel(TracedModel):
         self._set_prior(tried)
         plates = read_plates(groups, self.params, self.bijectors, self.dataset)
         if plates:
-            check_plates(self, plates)
-            self._local = {
-                name: self.params.pop(name) for plate in plates for name in plate.names
-            }
-            self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
+            self._set_groups(plates)
 
     def _set_prior(self, tried: Sequence[Tensors]) -> None:
         """Set the log prior, made with as many rows as there are if it depends on their number."""
@@ -180,7 +176,7 @@ class NumPyroModel(TracedModel):
         """Set starting values, bijectors, and which sites have rows."""
         start = _numpyro("infer.initialization")
         median, uniform = (
-            start.init_to_median(num_samples=_STARTS),
+            start.init_to_median(num_samples=SETTINGS.prior_draws),
             start.init_to_uniform(),
         )
         columns = {
@@ -191,7 +187,7 @@ class NumPyroModel(TracedModel):
             self._first(median, columns),
             self._first(uniform, columns),
         )
-        lengths = (FEW, FEW - 2)
+        lengths = (SETTINGS.prior_rows, SETTINGS.prior_rows - 2)
         some, fewer = (
             jax().eval_shape(
                 lambda rows: _shapes(self._first(median, rows)),
@@ -239,11 +235,12 @@ class NumPyroModel(TracedModel):
         ]
         if not grown and values.shape == fewer_values.shape:
             return
+        count = SETTINGS.prior_rows
         if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (
-            FEW,
-            FEW - 2,
+            count,
+            count - 2,
         ):
-            reason = f"{kind} has densities of shape {density.shape} for {FEW} rows"
+            reason = f"{kind} has densities of shape {density.shape} for {count} rows"
             raise ValueError(dependent(name, reason))
         self._axes[name] = grown[0]
 

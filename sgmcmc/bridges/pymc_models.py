@@ -15,9 +15,7 @@ from sgmcmc.bridges.models import (
     Plate,
     TracedModel,
     as_column,
-    as_groups,
     as_seed,
-    check_plates,
     read_plates,
     size_of,
 )
@@ -123,19 +121,15 @@ class PyMCModel(TracedModel):
         self.params: dict[str, Any] = {}
         self.bijectors: dict[str, Any] = {}
         self._start()
-        self._local: dict[str, np.ndarray] = {}
+        self._local = {}
         self._read_rows()
         self._prior = JaxFunction(_Graph(self._values, self._prior_graph()))
         self._check_parameters()
         plates = read_plates(groups, self.params, self.bijectors, self.dataset)
         if plates:
             self._effects = {plate: self._effects_of(plate) for plate in plates}
-            check_plates(self, plates)
-            self._local = {
-                name: self.params.pop(name) for plate in plates for name in plate.names
-            }
+            self._set_groups(plates)
             self._prior = JaxFunction(_Graph(self._values, self._prior_graph()))
-            self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
 
     def _check_parameters(self) -> None:
         """Refuse rows that depend on each other, and parameters with a value for each row."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,18 +19,27 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.graphs.tracing import trace
 
-_ROWS = 24  # number of rows that densities are tried on
 
-# Distances of positions from the start, in units of one and of the unconstrained coordinates
-_MOVES = (1.0, 0.3, 0.1, 0.01, 1e-3)
+@dataclass(frozen=True)
+class Settings:
+    """How the densities of models of other libraries are tried."""
 
-_POSITIONS = 2  # number of positions next to the start
-_FEW = 12  # number of rows with which a log prior must be that with all rows
-_CLOSE = {
-    tf.float64: (1e-9, 1e-9)
-}  # relative and absolute difference of equal densities, by dtype
+    rows: int = 24  # that densities are tried on
+    # Distances of positions from the start, in units of one and of unconstrained coordinates
+    distances: tuple[float, ...] = (1.0, 0.3, 0.1, 0.01, 1e-3)
+    positions: int = 2  # next to the start
+    group_positions: int = 2  # at which groups are tried, with the start
+    prior_rows: int = 7  # that a prior is made with if it does not depend on them
+    few_rows: int = 12  # with which a log prior must be that with all rows
+    prior_draws: int = 32  # whose median is where chains start
+    short_integer: int = 1000  # products of three do not wrap around
+    # Relative and absolute difference of equal densities
+    close_double: tuple[float, float] = (1e-9, 1e-9)
+    close_single: tuple[float, float] = (1e-4, 1e-5)
+    close_prior: tuple[float, float] = (1e-6, 1e-6)
 
-_CLOSE_SINGLE = (1e-4, 1e-5)
+
+SETTINGS = Settings()
 
 
 class RowModel(Protocol):
@@ -52,15 +62,14 @@ def positions(model: RowModel, seed: int = 0) -> Iterator[Tensors]:
         name: tf.constant(value, model.dtype) for name, value in model.params.items()
     }
     yield start
-    for distance in _MOVES:
+    for distance in SETTINGS.distances:
         position = {}
         for name, value in start.items():
             bijector = model.bijectors.get(name)
             # TFP keeps pairs of inputs and outputs by identity: the copy has none.
             u = value if bijector is None else bijector.inverse(tf.identity(value))
-            step = (
-                distance * rng.normal(size=u.shape) * (1.0 + np.minimum(np.abs(u), 1e3))
-            )
+            sizes = 1.0 + np.minimum(np.abs(u), 1e3)
+            step = distance * rng.normal(size=u.shape) * sizes
             u = u + tf.constant(step, model.dtype)
             position[name] = u if bijector is None else bijector.forward(u)
         yield position
@@ -71,7 +80,8 @@ def close(values: Any, expected: Any, dtype: tf.DType) -> bool:
 
     A density near zero may be a difference of numbers as large as the other densities.
     """
-    relative, absolute = _CLOSE.get(dtype, _CLOSE_SINGLE)
+    is_double = dtype == tf.float64
+    relative, absolute = SETTINGS.close_double if is_double else SETTINGS.close_single
     values, expected = np.asarray(values), np.asarray(expected)
     if values.shape != expected.shape:
         return False
@@ -89,7 +99,7 @@ def rows_for_trial(dataset: Mapping[str, Any], size: int) -> np.ndarray:
         if values.dtype.kind in "iu" and values.size:
             flat = values.reshape(len(values), -1)
             chosen += [int(flat.min(axis=1).argmin()), int(flat.max(axis=1).argmax())]
-    chosen += rng.choice(size, min(size, _ROWS), replace=False).tolist()
+    chosen += rng.choice(size, min(size, SETTINGS.rows), replace=False).tolist()
     return np.array(list(dict.fromkeys(chosen)))
 
 
@@ -121,10 +131,9 @@ def refuse_dependent_rows(
     count = len(rows)
     columns = some_of(model.dataset, rows)
     first = next(iter(observed.values()), "model")
+    half = rng.choice(count, max(1, count // 2), replace=False)
     orders = {
-        "without the others": np.sort(
-            rng.choice(count, max(1, count // 2), replace=False)
-        ),
+        "without the others": np.sort(half),
         "in another order": rng.permutation(count),
     }
     log_lik = by_shape(model.log_lik)
@@ -137,9 +146,7 @@ def refuse_dependent_rows(
         if tried and not np.isfinite(terms).any():
             continue
         for condition, order in orders.items():
-            subset = {
-                name: tf.gather(values, order) for name, values in columns.items()
-            }
+            subset = {name: tf.gather(a, order) for name, a in columns.items()}
             alone = log_density_of_rows(log_lik, params, subset, model.dataset)
             if not close(alone, terms[order], model.dtype):
                 reason = f"{condition}, a row has another density"
@@ -157,7 +164,7 @@ def refuse_dependent_rows(
                 reason = "the density of a row changes with another row"
                 raise ValueError(dependent(name, reason))
         tried.append(params)
-        if len(tried) > _POSITIONS:
+        if len(tried) > SETTINGS.positions:
             break
     return tried
 
@@ -193,23 +200,18 @@ def indices_explained(columns: Mapping[str, Any]) -> Iterator[None]:
         with tf.device("CPU:0"):
             yield
     except tf.errors.InvalidArgumentError as error:
+        arrays = {name: np.asarray(column) for name, column in columns.items()}
+        ranges = [
+            f"{name!r} {array.min()} to {array.max()}"
+            for name, array in arrays.items()
+            if array.dtype.kind in "iu"
+        ]
         raise ValueError(
             "`data`: the log density of some rows cannot be computed: "
             f"{error.message.splitlines()[0]} If an index is out of range: the integers of these "
-            f"columns are {_ranges(columns)}; groups are counted from 0, and each needs an element "
-            "in the variable that it indexes."
+            f"columns are {', '.join(ranges) or 'none'}; groups are counted from 0, and each needs "
+            "an element in the variable that it indexes."
         ) from error
-
-
-def _ranges(dataset: Mapping[str, Any]) -> str:
-    """Return the range of each column of integers, as text."""
-    integers = {
-        n: np.asarray(c) for n, c in dataset.items() if np.asarray(c).dtype.kind in "iu"
-    }
-    return (
-        ", ".join(f"{n!r} {c.min()} to {c.max()}" for n, c in integers.items())
-        or "none"
-    )
 
 
 def depends_on_count(
@@ -237,16 +239,17 @@ def depends_on_count(
         return np.array([float(log_prior(params)) for params in tried])
 
     whole = log_priors(np.arange(size))
-    few = log_priors(np.full(_FEW if size != _FEW else _FEW + 1, row))
-    if _same_priors(few, whole):
+    relative, absolute = SETTINGS.close_prior
+
+    def as_whole(values: np.ndarray) -> bool:
+        return np.allclose(values, whole, relative, absolute, equal_nan=True)
+
+    count = SETTINGS.few_rows
+    if as_whole(log_priors(np.full(count if size != count else count + 1, row))):
         return False
-    if not _same_priors(log_priors(np.full(size, row)), whole):
+    if not as_whole(log_priors(np.full(size, row))):
         raise ValueError(refusal)
     return True
-
-
-def _same_priors(values: np.ndarray, expected: np.ndarray) -> bool:
-    return np.allclose(values, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 def dependent(name: str, reason: str) -> str:

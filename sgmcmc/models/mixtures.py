@@ -24,7 +24,7 @@ from sgmcmc.data.dataset import Tensors
 from sgmcmc.dynamics.scir import gamma_number
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import word_columns
-from sgmcmc.models.scores import score_probabilities
+from sgmcmc.models.scores import ProbabilityScores, score_probabilities
 
 _NOTHING = (
     1e-30  # stands for the concentration 0, which samplers on the simplex do not accept
@@ -561,6 +561,7 @@ class Prediction:
         def finish(state: Tensors) -> Tensors:
             return {name: state[name] for name in names}
 
-        return score_probabilities(
-            draws, names, len(self.lengths), log_probabilities, scores, finish
+        predictive = ProbabilityScores(
+            names, len(self.lengths), log_probabilities, scores, finish
         )
+        return score_probabilities(draws, predictive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,11 @@ from sgmcmc.engine.reductions import Reduction
 Carried = dict[str, tf.Tensor]
 
 
-def score_probabilities(
-    draws: Any,
-    names: Sequence[str],
-    size: int,
-    log_probabilities: Callable[[Tensors, tf.Tensor], tf.Tensor],
-    scores: Callable[[tf.Tensor, tf.Tensor], Carried],
-    finish: Callable[[Carried], Any],
-    seed: int = 0,
-) -> Reduction:
-    """Return a reduction that scores held-out data by the means of probabilities over the draws.
+@dataclass(frozen=True)
+class ProbabilityScores:
+    """Scores of held-out data by the means of probabilities over the draws.
 
-    Args:
-        draws: Number of draws.
+    Attributes:
         names: Names of the scores.
         size: Number of probabilities.
         log_probabilities: Logs of the probabilities at a draw, (size,), given the parameters and
@@ -36,22 +29,36 @@ def score_probabilities(
             last draw.
         finish: Result for the user, given the scores, ``"count"`` and ``"total"``, logs of the sums
             over the draws.
+    """
+
+    names: Sequence[str]
+    size: int
+    log_probabilities: Callable[[Tensors, tf.Tensor], tf.Tensor]
+    scores: Callable[[tf.Tensor, tf.Tensor], Carried]
+    finish: Callable[[Carried], Any]
+
+
+def score_probabilities(draws: Any, of: ProbabilityScores, seed: int = 0) -> Reduction:
+    """Return the reduction of these scores.
+
+    Args:
+        draws: Number of draws.
+        of: Scores.
         seed: Seed of the random numbers that ``log_probabilities`` uses.
     """
 
     def start(params: Tensors) -> Carried:
         dtype = next(iter(params.values())).dtype
-        return {"total": tf.fill([size], tf.constant(-np.inf, dtype))}
+        return {"total": tf.fill([of.size], tf.constant(-np.inf, dtype))}
 
     def update(state: Carried, params: Tensors) -> tuple[Carried, Carried]:
-        new = log_probabilities(
-            params, nth_seed(tf.constant([seed, 0]), state["count"])
-        )
+        seed_of_draw = nth_seed(tf.constant([seed, 0]), state["count"])
+        new = of.log_probabilities(params, seed_of_draw)
         total = tf.reduce_logsumexp(tf.stack([state["total"], new]), axis=0)
         mean = total - tf.math.log(tf.cast(state["count"] + 1, total.dtype))
-        return {"total": total}, scores(mean, new)
+        return {"total": total}, of.scores(mean, new)
 
-    return score_draws(draws, names, start, update, finish)
+    return score_draws(draws, of.names, start, update, of.finish)
 
 
 def score_draws(

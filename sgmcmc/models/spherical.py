@@ -13,6 +13,7 @@ from sgmcmc.checks import choice, positive_number, whole_number
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.models.documents import WEIGHTINGS, columns, unit_vectors
 from sgmcmc.models.spherical_likelihood import (
+    Conditional,
     HeldOut,
     document_cosines,
     log_normalizer,
@@ -169,14 +170,12 @@ class SphericalTopicModel:
         cosines = document_cosines(topics, minibatch)
         before = minibatch.get("proportions")
         if before is None:
-            before = tf.fill(
-                cosines.shape, tf.constant(1 / self.n_topics, topics.dtype)
-            )
+            equal_part = tf.constant(1 / self.n_topics, topics.dtype)
+            before = tf.fill(cosines.shape, equal_part)
+        gram = topics @ tf.transpose(topics)
+        kappa = tf.constant(self.kappa, topics.dtype)
         drawn = sweep_proportions(
-            cosines,
-            topics @ tf.transpose(topics),
-            tf.constant(self.kappa, topics.dtype),
-            self.alpha,
+            Conditional(cosines, gram, kappa, self.alpha),
             self.n_sweeps,
             seed,
             before=tf.cast(before, topics.dtype),
@@ -227,9 +226,8 @@ class SphericalTopicModel:
         topics, drawn = params["topics"], tf.stop_gradient(minibatch["drawn"])
         cosines = document_cosines(topics, minibatch)
         lengths = mixed_lengths(drawn, topics @ tf.transpose(topics))
-        return self.kappa * tf.reduce_mean(
-            tf.linalg.matvec(drawn, cosines) / lengths, axis=1
-        )
+        cosines_of_draws = tf.linalg.matvec(drawn, cosines) / lengths
+        return self.kappa * tf.reduce_mean(cosines_of_draws, axis=1)
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the topics, their common mean integrated out.
@@ -254,9 +252,8 @@ class SphericalTopicModel:
             Liu, Zhu & Song, NeurIPS 2016, equation 9.
         """
         topics = params["topics"]
-        mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * tf.reduce_sum(
-            topics, axis=0
-        )
+        total = tf.reduce_sum(topics, axis=0)
+        mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * total
         return -tf.cast(log_normalizer(tf.norm(mean), self.n_words), topics.dtype)
 
     def start(
@@ -290,9 +287,8 @@ class SphericalTopicModel:
         if "vectors" in self.dataset:
             topics += self.dataset["vectors"].numpy()[chosen].sum(axis=1)
         else:
-            coordinates, values = (
-                self.dataset[name].numpy() for name in ("places", "values")
-            )
+            coordinates = self.dataset["places"].numpy()
+            values = self.dataset["values"].numpy()
             topic = np.arange(self.n_topics)[:, np.newaxis, np.newaxis]
             np.add.at(topics, (topic, coordinates[chosen]), values[chosen])
         lengths = np.linalg.norm(topics, axis=1, keepdims=True)

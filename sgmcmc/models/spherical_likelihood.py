@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.scores import nth_seed, score_probabilities
+from sgmcmc.models.scores import ProbabilityScores, nth_seed, score_probabilities
 
 # The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most
 _POWER = 3.0
@@ -122,33 +122,26 @@ class HeldOut:
 
     def _relative(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return the estimates less log c_W(κ), in the dtype of the topics."""
-        cosines, gram = (
-            document_cosines(topics, self.documents),
-            topics @ tf.transpose(topics),
-        )
+        cosines = document_cosines(topics, self.documents)
+        gram = topics @ tf.transpose(topics)
         D, P = cosines.shape[0], self.prior.shape[0]
         kappa = tf.constant(self.kappa, topics.dtype)
         prior = tf.cast(self.prior, topics.dtype)
         if self.n_temperatures == 1:
-            logs = (
-                kappa
-                * tf.matmul(cosines, prior, transpose_b=True)
-                / mixed_lengths(prior, gram)
-            )
+            products = tf.matmul(cosines, prior, transpose_b=True)
+            logs = kappa * products / mixed_lengths(prior, gram)
         else:
-            logs = tf.reshape(
-                self._annealed(
-                    tf.repeat(cosines, P, 0), gram, tf.tile(prior, [D, 1]), seed
-                ),
-                [D, P],
-            )
+            posterior = Conditional(tf.repeat(cosines, P, 0), gram, kappa, self.alpha)
+            logs = self._annealed(posterior, tf.tile(prior, [D, 1]), seed)
+            logs = tf.reshape(logs, [D, P])
         return tf.reduce_logsumexp(logs, axis=1) - np.log(P)
 
     def _annealed(
-        self, cosines: tf.Tensor, gram: tf.Tensor, prior: tf.Tensor, seed: tf.Tensor
+        self, posterior: Conditional, prior: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         """Return the log weight of each row of proportions, (documents · P,)."""
-        T, kappa = self.n_temperatures, tf.constant(self.kappa, gram.dtype)
+        cosines, gram, kappa, _ = posterior
+        T = self.n_temperatures
 
         def temperature(t: tf.Tensor) -> tf.Tensor:
             return (tf.cast(t, gram.dtype) / T) ** _POWER
@@ -156,15 +149,12 @@ class HeldOut:
         def one(
             t: tf.Tensor, proportions: tf.Tensor, logs: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            cosine = tf.reduce_sum(cosines * proportions, axis=1) / mixed_lengths(
-                proportions, gram
-            )
+            products = tf.reduce_sum(cosines * proportions, axis=1)
+            cosine = products / mixed_lengths(proportions, gram)
             logs += (temperature(t + 1) - temperature(t)) * kappa * cosine
-            proportions = sweep_proportions(
-                cosines, gram, kappa * temperature(t + 1), self.alpha, 1, nth_seed(seed, t),
-                before=proportions,
-            )[:, 0]  # fmt: skip
-            return t + 1, proportions, logs
+            tempered = posterior._replace(kappa=kappa * temperature(t + 1))
+            drawn = sweep_proportions(tempered, 1, nth_seed(seed, t), proportions)
+            return t + 1, drawn[:, 0], logs
 
         start = (tf.constant(0), prior, tf.zeros_like(prior[:, 0]))
         return tf.while_loop(lambda t, *_: t < T, one, start, parallel_iterations=1)[2]
@@ -222,9 +212,8 @@ class HeldOut:
             }
 
         size = next(iter(self.documents.values())).shape[0]
-        return score_probabilities(
-            draws, ["scores"], size, relative, scores, finish, seed
-        )
+        log_perplexity = ProbabilityScores(["scores"], size, relative, scores, finish)
+        return score_probabilities(draws, log_perplexity, seed)
 
 
 def log_normalizer(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
@@ -310,11 +299,24 @@ def mixed_lengths(proportions: tf.Tensor, gram: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.maximum(squares, _SHORTEST))
 
 
+class Conditional(NamedTuple):
+    """The distribution of proportions given topics and documents, p(θ | β, v).
+
+    Attributes:
+        cosines: v'β_k of each document and topic, (n, K).
+        gram: β_j'β_k, (K, K).
+        kappa: κ, a scalar.
+        alpha: Dirichlet concentration of the proportions.
+    """
+
+    cosines: tf.Tensor
+    gram: tf.Tensor
+    kappa: tf.Tensor
+    alpha: Any
+
+
 def sweep_proportions(
-    cosines: tf.Tensor,
-    gram: tf.Tensor,
-    kappa: tf.Tensor,
-    alpha: float,
+    conditional: Conditional,
     n_sweeps: int,
     seed: tf.Tensor,
     before: tf.Tensor,
@@ -323,10 +325,7 @@ def sweep_proportions(
     """Draw the proportions of the topics in each document, and keep those of the last sweeps.
 
     Args:
-        cosines: v'β_k of each document and topic, (n, K).
-        gram: β_j'β_k, (K, K).
-        kappa: κ, a scalar.
-        alpha: Dirichlet concentration of the proportions.
+        conditional: Distribution of the proportions.
         n_sweeps: Number of sweeps; 0 leaves the proportions unchanged.
         seed: Two int32.
         before: Proportions to start from, positive, (n, K).
@@ -338,34 +337,27 @@ def sweep_proportions(
     Source:
         The slices are those of Damien, Wakefield & Walker, JRSS B 61, 1999.
     """
-    K, dtype = cosines.shape[1], cosines.dtype
+    shape, dtype = conditional.cosines.shape, conditional.cosines.dtype
+    documents, K = shape
     if K == 1 or n_sweeps == 0:
         return tf.repeat(before[:, tf.newaxis], keep, axis=1)
-    dropped = n_sweeps - keep
-    stored = tf.TensorArray(
-        dtype, keep, element_shape=cosines.shape, clear_after_read=False
+    target = conditional._replace(
+        kappa=tf.cast(conditional.kappa, dtype),
+        alpha=tf.constant(conditional.alpha, dtype),
     )
+    dropped = n_sweeps - keep
+    stored = tf.TensorArray(dtype, keep, element_shape=shape, clear_after_read=False)
 
     def one_sweep(
         sweep: tf.Tensor, proportions: tf.Tensor, stored: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         uniforms = tf.random.stateless_uniform(
-            [K, 3, cosines.shape[0]], nth_seed(seed, sweep), dtype=dtype, alg="philox"
+            [K, 3, documents], nth_seed(seed, sweep), dtype=dtype, alg="philox"
         )
-        proportions = _sweep(
-            proportions,
-            cosines,
-            gram,
-            tf.cast(kappa, dtype),
-            tf.constant(alpha, dtype),
-            uniforms,
-        )
+        proportions = _sweep(proportions, target, uniforms)
         # A dropped sweep is written over by the first that is kept.
-        return (
-            sweep + 1,
-            proportions,
-            stored.write(tf.maximum(sweep - dropped, 0), proportions),
-        )
+        stored = stored.write(tf.maximum(sweep - dropped, 0), proportions)
+        return sweep + 1, proportions, stored
 
     *_, stored = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps,
@@ -378,41 +370,43 @@ def sweep_proportions(
 
 @tf.function(jit_compile=True, autograph=False)
 def _sweep(
-    proportions: tf.Tensor,
-    cosines: tf.Tensor,
-    gram: tf.Tensor,
-    kappa: tf.Tensor,
-    alpha: tf.Tensor,
-    uniforms: tf.Tensor,
+    proportions: tf.Tensor, conditional: Conditional, uniforms: tf.Tensor
 ) -> tf.Tensor:
     """Move each topic's proportion once; uniform numbers in [0, 1) are (K, 3, n)."""
     K = proportions.shape[1]
 
     def update(k: tf.Tensor, proportions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return k + 1, _update_topic(
-            k,
-            proportions,
-            cosines,
-            gram,
-            kappa,
-            alpha,
-            tf.unstack(tf.gather(uniforms, k)),
-        )
+        of_topic = tf.unstack(tf.gather(uniforms, k))
+        return k + 1, _update_topic(k, proportions, conditional, of_topic)
 
     start = (tf.constant(0), proportions)
     return tf.while_loop(lambda k, _: k < K, update, start, parallel_iterations=1)[1]
 
 
+class _Circle(NamedTuple):
+    """The great circle from the direction of the other topics, w'β, to β_k, by document.
+
+    Attributes:
+        length: ‖w'β‖.
+        cosine: Cos ψ, ψ the angle between the two.
+        first: v'w'β / ‖w'β‖.
+        target: v'β_k.
+    """
+
+    length: tf.Tensor
+    cosine: tf.Tensor
+    first: tf.Tensor
+    target: tf.Tensor
+
+
 def _update_topic(
     k: tf.Tensor,
     proportions: tf.Tensor,
-    cosines: tf.Tensor,
-    gram: tf.Tensor,
-    kappa: tf.Tensor,
-    alpha: tf.Tensor,
+    conditional: Conditional,
     uniforms: list[tf.Tensor],
 ) -> tf.Tensor:
     """Draw θ_k of every document, and with it the scale of the others."""
+    cosines, gram, kappa, alpha = conditional
     K = proportions.shape[1]
     indicator = tf.one_hot(k, K, dtype=proportions.dtype)
     remaining = proportions * (1 - indicator)
@@ -422,33 +416,27 @@ def _update_topic(
 
     across = shares @ gram
     length = tf.sqrt(tf.maximum(tf.reduce_sum(across * shares, axis=1), _SHORTEST))
-    cosine = tf.clip_by_value(tf.gather(across, k, axis=1) / length, -1.0, 1.0)
-    first = tf.clip_by_value(
-        tf.reduce_sum(cosines * shares, axis=1) / length, -1.0, 1.0
+    cosine = tf.gather(across, k, axis=1) / length
+    first = tf.reduce_sum(cosines * shares, axis=1) / length
+    circle = _Circle(
+        length,
+        tf.clip_by_value(cosine, -1.0, 1.0),
+        tf.clip_by_value(first, -1.0, 1.0),
+        tf.gather(cosines, k, axis=1),
     )
-    low, high = _arc(
-        odds, length, cosine, first, tf.gather(cosines, k, axis=1), kappa, uniforms[0]
-    )
+    low, high = _arc(circle, odds, kappa, uniforms[0])
 
     bounded = tf.minimum(-tf.math.log1p(-uniforms[1]) / (K * alpha), math.log(_MOST))
     high = tf.minimum(high, odds + (1 + odds) * tf.math.expm1(bounded))
-    low, high = (
-        tf.minimum(low, odds),
-        tf.clip_by_value(tf.maximum(high, odds), _LEAST, _MOST),
-    )
+    low = tf.minimum(low, odds)
+    high = tf.clip_by_value(tf.maximum(high, odds), _LEAST, _MOST)
     spread = uniforms[2] + (1 - uniforms[2]) * (low / high) ** alpha
     drawn = tf.clip_by_value(high * spread ** (1 / alpha), _LEAST, _MOST)[:, tf.newaxis]
     return (shares + drawn * indicator) / (1 + drawn)
 
 
 def _arc(
-    odds: tf.Tensor,
-    length: tf.Tensor,
-    cosine: tf.Tensor,
-    first: tf.Tensor,
-    target: tf.Tensor,
-    kappa: tf.Tensor,
-    uniform: tf.Tensor,
+    circle: _Circle, odds: tf.Tensor, kappa: tf.Tensor, uniform: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the odds between which κ cos stays above a level that is drawn below the present one.
 
@@ -457,14 +445,12 @@ def _arc(
     interval.
 
     Args:
-        odds: Odds at present, (n,), like all of these.
-        length: ‖w'β‖.
-        cosine: Cos ψ.
-        first: v'w'β / ‖w'β‖.
-        target: v'β_k.
+        circle: Great circle.
+        odds: Odds at present, (n,).
         kappa: κ, a scalar.
-        uniform: Uniform numbers in [0, 1).
+        uniform: Uniform numbers in [0, 1), (n,).
     """
+    length, cosine, first, target = circle
     sine = tf.maximum(tf.sqrt((1 - cosine) * (1 + cosine)), 1e-6)
     psi = tf.atan2(sine, cosine)
     second = (target - cosine * first) / sine
@@ -474,15 +460,11 @@ def _arc(
     from_peak -= 2 * math.pi * tf.round(from_peak / (2 * math.pi))
     level = tf.cos(from_peak) + tf.math.log1p(-uniform) / (kappa * radius)
     half_width = tf.acos(tf.clip_by_value(level, -1.0, 1.0))
-    free = level <= -1.0
-    low = tf.where(
-        free, tf.zeros_like(phi), tf.maximum(phi - from_peak - half_width, 0.0)
-    )
-    high = tf.where(free, psi, phi - from_peak + half_width)
+    is_free = level <= -1.0
+    low = tf.maximum(phi - from_peak - half_width, 0.0)
+    low = tf.where(is_free, tf.zeros_like(phi), low)
+    high = tf.where(is_free, psi, phi - from_peak + half_width)
     inside = tf.minimum(high, psi * (1 - 1e-6))
-    return (
-        length * tf.sin(low) / tf.maximum(tf.sin(psi - low), _LEAST),
-        tf.where(
-            high < psi, length * tf.sin(inside) / tf.sin(psi - inside), _MOST * psi
-        ),
-    )
+    low_odds = length * tf.sin(low) / tf.maximum(tf.sin(psi - low), _LEAST)
+    high_odds = length * tf.sin(inside) / tf.sin(psi - inside)
+    return low_odds, tf.where(high < psi, high_odds, _MOST * psi)

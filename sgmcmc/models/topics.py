@@ -16,7 +16,7 @@ from outside.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,8 +26,14 @@ from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.counts import Counts
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.documents import held_out, need_words, unrolled, word_columns
-from sgmcmc.models.scores import nth_seed, score_probabilities
+from sgmcmc.models.documents import (
+    Documents,
+    held_out,
+    need_words,
+    unrolled,
+    word_columns,
+)
+from sgmcmc.models.scores import ProbabilityScores, nth_seed, score_probabilities
 
 _LEAST_WIDTH = 8  # a step for fewer documents than these takes no less time
 
@@ -135,10 +141,8 @@ class TopicModel:
         """
         drawn = sweep_topics(
             params["topics"],
-            minibatch["words"],
-            minibatch["lengths"],
-            self.alpha,
-            self.n_sweeps,
+            Documents(minibatch["words"], minibatch["lengths"]),
+            Sweeps(self.alpha, self.n_sweeps),
             seed,
             before=minibatch.get("assignments"),
         )
@@ -246,10 +250,8 @@ class TopicModel:
                 f"`counts` has {table.shape[1]} words, and the model {self.n_words}: held-out "
                 "documents must be counted in the same vocabulary."
             )
-        n_sweeps, every = (
-            whole_number("n_sweeps", n_sweeps, 1),
-            whole_number("every", every, 1),
-        )
+        n_sweeps = whole_number("n_sweeps", n_sweeps, 1)
+        every = whole_number("every", every, 1)
         shown, document, word = held_out(table, every)
         if not len(word):
             raise ValueError(
@@ -308,8 +310,9 @@ class Completion:
         """
         K = topics.shape[0]
         keep = self.n_sweeps - self.n_sweeps // 2
+        documents = Documents(self.words, self.lengths)
         drawn = sweep_topics(
-            topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed, keep
+            topics, documents, Sweeps(self.alpha, self.n_sweeps, keep), seed
         )
         weights = self.alpha + topic_counts(drawn, K, topics.dtype) / keep
         return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
@@ -325,9 +328,8 @@ class Completion:
             (hidden,).
         """
         proportions = tf.gather(self.proportions(topics, seed), self.document)
-        return tf.reduce_sum(
-            proportions * tf.gather(tf.transpose(topics), self.word), axis=1
-        )
+        of_word = tf.gather(tf.transpose(topics), self.word)
+        return tf.reduce_sum(proportions * of_word, axis=1)
 
     def perplexity(
         self, draws: int, seed: int = 0, parameter: str = "topics"
@@ -376,15 +378,10 @@ class Completion:
                 "probabilities": tf.exp(state["total"]) / seen,
             }
 
-        return score_probabilities(
-            draws,
-            ["perplexity"],
-            len(self.word),
-            log_probabilities,
-            scores,
-            finish,
-            seed,
+        perplexity = ProbabilityScores(
+            ["perplexity"], len(self.word), log_probabilities, scores, finish
         )
+        return score_probabilities(draws, perplexity, seed)
 
 
 def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str]]:
@@ -421,14 +418,25 @@ def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str
     ]
 
 
+class Sweeps(NamedTuple):
+    """Gibbs sweeps over the topics of the words.
+
+    Attributes:
+        alpha: Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Number of sweeps.
+        keep: Number of the last sweeps whose topics are kept.
+    """
+
+    alpha: float
+    n_sweeps: int
+    keep: int = 1
+
+
 def sweep_topics(
     topics: tf.Tensor,
-    words: tf.Tensor,
-    lengths: tf.Tensor,
-    alpha: float,
-    n_sweeps: int,
+    documents: Documents,
+    sweeps: Sweeps,
     seed: tf.Tensor,
-    keep: int = 1,
     before: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Draw the topics of all words, and keep those after each of the last sweeps.
@@ -438,72 +446,75 @@ def sweep_topics(
 
     Args:
         topics: ω, the words' probabilities in each topic, (K, W).
-        words: Documents, (n, T), in any order.
-        lengths: Words in each document, (n,); the rest of its row is padding.
-        alpha: Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: Number of sweeps.
+        documents: Words, (n, T), in any order, and lengths, (n,); the rest of a row is padding.
+        sweeps: Sweeps.
         seed: Two int32.
-        keep: Number of the last sweeps that are kept.
         before: Topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
 
     Returns:
         int32 (n, T, keep): the topic of each word at the end of each kept sweep, or -1 if
         there is no word, or none of the topics gives it a positive probability.
     """
-    order = tf.argsort(lengths, direction="DESCENDING")
-    sorted_lengths = tf.gather(lengths, order)
-    by_place = tf.transpose(tf.gather(words, order))
-    by_word = tf.transpose(topics)
-    dropped = n_sweeps - keep
+    order = tf.argsort(documents.lengths, direction="DESCENDING")
+    sorted_documents = _SortedDocuments(
+        lengths=tf.gather(documents.lengths, order),
+        words=tf.transpose(tf.gather(documents.words, order)),
+        by_word=tf.transpose(topics),
+        alpha=tf.cast(sweeps.alpha, topics.dtype),
+    )
+    shape = sorted_documents.words.shape
+    dropped = sweeps.n_sweeps - sweeps.keep
     stored = tf.TensorArray(
-        tf.int32, keep, element_shape=by_place.shape, clear_after_read=False
+        tf.int32, sweeps.keep, element_shape=shape, clear_after_read=False
     )
 
     def one_sweep(
         sweep: tf.Tensor, assigned: tf.Tensor, counts: tf.Tensor, stored: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
         uniforms = tf.random.stateless_uniform(
-            by_place.shape, nth_seed(seed, sweep), dtype=topics.dtype, alg="philox"
+            shape, nth_seed(seed, sweep), dtype=topics.dtype, alg="philox"
         )
-        assigned, counts = _sweep(
-            by_word,
-            by_place,
-            sorted_lengths,
-            tf.cast(alpha, topics.dtype),
-            uniforms,
-            assigned,
-            counts,
-        )
+        assigned, counts = _sweep(sorted_documents, uniforms, assigned, counts)
         # A dropped sweep is written over by the first that is kept.
-        return (
-            sweep + 1,
-            assigned,
-            counts,
-            stored.write(tf.maximum(sweep - dropped, 0), assigned),
-        )
+        stored = stored.write(tf.maximum(sweep - dropped, 0), assigned)
+        return sweep + 1, assigned, counts, stored
 
     if before is None:
-        assigned = tf.fill(by_place.shape, -1)
-        counts = tf.zeros([by_place.shape[1], topics.shape[0]], topics.dtype)
+        assigned = tf.fill(shape, -1)
+        counts = tf.zeros([shape[1], topics.shape[0]], topics.dtype)
     else:
         rows = tf.gather(before, order)
-        assigned, counts = (
-            tf.transpose(rows),
-            topic_counts(rows, topics.shape[0], topics.dtype),
-        )
+        assigned = tf.transpose(rows)
+        counts = topic_counts(rows, topics.shape[0], topics.dtype)
     start = (tf.constant(0), assigned, counts, stored)
     *_, stored = tf.while_loop(
-        lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
+        lambda sweep, *_: sweep < sweeps.n_sweeps,
+        one_sweep,
+        start,
+        parallel_iterations=1,
     )
     return tf.gather(tf.transpose(stored.stack(), [2, 1, 0]), tf.argsort(order))
 
 
+class _SortedDocuments(NamedTuple):
+    """Documents as a sweep reads them, the longest first.
+
+    Attributes:
+        by_word: ω transposed, (W, K).
+        words: Words, (T, n).
+        lengths: Lengths of the documents, (n,), descending.
+        alpha: Dirichlet concentration, a scalar.
+    """
+
+    by_word: tf.Tensor
+    words: tf.Tensor
+    lengths: tf.Tensor
+    alpha: tf.Tensor
+
+
 @tf.function(jit_compile=True, autograph=False)
 def _sweep(
-    by_word: tf.Tensor,
-    by_place: tf.Tensor,
-    lengths: tf.Tensor,
-    alpha: tf.Tensor,
+    documents: _SortedDocuments,
     uniforms: tf.Tensor,
     assigned: tf.Tensor,
     counts: tf.Tensor,
@@ -511,38 +522,31 @@ def _sweep(
     """Visit every word once, and return the topics after, and their counts.
 
     Args:
-        by_word: ω transposed, (W, K).
-        by_place: Words, (T, n), the longest document first.
-        lengths: Lengths of the documents, (n,), descending.
-        alpha: Dirichlet concentration.
+        documents: Documents.
         uniforms: Uniform numbers in [0, 1), (T, n).
         assigned: Topics before, (T, n), -1 for none.
         counts: Words of each topic in each document, (n, K).
     """
+    by_word, words, lengths, alpha = documents
     after = tf.fill(assigned.shape, -1)
     position = tf.constant(0)
-    widths = _widths(int(by_place.shape[1]))
+    widths = _widths(int(words.shape[1]))
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
-        end = lengths[
-            narrower
-        ]  # from there on no more than `narrower` documents have words
+        # From there on no more than `narrower` documents have words.
+        end = lengths[narrower]
 
         def visit(
             i: tf.Tensor, counts: tf.Tensor, after: tf.Tensor, width: int = width
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            counts -= tf.one_hot(
-                tf.gather(assigned, i)[:width], counts.shape[1], dtype=alpha.dtype
-            )
-            likelihood = tf.gather(by_word, tf.gather(by_place, i)[:width])
+            K, dtype = counts.shape[1], alpha.dtype
+            counts -= tf.one_hot(tf.gather(assigned, i)[:width], K, dtype=dtype)
+            likelihood = tf.gather(by_word, tf.gather(words, i)[:width])
             drawn = _draw((alpha + counts) * likelihood, tf.gather(uniforms, i)[:width])
             drawn = tf.where(i < lengths[:width], drawn, -1)
-            counts += tf.one_hot(drawn, counts.shape[1], dtype=alpha.dtype)
+            counts += tf.one_hot(drawn, K, dtype=dtype)
             row = tf.pad(drawn, [[0, after.shape[1] - width]], constant_values=-1)
-            return (
-                i + 1,
-                counts,
-                tf.tensor_scatter_nd_update(after, [[i]], row[tf.newaxis]),
-            )
+            after = tf.tensor_scatter_nd_update(after, [[i]], row[tf.newaxis])
+            return i + 1, counts, after
 
         position, active, after = tf.while_loop(
             lambda i, *_, end=end: i < end,

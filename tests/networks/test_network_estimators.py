@@ -39,7 +39,7 @@ def test_the_log_score_is_that_of_the_mixture(
     regressor: BayesianNetworkRegressor,
 ) -> None:
     at, y = X[:50], Y[:50]
-    outputs = regressor._each(regressor._standardized(at))
+    outputs = regressor._outputs_by_draw(regressor._standardized(at))
     means = regressor._center + regressor._unit * outputs[..., 0]
     sds = regressor._unit * (np.logaddexp(0.0, outputs[..., 1]) + 1e-3)
     exact = np.log(norm.pdf(y, means, sds).mean(0)).mean()

@@ -13,7 +13,11 @@ import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import SphericalTopicModel, sam, top_words
 from sgmcmc.models.documents import unit_vectors
-from sgmcmc.models.spherical_likelihood import log_normalizer, sweep_proportions
+from sgmcmc.models.spherical_likelihood import (
+    Conditional,
+    log_normalizer,
+    sweep_proportions,
+)
 
 SEED = tf.constant([1, 2])
 
@@ -111,8 +115,9 @@ def test_sweeps_have_the_exact_posterior(c: Case) -> None:
     gram = tf.constant(c.topics @ c.topics.T)
     for before, n_sweeps in ((exact, 1), (np.full((copies, 3), 1 / 3), 60)):
         kappa = tf.constant(c.kappa, tf.float64)
+        conditional = Conditional(cosines, gram, kappa, c.alpha)
         drawn = sweep_proportions(
-            cosines, gram, kappa, c.alpha, n_sweeps, SEED, tf.constant(before)
+            conditional, n_sweeps, SEED, tf.constant(before)
         ).numpy()[:, 0]
         assert np.any(drawn != before)
         np.testing.assert_allclose(drawn.sum(axis=1), 1, rtol=1e-12)

@@ -12,6 +12,7 @@ from scipy import stats
 import sgmcmc
 from sgmcmc.models import lda, top_words
 from sgmcmc.models import topics as sweeps
+from sgmcmc.models.documents import Documents
 from tests.models.topics.enumeration import (
     ALPHA,
     DOCUMENT,
@@ -25,11 +26,14 @@ def sweep(
     words: np.ndarray, lengths: np.ndarray, assigned: np.ndarray, uniforms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run one sweep in float64; arrays are (T, n), the longest document first."""
-    after, counts = sweeps._sweep(
+    documents = sweeps._SortedDocuments(
         tf.constant(TOPICS.T),
         tf.constant(words, tf.int32),
         tf.constant(lengths, tf.int32),
         tf.constant(ALPHA, tf.float64),
+    )
+    after, counts = sweeps._sweep(
+        documents,
         tf.constant(uniforms),
         tf.constant(assigned, tf.int32),
         tf.constant(one_hot_counts(assigned), tf.float64),
@@ -220,9 +224,9 @@ def test_seeds_and_sweeps_are_fresh() -> None:
     )
     np.testing.assert_array_equal(one, again)
     assert np.any(one != other)
-    words, lengths = model.dataset["words"], model.dataset["lengths"]
+    documents = Documents(model.dataset["words"], model.dataset["lengths"])
     kept = sweeps.sweep_topics(
-        params["topics"], words, lengths, 0.1, 6, tf.constant([1, 2]), 3
+        params["topics"], documents, sweeps.Sweeps(0.1, 6, 3), tf.constant([1, 2])
     )
     for a, b in itertools.combinations(range(3), 2):
         assert np.any(kept[..., a] != kept[..., b])
