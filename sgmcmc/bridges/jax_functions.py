@@ -24,9 +24,6 @@ from sgmcmc.bridges.jax_operations import RULES, Equation, Rule
 
 _ROWS = "rows"  # name of the length of the first axis, if it is not known while a graph is traced
 
-# The largest result of constants alone, in elements, that is computed while a graph is traced
-_FOLDED = 4096
-
 
 # Parameters of the primitives that call another jaxpr once
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -124,76 +121,75 @@ class JaxFunction:
             tensors = [
                 tf.cast(t, tf.int32) if t.dtype == tf.int64 else t for t in tensors
             ]
-        ends: list[Any] = []
+        output_structures: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            leaves_out, end = tree.tree_flatten(
-                self.function(*tree.tree_unflatten(structure, list(leaves)))
-            )
-            ends.append(end)
-            return leaves_out
+            outputs = self.function(*tree.tree_unflatten(structure, list(leaves)))
+            output_leaves, output_structure = tree.tree_flatten(outputs)
+            output_structures.append(output_structure)
+            return output_leaves
 
         with in_precision(wide):
-            leaves_out = self._run(flat, tensors, (structure, wide), ends)
-        end = self._traced[structure, wide, _form(tensors)][1]
-        return tree.tree_unflatten(end, leaves_out)
+            outputs = self._run(flat, tensors, (structure, wide), output_structures)
+        output_structure = self._traced[structure, wide, _form(tensors)][1]
+        return tree.tree_unflatten(output_structure, outputs)
 
     def _run(
         self,
         flat: Callable[..., list[Any]],
         tensors: Sequence[tf.Tensor],
         key: Any,
-        ends: list[Any],
+        output_structures: list[Any],
     ) -> list[tf.Tensor]:
-        """Return the outputs of a function of arrays, with derivatives by JAX."""
+        """Return the outputs of a function of arrays, with derivatives by JAX.
+
+        Args:
+            flat: Function of arrays that returns a list of arrays.
+            tensors: Inputs.
+            key: What the jaxpr depends on beside dtypes and shapes.
+            output_structures: Structures of the outputs, to which a trace of ``flat`` adds its own.
+        """
         key = (*key, _form(tensors))
         if key not in self._traced:
             jaxpr = jax().make_jaxpr(flat)(*_specs(tensors))
-            self._traced[key] = jaxpr, (ends[-1] if ends else None)
+            structure = output_structures[-1] if output_structures else None
+            self._traced[key] = jaxpr, structure
         jaxpr = self._traced[key][0]
         smooth = [i for i, t in enumerate(tensors) if t.dtype.is_floating]
 
-        def pulled(*both: Any) -> list[Any]:
-            primals, slopes = both[: len(tensors)], list(both[len(tensors) :])
+        def vector_jacobian(*arrays: Any) -> list[Any]:
+            """Return the gradients, of the inputs and of the upstream gradients after them."""
+            inputs, upstream = arrays[: len(tensors)], list(arrays[len(tensors) :])
 
             def of_smooth(*values: Any) -> list[Any]:
-                whole = dict(enumerate(primals)) | dict(
-                    zip(smooth, values, strict=True)
-                )
-                out = flat(*[whole[i] for i in range(len(tensors))])
-                return [
-                    value
-                    for value in out
-                    if jax().numpy.issubdtype(value.dtype, np.floating)
-                ]
+                all_inputs = list(inputs)
+                for i, value in zip(smooth, values, strict=True):
+                    all_inputs[i] = value
+                issubdtype = jax().numpy.issubdtype
+                outputs = flat(*all_inputs)
+                return [out for out in outputs if issubdtype(out.dtype, np.floating)]
 
-            _, back = jax().vjp(of_smooth, *[primals[i] for i in smooth])
-            return list(back(slopes))
+            _, pull_back = jax().vjp(of_smooth, *[inputs[i] for i in smooth])
+            return list(pull_back(upstream))
 
         @tf.custom_gradient
         def run(*tensors: tf.Tensor) -> Any:
             wide = any(t.dtype == tf.float64 for t in tensors)
-            outputs = [
-                tf.ensure_shape(tf.convert_to_tensor(value), _static(var.aval.shape))
-                for value, var in zip(
-                    replay(jaxpr, tensors, _lengths(tensors)),
-                    jaxpr.jaxpr.outvars,
-                    strict=True,
-                )
-            ]
+            values = replay(jaxpr, tensors, _lengths(tensors))
+            outputs = []
+            for value, var in zip(values, jaxpr.jaxpr.outvars, strict=True):
+                static = [n if isinstance(n, int) else None for n in var.aval.shape]
+                outputs.append(tf.ensure_shape(tf.convert_to_tensor(value), static))
 
-            def gradient(*slopes: tf.Tensor, variables: Any = None) -> Any:
-                upstream = [
-                    s
-                    for s, out in zip(slopes, outputs, strict=True)
-                    if out.dtype.is_floating
-                ]
+            def gradient(*upstream: tf.Tensor, variables: Any = None) -> Any:
+                pairs = zip(upstream, outputs, strict=True)
+                of_smooth = [one for one, out in pairs if out.dtype.is_floating]
                 with in_precision(wide):
                     gradients = self._run(
-                        pulled, [*tensors, *upstream], (*key, "slope"), []
+                        vector_jacobian, [*tensors, *of_smooth], (*key, "slope"), []
                     )
-                slopes_of = dict(zip(smooth, gradients, strict=True))
-                return [slopes_of.get(i) for i in range(len(tensors))]
+                by_input = dict(zip(smooth, gradients, strict=True))
+                return [by_input.get(i) for i in range(len(tensors))]
 
             return outputs, gradient
 
@@ -275,10 +271,6 @@ def _form(tensors: Sequence[tf.Tensor]) -> tuple[Any, ...]:
     return tuple((t.dtype, *t.shape) for t in tensors)
 
 
-def _static(shape: Sequence[Any]) -> list[int | None]:
-    return [length if isinstance(length, int) else None for length in shape]
-
-
 def _lengths(tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
     """Return the number of rows, if it is unknown."""
     for tensor in tensors:
@@ -296,13 +288,11 @@ def _specs(tensors: Sequence[tf.Tensor]) -> list[Any]:
     rows = None
     if any(t.shape.rank and t.shape[0] is None for t in tensors):
         (rows,) = importlib.import_module("jax.export").symbolic_shape(_ROWS)
-    return [
-        jax().ShapeDtypeStruct(
-            [rows if length is None else length for length in t.shape],
-            t.dtype.as_numpy_dtype,
-        )
-        for t in tensors
-    ]
+    specs = []
+    for tensor in tensors:
+        shape = [rows if length is None else length for length in tensor.shape]
+        specs.append(jax().ShapeDtypeStruct(shape, tensor.dtype.as_numpy_dtype))
+    return specs
 
 
 @contextlib.contextmanager
@@ -340,28 +330,20 @@ def replay(
     values.update(zip(inner.invars, inputs, strict=True))
 
     def read(atom: Any) -> Any:
-        return (
-            np.asarray(atom.val, atom.aval.dtype)
-            if hasattr(atom, "val")
-            else values[atom]
-        )
+        is_literal = hasattr(atom, "val")
+        return np.asarray(atom.val, atom.aval.dtype) if is_literal else values[atom]
 
     def size(length: Any) -> Any:
-        return (
-            int(length)
-            if isinstance(length, Integral)
-            else _length(length, lengths or {})
-        )
+        is_static = isinstance(length, Integral)
+        return int(length) if is_static else _length(length, lengths or {})
 
     def call(jaxpr: Any, *inputs: Any) -> list[Any]:
         return replay(jaxpr, inputs, lengths)
 
     for line in _used(inner):
-        outs = [var.aval for var in line.outvars]
-        shapes = [
-            [size(length) for length in getattr(aval, "shape", ())] for aval in outs
-        ]
-        dtypes = [getattr(aval, "dtype", None) for aval in outs]
+        avals = [var.aval for var in line.outvars]
+        shapes = [[size(n) for n in getattr(aval, "shape", ())] for aval in avals]
+        dtypes = [getattr(aval, "dtype", None) for aval in avals]
         equation = Equation(line.primitive, line.params, shapes, dtypes, call)
         outputs = _apply(equation, [read(atom) for atom in line.invars])
         values.update(zip(line.outvars, outputs, strict=True))
@@ -396,22 +378,20 @@ def _apply(equation: Equation, inputs: list[Any]) -> list[Any]:
     rule = RULES.get(name)
     constant = all(isinstance(value, np.ndarray) for value in inputs)
     if rule is None:
-        return _elsewhere(equation, inputs, constant)
-    sizes = [
-        math.prod(s) for s in equation.shapes if all(isinstance(n, Integral) for n in s)
-    ]
-    if (
-        constant
-        and len(sizes) == len(equation.shapes)
-        and max(sizes, default=0) <= _FOLDED
-    ):
+        return _by_jax(equation, inputs, constant)
+    largest = 4096  # elements of a result of constants that is computed in a trace
+    are_small = all(
+        all(isinstance(n, Integral) for n in shape) and math.prod(shape) <= largest
+        for shape in equation.shapes
+    )
+    if constant and are_small:
         with tf.init_scope():
             outputs = rule(equation, *inputs)
             return [np.asarray(value) for value in as_list(outputs)]
     return as_list(rule(equation, *inputs))
 
 
-def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:
+def _by_jax(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:
     """Return the result of a primitive by JAX itself: of constants now, or by jax2tf.
 
     jax2tf passes on a module that is compiled separately, and only with operations of TensorFlow's
@@ -469,9 +449,8 @@ def _platform(equation: Equation, *_: Any) -> list[Any]:
 def _cond(equation: Equation, index: Any, *inputs: Any) -> list[Any]:
     branches = equation.params["branches"]
     if isinstance(index, np.ndarray):
-        return equation.replay(
-            branches[int(np.clip(index, 0, len(branches) - 1))], *inputs
-        )
+        branch = branches[int(np.clip(index, 0, len(branches) - 1))]
+        return equation.replay(branch, *inputs)
 
     def of(branch: Any) -> Callable[[], list[tf.Tensor]]:
         return lambda: as_tensors(equation.replay(branch, *inputs))
@@ -482,18 +461,18 @@ def _cond(equation: Equation, index: Any, *inputs: Any) -> list[Any]:
 
 def _while(equation: Equation, *inputs: Any) -> list[Any]:
     options = equation.params
-    first, second = options["cond_nconsts"], options["body_nconsts"]
-    of_cond, of_body = inputs[:first], inputs[first : first + second]
-    return list(
-        tf.while_loop(
-            lambda *state: equation.replay(options["cond_jaxpr"], *of_cond, *state)[0],
-            lambda *state: as_tensors(
-                equation.replay(options["body_jaxpr"], *of_body, *state)
-            ),
-            as_tensors(inputs[first + second :]),
-            parallel_iterations=1,
-        )
-    )
+    end_cond = options["cond_nconsts"]
+    end_body = end_cond + options["body_nconsts"]
+    of_cond, of_body = inputs[:end_cond], inputs[end_cond:end_body]
+
+    def goes_on(*state: Any) -> Any:
+        return equation.replay(options["cond_jaxpr"], *of_cond, *state)[0]
+
+    def body(*state: Any) -> list[tf.Tensor]:
+        return as_tensors(equation.replay(options["body_jaxpr"], *of_body, *state))
+
+    start = as_tensors(inputs[end_body:])
+    return list(tf.while_loop(goes_on, body, start, parallel_iterations=1))
 
 
 def _scan(equation: Equation, *inputs: Any) -> list[Any]:
@@ -520,13 +499,10 @@ def _scan(equation: Equation, *inputs: Any) -> list[Any]:
 
     def step(count: tf.Tensor, carry: list[Any], arrays: list[Any]) -> Any:
         i = length - 1 - count if equation.params["reverse"] else count
-        outputs = as_tensors(
-            equation.replay(jaxpr, *fixed, *carry, *[tf.gather(r, i) for r in rows])
-        )
-        written = [
-            a.write(i, value)
-            for a, value in zip(arrays, outputs[carries:], strict=True)
-        ]
+        row = [tf.gather(column, i) for column in rows]
+        outputs = as_tensors(equation.replay(jaxpr, *fixed, *carry, *row))
+        pairs = zip(arrays, outputs[carries:], strict=True)
+        written = [array.write(i, value) for array, value in pairs]
         return count + 1, outputs[:carries], written
 
     _, carry, arrays = tf.while_loop(

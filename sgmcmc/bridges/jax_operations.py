@@ -11,6 +11,7 @@ others first.
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -153,73 +154,41 @@ def _running_extreme(operation: Callable[..., Any], lowest: bool) -> Rule:
 
 def _broadcast(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
     shape = equation.shapes[0]
-    length_of = (
-        dict(
-            zip(
-                equation.params["broadcast_dimensions"],
-                tf.unstack(tf.shape(x)),
-                strict=True,
-            )
-        )
-        if any(not isinstance(length, Integral) for length in shape)
-        else dict(zip(equation.params["broadcast_dimensions"], x.shape, strict=True))
-    )
-    placed = [length_of.get(axis, 1) for axis in range(len(shape))]
-    return tf.broadcast_to(tf.reshape(x, placed), shape)
+    is_static = all(isinstance(length, Integral) for length in shape)
+    lengths = x.shape if is_static else tf.unstack(tf.shape(x))
+    length_of = dict(zip(equation.params["broadcast_dimensions"], lengths, strict=True))
+    expanded = [length_of.get(axis, 1) for axis in range(len(shape))]
+    return tf.broadcast_to(tf.reshape(x, expanded), shape)
 
 
 def _reshape(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
-    order = (
-        equation.params.get("dimensions")
-        if equation.primitive.name == "reshape"
-        else None
-    )
-    x = x if order is None else tf.transpose(x, order)
+    if equation.primitive.name == "reshape":
+        order = equation.params.get("dimensions")
+        x = x if order is None else tf.transpose(x, order)
     return tf.reshape(x, equation.shapes[0])
 
 
 def _iota(equation: Equation, *_: Any) -> tf.Tensor:
     axis, shape = equation.params["dimension"], equation.shapes[0]
-    counted = tf.range(shape[axis])
-    placed = [shape[axis] if i == axis else 1 for i in range(len(shape))]
-    return tf.cast(
-        tf.broadcast_to(tf.reshape(counted, placed), shape), equation.dtypes[0]
-    )
+    numbers = _on_axis(tf.range(shape[axis]), axis, len(shape))
+    return tf.cast(tf.broadcast_to(numbers, shape), equation.dtypes[0])
 
 
 def _slice(equation: Equation, x: Any) -> tf.Tensor:
     starts = equation.params["start_indices"]
     strides = equation.params["strides"] or (1,) * len(starts)
     # A length that is unknown can only be that of the whole axis, which has no end then.
-    ends = [
-        end if isinstance(end, Integral) else None
-        for end in equation.params["limit_indices"]
-    ]
-    return tf.convert_to_tensor(x)[
-        tuple(slice(*bounds) for bounds in zip(starts, ends, strides, strict=True))
-    ]
+    limits = equation.params["limit_indices"]
+    ends = [end if isinstance(end, Integral) else None for end in limits]
+    slices = itertools.starmap(slice, zip(starts, ends, strides, strict=True))
+    return tf.convert_to_tensor(x)[tuple(slices)]
 
 
 def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
     x, config = tf.convert_to_tensor(x), equation.params["padding_config"]
     for axis, (low, high, inner) in enumerate(config):
         if inner and x.shape[axis]:
-            length = (int(x.shape[axis]) - 1) * (int(inner) + 1) + 1
-            shape = [
-                length if i == axis else n
-                for i, n in enumerate(tf.unstack(tf.shape(x)))
-            ]
-            transposed = tf.transpose(
-                x, [axis, *[i for i in range(x.shape.rank) if i != axis]]
-            )
-            spread = tf.scatter_nd(
-                tf.range(int(x.shape[axis]))[:, tf.newaxis] * (int(inner) + 1),
-                transposed - value,
-                [length, *[n for i, n in enumerate(shape) if i != axis]],
-            )
-            order = list(range(1, x.shape.rank))
-            order.insert(axis, 0)
-            x = tf.transpose(spread, order) + value
+            x = _padded_inside(x, value, axis, int(inner) + 1)
         cut = [slice(None)] * x.shape.rank
         cut[axis] = slice(max(0, -int(low)), min(0, int(high)) or None)
         x = x[tuple(cut)]
@@ -227,13 +196,27 @@ def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
     return tf.pad(x, pads, constant_values=value) if np.any(pads) else x
 
 
+def _padded_inside(x: tf.Tensor, value: Any, axis: int, step: int) -> tf.Tensor:
+    """Return a tensor with its entries along an axis a step apart, and a value between them."""
+    others = [i for i in range(x.shape.rank) if i != axis]
+    lengths = tf.unstack(tf.shape(x))
+    count = int(x.shape[axis])
+    spread = tf.scatter_nd(
+        tf.range(count)[:, tf.newaxis] * step,
+        tf.transpose(x, [axis, *others]) - value,
+        [(count - 1) * step + 1, *[lengths[i] for i in others]],
+    )
+    order = list(range(1, x.shape.rank))
+    order.insert(axis, 0)
+    return tf.transpose(spread, order) + value
+
+
 def _dynamic_slice(equation: Equation, x: Any, *starts: Any) -> tf.Tensor:
     sizes = equation.params["slice_sizes"]
     last = [int(n) - size for n, size in zip(x.shape, sizes, strict=True)]
-    begin = [
-        tf.clip_by_value(tf.cast(s, tf.int32), 0, m)
-        for s, m in zip(starts, last, strict=True)
-    ]
+    begin = []
+    for start, largest in zip(starts, last, strict=True):
+        begin.append(tf.clip_by_value(tf.cast(start, tf.int32), 0, largest))
     return tf.slice(x, tf.stack(begin), sizes) if begin else tf.convert_to_tensor(x)
 
 
@@ -262,20 +245,13 @@ def _dot(equation: Equation, x: Any, y: Any) -> tf.Tensor:
     right = [a for i, a in enumerate(of_y) if i not in (*y_summed, *y_batch)]
     out = [of_x[i] for i in x_batch] + left + right
     dtype = equation.dtypes[0]
-    return tf.einsum(
-        f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}",
-        tf.cast(x, dtype),
-        tf.cast(y, dtype),
-    )
+    formula = f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}"
+    return tf.einsum(formula, tf.cast(x, dtype), tf.cast(y, dtype))
 
 
 def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
-    options = equation.params
-    a, lower, adjoint = (
-        tf.convert_to_tensor(a),
-        options["lower"],
-        bool(options["transpose_a"]),
-    )
+    options, a = equation.params, tf.convert_to_tensor(a)
+    lower, adjoint = options["lower"], bool(options["transpose_a"])
     if options["unit_diagonal"]:
         a = tf.linalg.set_diag(a, tf.ones_like(tf.linalg.diag_part(a)))
     if options["left_side"]:
@@ -289,15 +265,12 @@ def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
 def _sort(equation: Equation, *columns: Any) -> list[tf.Tensor]:
     axis, order = equation.params["dimension"], None
     for key in reversed(columns[: equation.params["num_keys"]]):
-        keyed = (
-            key if order is None else tf.gather(key, order, axis=axis, batch_dims=axis)
-        )
-        permutation = tf.argsort(keyed, axis=axis, stable=True)
-        order = (
-            permutation
-            if order is None
-            else tf.gather(order, permutation, axis=axis, batch_dims=axis)
-        )
+        if order is None:
+            order = tf.argsort(key, axis=axis, stable=True)
+            continue
+        sorted_key = tf.gather(key, order, axis=axis, batch_dims=axis)
+        permutation = tf.argsort(sorted_key, axis=axis, stable=True)
+        order = tf.gather(order, permutation, axis=axis, batch_dims=axis)
     if axis != len(columns[0].shape) - 1:
         return [_along(column, order, axis) for column in columns]
     return [tf.gather(column, order, axis=axis, batch_dims=axis) for column in columns]
