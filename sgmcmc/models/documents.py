@@ -18,8 +18,6 @@ Ints = NDArray[np.int32]
 WEIGHTINGS = ("tf-idf", "counts", "unit")
 """Sources of the documents' unit vectors: see :func:`unit_vectors`."""
 
-_LONGEST = 1e-4  # tolerated difference of the length of a unit vector in float32 from 1
-
 
 class Documents(NamedTuple):
     """Documents as sequences of words.
@@ -80,13 +78,13 @@ def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
     words, lengths = unrolled(counts)
     slot = np.arange(words.shape[1])
     inside = slot < lengths[:, np.newaxis]
-    goes = inside & (slot % every == every - 1)
-    document, at = np.nonzero(inside & ~goes)
-    kept_counts = Counts.from_triples(
+    is_hidden = inside & (slot % every == every - 1)
+    document, at = np.nonzero(inside & ~is_hidden)
+    shown = Counts.from_triples(
         document, words[document, at], np.ones(len(at)), counts.shape
     )
-    document, at = np.nonzero(goes)
-    return kept_counts, document.astype(np.int32), words[document, at]
+    document, at = np.nonzero(is_hidden)
+    return shown, document.astype(np.int32), words[document, at]
 
 
 def inverse_document_frequency(counts: Counts) -> NDArray[np.float64]:
@@ -144,9 +142,8 @@ def unit_vectors(
         if frequencies is None:
             frequencies = inverse_document_frequency(counts)
         values *= frequencies[counts.indices]
-    return _scaled(
-        sparse.csr_array((values, counts.indices, counts.indptr), counts.shape)
-    ), (frequencies)
+    rows = sparse.csr_array((values, counts.indices, counts.indptr), counts.shape)
+    return _scaled(rows), frequencies
 
 
 def columns(rows: sparse.csr_array) -> Tensors:
@@ -188,7 +185,8 @@ def _checked(documents: Any) -> sparse.csr_array:
     rows = sparse.csr_array(documents).astype(np.float64)
     rows.sum_duplicates()
     lengths = _lengths(rows)
-    wrong = np.flatnonzero(~(np.abs(lengths - 1) < _LONGEST))
+    rounding = 1e-4  # tolerated difference of the length of a vector in float32 from 1
+    wrong = np.flatnonzero(~(np.abs(lengths - 1) < rounding))
     if wrong.size:
         raise ValueError(
             f"`documents`: document {wrong[0]} has length {lengths[wrong[0]]:g}, not 1. Divide "

@@ -18,10 +18,6 @@ from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_draws
 
-_FAR = 1000.0  # largest distance of a rating from zero, in SDs of all, that float32 can hold well
-_GAPS = 100  # largest number of missing users or items without a warning
-
-
 COLUMNS = ("user", "item", "rating")
 
 
@@ -111,7 +107,8 @@ def matrix_factorization(
     else:
         unit = 1.0 if has_own_prior or sd == 0 else 10.0 ** round(math.log10(sd))
     dataset: dict[str, np.ndarray] = table._asdict()
-    if unit != 1 or np.abs(table.rating).max() > _FAR * sd:
+    largest = 1000.0 * sd  # distance of a rating from zero that float32 can hold well
+    if unit != 1 or np.abs(table.rating).max() > largest:
         dataset["deviation"] = (table.rating - c) / unit
     return MatrixFactorization(
         dataset,
@@ -129,7 +126,8 @@ def matrix_factorization(
 def _rows(numbers: np.ndarray, name: str) -> int:
     """Return the number of users or items, with a warning if most have no ratings."""
     size, distinct = int(numbers.max()) + 1, len(np.unique(numbers))
-    if size - distinct > max(distinct, _GAPS):
+    few = 100  # users or items that may be missing without a warning
+    if size - distinct > max(distinct, few):
         warnings.warn(
             f"`ratings[{name!r}]`: {distinct} {name}s are numbered up to {size - 1}, and the model "
             f"has factors for all {size}. Number them from 0 without gaps, as np.unique(ids, "
@@ -238,9 +236,8 @@ class MatrixFactorization:
         """
         dtype = params["U"].dtype
         if "deviation" in dataset:
-            error = tf.cast(dataset["deviation"], dtype) - self._standardized(
-                params, dataset
-            )
+            deviation = tf.cast(dataset["deviation"], dtype)
+            error = deviation - self._standardized(params, dataset)
         else:
             error = tf.cast(dataset["rating"], dtype) - self._mean(params, dataset)
             error /= self.unit
@@ -276,15 +273,10 @@ class MatrixFactorization:
         value = tf.zeros([], params["U"].dtype)
         for name, shape in self.shapes.items():
             half_size = 0.5 * np.prod(shape)
-            value += (
-                s * np.log(t)
-                + math.lgamma(s + half_size)
-                - math.lgamma(s)
-                - half_size * np.log(2 * np.pi)
-            )
-            value -= (s + half_size) * tf.math.log(
-                t + 0.5 * tf.reduce_sum(params[name] ** 2)
-            )
+            constant = s * np.log(t) + math.lgamma(s + half_size) - math.lgamma(s)
+            value += constant - half_size * np.log(2 * np.pi)
+            squares = 0.5 * tf.reduce_sum(params[name] ** 2)
+            value -= (s + half_size) * tf.math.log(t + squares)
         return value
 
     def precisions(self, params: Tensors) -> tf.Tensor:
@@ -296,13 +288,11 @@ class MatrixFactorization:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
         """
         s, t = self.shape, self.rate
-        return tf.stack(
-            [
-                (s + 0.5 * np.prod(shape))
-                / (t + 0.5 * tf.reduce_sum(params[name] ** 2))
-                for name, shape in self.shapes.items()
-            ]
-        )
+        means = []
+        for name, shape in self.shapes.items():
+            squares = 0.5 * tf.reduce_sum(params[name] ** 2)
+            means.append((s + 0.5 * np.prod(shape)) / (t + squares))
+        return tf.stack(means)
 
     def predict(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the mean c + u(U_i·V_j + a_i + b_j) of ratings, for ``samples.predict``.
@@ -370,9 +360,9 @@ class MatrixFactorization:
         standardized = self._standardized(params, dataset)
         if "deviation" in self.dataset:
             standardized = tf.cast(standardized, tf.float64)
-        return self.center + (
-            standardized if self.unit == 1 else self.unit * standardized
-        )
+        if self.unit != 1:
+            standardized = self.unit * standardized
+        return self.center + standardized
 
     def _standardized(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
@@ -382,11 +372,9 @@ class MatrixFactorization:
 def _in_range(numbers: tf.Tensor, size: int) -> tf.Tensor:
     """Return which numbers are those of users or items."""
     in_range = (numbers >= 0) & (numbers < size)
-    return (
-        in_range & (tf.floor(numbers) == numbers)
-        if numbers.dtype.is_floating
-        else in_range
-    )
+    if numbers.dtype.is_floating:
+        in_range &= tf.floor(numbers) == numbers
+    return in_range
 
 
 def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
@@ -576,7 +564,9 @@ class HeldOutRatings:
             before = prediction - state["mean"]
             mean = state["mean"] + before / many
             terms = self._log_density(prediction)
-            log_sum = tf.where(first, terms, _log_added(state["log_sum"], terms))
+            before_log_sum = state["log_sum"]  # which may be −∞
+            gap = tf.math.log1p(tf.exp(-tf.abs(before_log_sum - terms)))
+            log_sum = tf.where(first, terms, tf.maximum(before_log_sum, terms) + gap)
             squares = state["squares"] + before * (prediction - mean)
             squares = tf.where(first, tf.zeros_like(squares), squares)
             now = {
@@ -614,11 +604,6 @@ class HeldOutRatings:
     def _rmse(self, mean: tf.Tensor) -> tf.Tensor:
         error = tf.constant(self._deviations, mean.dtype) - mean
         return self._unit * tf.sqrt(tf.reduce_mean(error * error))
-
-
-def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Return log(eˣ + eʸ); x may be −∞."""
-    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
 
 
 def _vector(name: str, values: Any) -> np.ndarray:

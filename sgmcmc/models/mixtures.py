@@ -26,15 +26,6 @@ from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import word_columns
 from sgmcmc.models.scores import ProbabilityScores, score_probabilities
 
-_NOTHING = (
-    1e-30  # stands for the concentration 0, which samplers on the simplex do not accept
-)
-
-
-# Least log ratio of a starting component's weight to that of all that are not held, or half of the
-# largest ratio: a slice is below the latter with probability e⁻³⁰
-_FAR = 30.0
-
 
 def dp_mixture(
     counts: Any,
@@ -127,7 +118,8 @@ class DPMixture:
         A stick (v, 1 − v) is Dirichlet(1, α). α is drawn, so its part of the prior is in
         :meth:`log_lik`, and here it is almost zero.
         """
-        return {"sticks": np.array([1.0, _NOTHING]), "components": self.base}
+        zero = 1e-30  # which samplers on the simplex accept
+        return {"sticks": np.array([1.0, zero]), "components": self.base}
 
     @property
     def latents(self) -> Tensors:
@@ -174,9 +166,8 @@ class DPMixture:
                 "the minibatch lacks 'component': pass latents=model.latents"
             )
         sticks, components = params["sticks"], params["components"]
-        words, lengths, before = (
-            minibatch[name] for name in ("words", "lengths", "component")
-        )
+        words, lengths = minibatch["words"], minibatch["lengths"]
+        before = minibatch["component"]
         seeds = tf.random.split(seed, 2, alg="philox")
         uniforms = tf.random.stateless_uniform(
             [2, *before.shape], seeds[0], dtype=sticks.dtype, alg="philox"
@@ -382,9 +373,8 @@ def word_table(
     """
     rows = words.shape[0]
     cell = tf.range(rows)[:, tf.newaxis] * n_words + words
-    return tf.reshape(
-        _add_up(cell, is_word(words, lengths), rows * n_words, dtype), [rows, n_words]
-    )
+    counts = _add_up(cell, is_word(words, lengths), rows * n_words, dtype)
+    return tf.reshape(counts, [rows, n_words])
 
 
 def component_counts(
@@ -401,9 +391,8 @@ def component_counts(
     K, W = shape
     rows = tf.math.unsorted_segment_sum(tf.ones(component.shape, dtype), component, K)
     cell = component[:, tf.newaxis] * W + words
-    return rows, tf.reshape(
-        _add_up(cell, is_word(words, lengths), K * W, dtype), [K, W]
-    )
+    counts = _add_up(cell, is_word(words, lengths), K * W, dtype)
+    return rows, tf.reshape(counts, [K, W])
 
 
 def is_word(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -449,20 +438,18 @@ def draw_components(
     all_covered = tf.reduce_all(fresh | (log_u > log_rest))
     # Of two roundings of the same number one may be the larger: the present one is always above.
     above = (log_w > log_u[:, tf.newaxis]) | (tf.range(K) == present[:, tf.newaxis])
-    first = log_w >= log_rest + tf.minimum(
-        _FAR, 0.5 * (tf.reduce_max(log_w) - log_rest)
-    )
+    # Rows start in components with weights far above that of all that are not held, e³⁰ times or
+    # half of the largest log ratio: a slice is below the latter with probability e⁻³⁰.
+    distance = tf.minimum(30.0, 0.5 * (tf.reduce_max(log_w) - log_rest))
+    first = log_w >= log_rest + distance
     log_p = log_lik + tf.where(fresh[:, tf.newaxis], log_w, tf.zeros_like(log_w))
     log_p = tf.where(tf.where(fresh[:, tf.newaxis], first, above), log_p, -float("inf"))
     weights = tf.exp(log_p - tf.reduce_max(log_p, axis=1, keepdims=True))
     cumulative = tf.cumsum(weights, axis=1)
     # The limit is below the total, as U is below 1 by more than rounding, so one is always found.
-    passed = (cumulative > uniforms[1][:, tf.newaxis] * cumulative[:, -1:]) & (
-        weights > 0
-    )
-    return tf.argmax(
-        tf.cast(passed, tf.int8), axis=1, output_type=tf.int32
-    ), all_covered
+    limit = uniforms[1][:, tf.newaxis] * cumulative[:, -1:]
+    passed = tf.cast((cumulative > limit) & (weights > 0), tf.int8)
+    return tf.argmax(passed, axis=1, output_type=tf.int32), all_covered
 
 
 def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:

@@ -29,15 +29,6 @@ from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import ProbabilityScores, nth_seed, score_probabilities
 
-# The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most
-_POWER = 3.0
-
-# From this order on the expansion of log I_ν is right to 1e-6; smaller ones are stepped down to.
-# TensorFlow Probability has log I_ν too, exactly, but with a separate loop for each kind of order:
-# a chain whose prior has it takes seconds longer to compile.
-_LEAST_ORDER = 15
-
-
 # Bounds of the odds: no proportion becomes 0, because the others are divided by their sum
 _LEAST, _MOST = 1e-30, 1e26
 
@@ -144,7 +135,8 @@ class HeldOut:
         T = self.n_temperatures
 
         def temperature(t: tf.Tensor) -> tf.Tensor:
-            return (tf.cast(t, gram.dtype) / T) ** _POWER
+            # Most are small, where weights vary most.
+            return (tf.cast(t, gram.dtype) / T) ** 3.0
 
         def one(
             t: tf.Tensor, proportions: tf.Tensor, logs: tf.Tensor
@@ -247,7 +239,11 @@ def _log_bessel(order: float) -> Callable[[tf.Tensor], tf.Tensor]:
 
     Its derivative is I_{ν+1}/I_ν + ν/x.
     """
-    steps = max(0, math.ceil(_LEAST_ORDER - order))
+    # From this order on the expansion is right to 1e-6; smaller ones are stepped down to.
+    # TensorFlow Probability has log I_ν too, exactly, but with a separate loop for each kind of
+    # order: a chain whose prior has it takes seconds longer to compile.
+    smallest = 15
+    steps = max(0, math.ceil(smallest - order))
     top = order + steps
 
     @tf.custom_gradient
