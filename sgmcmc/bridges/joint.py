@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.bridges.models import (
-    Model,
+    ConvertedModel,
     Plate,
     as_arrays,
     as_floats,
@@ -104,7 +104,7 @@ def from_joint(
     return JointModel(joint, observed, rows, data, dtype, groups)
 
 
-class JointModel(Model):
+class JointModel(ConvertedModel):
     """A joint distribution as a model, as :func:`sgmcmc.from_joint` returns it.
 
     Args:
@@ -145,12 +145,12 @@ class JointModel(Model):
     ) -> None:
         self._tfp = libraries.tensorflow_probability()
         self._model, self._floats = joint, tf.as_dtype(dtype)
-        self._covariates = {
-            name: as_floats(f"data[{name!r}]", a, self._floats)
-            if a.dtype.kind == "f"
-            else tf.constant(a)
-            for name, a in as_arrays("data", data or {}).items()
-        }
+        self._covariates: dict[str, Any] = {}
+        for name, a in as_arrays("data", data or {}).items():
+            if a.dtype.kind == "f":
+                self._covariates[name] = as_floats(f"data[{name!r}]", a, self._floats)
+            else:
+                self._covariates[name] = tf.constant(a)
         self._rows_of_prior: np.ndarray | None = None
         self._joint = self._of(self._covariates)
         self._names = _names(self._joint)
@@ -310,34 +310,32 @@ class JointModel(Model):
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return bijectors of constrained parameters, and possible starts of chains."""
         draws = self._draw(0, SETTINGS.prior_draws)
-        several = []
-        for k in (0, 1):
+
+        def distributions(k: int) -> dict[str, Any]:
             values = {name: tf.constant(draws[name][k]) for name in self._names}
-            several.append(
-                self._distributions(self._joint, {**values, **self._observed})
-            )
+            return self._distributions(self._joint, {**values, **self._observed})
+
+        by_draw = distributions(0), distributions(1)
         bijectors, params = {}, {}
         for name in self._free:
             first, second = (
-                d[name].experimental_default_event_space_bijector() for d in several
+                d[name].experimental_default_event_space_bijector() for d in by_draw
             )
             shape = draws[name].shape[1:]
             inner = tuple(first.inverse_event_shape(tf.TensorShape(shape)).as_list())
-            at = tf.constant(
-                np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner), self.dtype
-            )
-            ends = [np.asarray(b.forward(at)) for b in (first, second)]
-            if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
+            grid = np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner)
+            u = tf.constant(grid, self.dtype)
+            by_first, by_second = (np.asarray(b.forward(u)) for b in (first, second))
+            if not np.allclose(by_first, by_second, rtol=1e-5, atol=1e-6):
                 raise ValueError(
                     f"`joint`: the support of {name!r} depends on another variable, so that no one "
                     "bijector fits. Write it as a function of a variable with a fixed support."
                 )
             unconstrained = np.asarray(first.inverse(tf.constant(draws[name])))
-            middle = np.nan_to_num(
-                np.median(unconstrained, axis=0), posinf=0.0, neginf=0.0
-            )
-            params[name] = np.asarray(first.forward(tf.constant(middle, self.dtype)))
-            if shape != inner or not np.array_equal(ends[0], at):
+            median = np.median(unconstrained, axis=0)
+            median = np.nan_to_num(median, posinf=0.0, neginf=0.0)
+            params[name] = np.asarray(first.forward(tf.constant(median, self.dtype)))
+            if shape != inner or not np.array_equal(by_first, u):
                 bijectors[name] = first
         return bijectors, params
 
@@ -379,26 +377,25 @@ class JointModel(Model):
         return self._terms(params, dataset)
 
     def _terms(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        ours = {
+        of_rows = {
             name: tf.cast(dataset[name], self._observed[name].dtype)
             for name in self._rows
         }
         if ROW in self.dataset:
             joint, row = self._joint, tf.convert_to_tensor(dataset[ROW])
-            ours = {
-                name: tf.tensor_scatter_nd_update(
+            for name, values in of_rows.items():
+                of_rows[name] = tf.tensor_scatter_nd_update(
                     self._observed[name], row[:, tf.newaxis], values
                 )
-                for name, values in ours.items()
-            }
         else:
             joint = self._of({name: dataset[name] for name in self._covariates})
-        values = self._values(params, {**self._observed, **ours})
-        distributions = self._distributions(joint, values)
-        terms = tf.add_n(
-            [_by_row(name, distributions[name], values[name]) for name in self._rows]
-        )
-        return tf.gather(terms, row) if ROW in self.dataset else terms
+        all_values = self._values(params, {**self._observed, **of_rows})
+        distributions = self._distributions(joint, all_values)
+        terms = [
+            _by_row(name, distributions[name], all_values[name]) for name in self._rows
+        ]
+        total = tf.add_n(terms)
+        return tf.gather(total, row) if ROW in self.dataset else total
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the parameters, and of observed variables without rows.

@@ -34,7 +34,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
 
 
-class Model(abc.ABC):
+class ConvertedModel(abc.ABC):
     """A model that was written for another library.
 
     Attributes:
@@ -160,7 +160,7 @@ class Model(abc.ABC):
         return f"{kind} of {self.N} rows{of}; parameters {shapes}"
 
 
-class TracedModel(Model):
+class TracedModel(ConvertedModel):
     """A model whose densities JAX traces."""
 
     _terms: Callable[..., tf.Tensor]

@@ -175,26 +175,23 @@ class NumPyroModel(TracedModel):
     def _read(self) -> None:
         """Set starting values, bijectors, and which sites have rows."""
         start = _numpyro("infer.initialization")
-        median, uniform = (
-            start.init_to_median(num_samples=SETTINGS.prior_draws),
-            start.init_to_uniform(),
-        )
+        median = start.init_to_median(num_samples=SETTINGS.prior_draws)
+        uniform = start.init_to_uniform()
         columns = {
             name: jax().numpy.asarray(values) for name, values in self.dataset.items()
         }
         # Supports may depend on the number of rows, so they are those of the model with all rows.
-        sites, uniform_sites = (
-            self._first(median, columns),
-            self._first(uniform, columns),
-        )
-        lengths = (SETTINGS.prior_rows, SETTINGS.prior_rows - 2)
-        some, fewer = (
-            jax().eval_shape(
+        sites = self._first(median, columns)
+        uniform_sites = self._first(uniform, columns)
+
+        def shapes_of_rows(count: int) -> dict[str, Any]:
+            return jax().eval_shape(
                 lambda rows: _shapes(self._first(median, rows)),
-                self._some(range(length)),
+                self._some(range(count)),
             )
-            for length in lengths
-        )
+
+        some = shapes_of_rows(SETTINGS.prior_rows)
+        fewer = shapes_of_rows(SETTINGS.prior_rows - 2)
         for name, site in sites.items():
             if site["type"] == "param":
                 raise ValueError(
@@ -228,21 +225,15 @@ class NumPyroModel(TracedModel):
         """Find the axis of the rows of an observed site, if it has one."""
         kind = type(site["fn"]).__name__
         (values, density), (fewer_values, fewer) = shapes
-        grown = [
-            i
-            for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True))
-            if a != b
-        ]
-        if not grown and values.shape == fewer_values.shape:
+        lengths = list(zip(density.shape, fewer.shape, strict=True))
+        axes = [axis for axis, (many, few) in enumerate(lengths) if many != few]
+        if not axes and values.shape == fewer_values.shape:
             return
         count = SETTINGS.prior_rows
-        if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (
-            count,
-            count - 2,
-        ):
+        if len(axes) != 1 or lengths[axes[0]] != (count, count - 2):
             reason = f"{kind} has densities of shape {density.shape} for {count} rows"
             raise ValueError(dependent(name, reason))
-        self._axes[name] = grown[0]
+        self._axes[name] = axes[0]
 
     def _read_parameter(
         self, name: str, site: Any, second_site: Any, shapes: Sequence[Any]
@@ -254,9 +245,8 @@ class NumPyroModel(TracedModel):
             )
         start = np.asarray(site["value"], self.dtype.as_numpy_dtype)
         if start.shape != shapes[0][0].shape or start.shape != shapes[1][0].shape:
-            if name.endswith(
-                "_unobserved"
-            ):  # NumPyro's name for what `obs_mask` leaves out
+            # NumPyro's name for what `obs_mask` leaves out
+            if name.endswith("_unobserved"):
                 raise ValueError(
                     f"`model`: {name!r} has the values that `obs_mask` leaves out, one for each "
                     "row. Use numpyro.handlers.mask(mask=...) in its place, which leaves their "
@@ -451,21 +441,19 @@ def _of_one(distribution: Any, rank: int) -> Any:
 
 
 def _bijector(name: str, site: Any, second_site: Any, start: np.ndarray) -> Any:
-    numpy, to = jax().numpy, _numpyro("distributions").biject_to
-    first, second = (to(one["fn"].support) for one in (site, second_site))
+    numpy, biject_to = jax().numpy, _numpyro("distributions").biject_to
+    first = biject_to(site["fn"].support)
+    second = biject_to(second_site["fn"].support)
     shape = first.inverse_shape(start.shape)
-    at = (
-        numpy.linspace(-1.0, 1.0, int(np.prod(shape)))
-        .reshape(shape)
-        .astype(start.dtype)
-    )
-    ends = [np.asarray(transform(at)) for transform in (first, second)]
-    if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
+    u = numpy.linspace(-1.0, 1.0, int(np.prod(shape)))
+    u = u.reshape(shape).astype(start.dtype)
+    by_first, by_second = (np.asarray(transform(u)) for transform in (first, second))
+    if not np.allclose(by_first, by_second, rtol=1e-5, atol=1e-6):
         raise ValueError(
             f"`model`: the support of {name!r} depends on another variable, so that no one "
             "transform fits. Write it as a function of a variable with a fixed support."
         )
-    if shape == start.shape and np.array_equal(ends[0], at):
+    if shape == start.shape and np.array_equal(by_first, u):
         return None
     return jax_bijector(
         name,

@@ -43,7 +43,7 @@ SETTINGS = Settings()
 
 
 class RowModel(Protocol):
-    """Densities that are tried, as :class:`sgmcmc.bridges.models.Model` has them."""
+    """Densities that are tried, as :class:`sgmcmc.bridges.models.ConvertedModel` has them."""
 
     dataset: dict[str, Any]
     params: dict[str, Any]

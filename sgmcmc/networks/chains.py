@@ -57,7 +57,7 @@ class Scales:
 
 
 @dataclass
-class Members:
+class EnsembleChains:
     """The chains of an ensemble.
 
     Args:

@@ -19,7 +19,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.derived_columns import joined
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.networks.chains import Members, whole
+from sgmcmc.networks.chains import EnsembleChains, whole
 from sgmcmc.networks.held_out import judged
 from sgmcmc.networks.training import (
     Array,
@@ -160,7 +160,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
         held_rows, best = self._held_rows, members.best
-        chains = Members(
+        chains = EnsembleChains(
             network, self._data, best, int(self.batch_size), seed, self.verbose
         )
         trained = chains.outputs(held_rows)

@@ -16,7 +16,7 @@ from sgmcmc import checks
 from sgmcmc.networks.dense import NUMBERS, NetworkEnsemble
 from sgmcmc.networks.held_out import (
     FAR,
-    Moments,
+    PredictiveMoments,
     classes_judged,
     judge_tails,
     mixture,
@@ -190,9 +190,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         # With equal weights the slope of μ is (y − μ)/σ², and noise stays noise.
         return replace(super()._network(), emphasis=_sd)
 
-    def _moments(self, outputs: Array) -> Moments:
+    def _moments(self, outputs: Array) -> PredictiveMoments:
         scales = np.logaddexp(0.0, outputs[..., 1]) + _SETTINGS.least_sd
-        return Moments(outputs[..., 0], scales, self._variance * scales**2)
+        return PredictiveMoments(outputs[..., 0], scales, self._variance * scales**2)
 
     @property
     def _variance(self) -> float:

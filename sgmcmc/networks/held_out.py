@@ -158,7 +158,7 @@ def classes_judged(probabilities: Array, codes: Array, members: int) -> dict[str
 
 
 @dataclass(frozen=True)
-class Moments:
+class PredictiveMoments:
     """Moments of predicted responses, at each draw.
 
     Attributes:
@@ -178,7 +178,7 @@ class Moments:
 
 
 def judge_tails(
-    y: Array, moments: Moments, far: float, student: bool
+    y: Array, moments: PredictiveMoments, far: float, student: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return facts and warnings on the tails.
 

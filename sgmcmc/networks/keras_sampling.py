@@ -15,7 +15,7 @@ from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.networks.chains import Members
+from sgmcmc.networks.chains import EnsembleChains
 from sgmcmc.networks.held_out import classes_judged, judged, mixture, uniformity_error
 from sgmcmc.networks.keras_models import all_layers, check_network, weight_names
 from sgmcmc.networks.losses import BINARY, SPARSE, RowDensity
@@ -420,7 +420,9 @@ def sample_network(
         training = Training(network, rows, Schedule(epochs, batch_size), rng)
         used = training_rows if len(training_rows) else order
         trained = training.run(start, (used, held_rows))
-    run = _Run(keras_network, network, rows, held_rows, batch_size, seed, verbose)
+    run = _NetworkRun(
+        keras_network, network, rows, held_rows, batch_size, seed, verbose
+    )
     return run.sample(trained, n_iters, draws, predict_at, store_weights)
 
 
@@ -481,7 +483,7 @@ def _numbers(y: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _NetworkRun:
     """The training and the chains of one call.
 
     Attributes:
@@ -506,7 +508,7 @@ class _Run:
         self, members: Trained, n_iters: int, draws: int, predict_at: Any, store: bool
     ) -> SampledNetwork:
         """Run the chains, and judge them."""
-        chains = Members(
+        chains = EnsembleChains(
             self.network,
             self.data,
             members.best,

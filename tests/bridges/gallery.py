@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.bridges.models import Model
+from sgmcmc.bridges.models import ConvertedModel
 
 N = 60
 F8 = tf.float64
@@ -39,7 +39,7 @@ def generator() -> np.random.Generator:
 
 
 def positions(
-    model: Model, count: int = 2
+    model: ConvertedModel, count: int = 2
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield random positions, unconstrained and constrained."""
     rng = np.random.default_rng(7)
@@ -56,7 +56,7 @@ def positions(
         yield free, params
 
 
-def log_jacobian(model: Model, free: dict[str, Any]) -> float:
+def log_jacobian(model: ConvertedModel, free: dict[str, Any]) -> float:
     """Return the log determinant of the map from unconstrained parameters."""
     return sum(
         float(
@@ -69,7 +69,7 @@ def log_jacobian(model: Model, free: dict[str, Any]) -> float:
 
 
 def assert_densities(
-    model: Model,
+    model: ConvertedModel,
     theirs: Callable[[dict[str, Any], dict[str, Any]], float],
     jacobian: bool = True,
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.networks.chains import Members, Scales
+from sgmcmc.networks.chains import EnsembleChains, Scales
 from sgmcmc.networks.training import Network, Schedule, Trained, Training, check_memory
 
 
@@ -46,11 +46,11 @@ def trained() -> Trained:
     return Training(NETWORK, run.data, Schedule(60), rng).run(run.weights, rows)
 
 
-def members(count: int, rows: int = 200) -> Members:
+def members(count: int, rows: int = 200) -> EnsembleChains:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(rows, 1)).astype("f")
     columns = {"X": X, "y": np.sin(X[:, 0]), "weight": np.ones(rows, "f")}
-    return Members(
+    return EnsembleChains(
         NETWORK, read_dataset(columns, tf.float32), start(rng, count), 1000, 1
     )
 
@@ -219,7 +219,7 @@ def test_the_noise_of_minibatches_is_as_predicted(reach: float) -> None:
     start = {
         "w": (mean + rng.normal(size=(count, 1)) / np.sqrt(information)).astype("f")
     }
-    run = Members(network, data, start, 220, 1, reach=reach)
+    run = EnsembleChains(network, data, start, 220, 1, reach=reach)
     use = np.ones(N, np.float32)
     # Curvature in units of the true variance, so that nothing is left to the warm-up's estimate.
     run.scales = Scales({"w": 1 / information}, 1.0)

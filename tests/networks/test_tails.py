@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgmcmc.networks.held_out import Moments, judge_tails, student_gain
+from sgmcmc.networks.held_out import PredictiveMoments, judge_tails, student_gain
 
 N = 2000
 NORMAL = 2 * stats.norm.cdf(-5)
 MEANS = 0.05 * np.random.default_rng(1).normal(size=(20, N))
 SCALES = np.ones((20, N))
-MOMENTS = Moments(MEANS, SCALES, SCALES**2)
+MOMENTS = PredictiveMoments(MEANS, SCALES, SCALES**2)
 
 
 def test_normal_responses_have_no_warning() -> None:
@@ -34,7 +34,7 @@ def test_a_few_rows_far_away_are_warned_of() -> None:
     )
     assert '`likelihood="student"`' in warnings[0]
     far = 2 * stats.t(4).cdf(-5 * np.sqrt(2))
-    moments = Moments(MEANS, SCALES, 2 * SCALES**2)
+    moments = PredictiveMoments(MEANS, SCALES, 2 * SCALES**2)
     _, warnings = judge_tails(y, moments, far, student=True)
     assert warnings == []  # Student's t expects four
 
@@ -51,6 +51,6 @@ def test_students_responses() -> None:
         and gain == pytest.approx(exact, abs=0.01)
         and gain > 2 * error
     )
-    moments = Moments(means, scales, scales**2)
+    moments = PredictiveMoments(means, scales, scales**2)
     _, warnings = judge_tails(y, moments, NORMAL, student=False)
     assert len(warnings) == 1
