@@ -19,6 +19,11 @@ _MIRRORS = (
 )
 
 
+_SET_ASIDE = (
+    5000  # validation images, which the R package leaves out of the training set
+)
+
+
 def _source(name: str, sha256: str) -> fetch.Source:
     return fetch.Source(name, tuple(mirror + name for mirror in _MIRRORS), sha256)
 
@@ -49,9 +54,8 @@ SOURCES: Mapping[str, tuple[fetch.Source, fetch.Source]] = {
 
 def load(verbose: bool = True) -> dict[str, dict[str, Array]]:
     """Load images and one-hot labels for training and test; see `sgmcmc.datasets.get_dataset`."""
-    validation = 5000  # images, which the R package leaves out of the training set
     return {
-        "train": load_pair(*SOURCES["train"], skip=validation, verbose=verbose),
+        "train": load_pair(*SOURCES["train"], skip=_SET_ASIDE, verbose=verbose),
         "test": load_pair(*SOURCES["test"], skip=0, verbose=verbose),
     }
 
