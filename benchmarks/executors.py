@@ -19,7 +19,7 @@ import sgmcmc
 from benchmarks.environments import HERE
 from benchmarks.report import number, publish, table
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
 from sgmcmc.plan.noise import leverage

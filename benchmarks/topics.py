@@ -18,7 +18,7 @@ from sgmcmc.data.dataset import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.dynamics.riemannian import SimplexState
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry.gamma import OnSimplex
 from sgmcmc.model.target import Target
 from sgmcmc.models import TopicModel, lda
 

@@ -26,16 +26,13 @@ KEPT = "what was there before stays as it was"
 SAVED_MODEL = "saved_model.pb"
 """The file by which a folder is known as a SavedModel of TensorFlow."""
 
-_PIECE = 2**20
-"""Bytes that are read at a time."""
-
 _ENDS = 22, 22 + 20 + 56
 """Bytes after the list of members of a zip file, without and with the records of large files."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays to one file, in NumPy's npz format."""
-    with replacement(path) as part, open(part, "xb") as file:
+    with replacement(path) as partial, open(partial, "xb") as file:
         np.savez(file, **arrays)
 
 
@@ -69,7 +66,7 @@ def arrays_in(file: BinaryIO) -> dict[str, np.ndarray]:
         if sum(member.file_size for member in listed) > size:
             raise ValueError("it promises more than it holds")
         # A byte that is wrong in the list of members can make it shorter.
-        entries = sum(46 + len(each.filename) + len(each.extra) for each in listed)
+        entries = sum(46 + len(m.filename) + len(m.extra) for m in listed)
         if size - members.start_dir - entries not in _ENDS:
             raise ValueError("its list of arrays is not whole")
         return {
@@ -95,9 +92,10 @@ def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
                 f"{member.filename!r} has the shape {shape} and another size"
             )
         content, filled = np.empty(size, np.uint8), 0
-        while piece := data.read(_PIECE):
-            content[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
-            filled += len(piece)
+        at_a_time = 2**20  # bytes
+        while chunk := data.read(at_a_time):
+            content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            filled += len(chunk)
     if filled != size:
         raise ValueError(f"{member.filename!r} is cut off")
     return np.ndarray(shape, dtype, content, order="F" if fortran else "C")
@@ -105,20 +103,20 @@ def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
     """Write facts to a file."""
-    with replacement(path) as part, open(part, "x", encoding="utf-8") as file:
+    with replacement(path) as partial, open(partial, "x", encoding="utf-8") as file:
         json.dump(facts, file, indent=1)
 
 
 @contextlib.contextmanager
 def replacement(path: Path) -> Iterator[Path]:
     """Give the path of a file to write, which takes the place of ``path`` if all goes well."""
-    part = part_of(path)
+    partial = part_of(path)
     try:
-        yield part
-        os.replace(part, path)
+        yield partial
+        os.replace(partial, path)
     finally:
         with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def is_taken(path: Path) -> bool:
@@ -138,13 +136,13 @@ def new_folder(argument: str, path: Path) -> Iterator[Path]:
             f"`{argument}`: {str(path)!r} is there already, and is not an empty folder."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        yield part
-        part.chmod(0o755)
-        os.replace(part, path)
+        yield partial
+        partial.chmod(0o755)
+        os.replace(partial, path)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def refuse_saved_model(argument: str, path: Path) -> None:

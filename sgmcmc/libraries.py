@@ -155,7 +155,7 @@ _FORKED = (
     "before the first call of sgmcmc and TensorFlow."
 )
 
-_lost = False
+_forked = False  # after TensorFlow had started its threads
 
 
 def need_no_fork() -> None:
@@ -164,20 +164,16 @@ def need_no_fork() -> None:
     Raises:
         RuntimeError: It is one.
     """
-    if _lost:
+    if _forked:
         raise RuntimeError(_FORKED)
 
 
 def _note_fork() -> None:
-    global _lost
-    _lost = _lost or _has_started()
-
-
-def _has_started() -> bool:
-    """Return whether TensorFlow has threads in this process, by an attribute that is not public."""
+    """Note whether TensorFlow had threads before the fork, by an attribute that is not public."""
+    global _forked
     module = sys.modules.get("tensorflow.python.eager.context")
     context = getattr(module, "_context", None)
-    return bool(getattr(context, "_initialized", False))
+    _forked = _forked or bool(getattr(context, "_initialized", False))
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

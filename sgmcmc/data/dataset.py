@@ -46,8 +46,6 @@ PIECE_BYTES = 16 * 2**20
 """Bytes of a dataset that are read at a time in a pass over all of it."""
 
 
-# TensorFlow reads whole vectors from where an array starts; misaligned reads crash.
-_ALIGNMENT = 64
 _SHAREABLE = tuple(
     map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.uint16))
 )
@@ -60,9 +58,11 @@ def shares_memory() -> bool:
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return an uninitialized array that starts where TensorFlow can use it without a copy."""
+    # TensorFlow reads whole vectors from where an array starts; misaligned reads crash.
+    alignment = 64
     size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    offset = -raw.ctypes.data % _ALIGNMENT
+    raw = np.empty(size + alignment, np.uint8)
+    offset = -raw.ctypes.data % alignment
     return raw[offset : offset + size].view(dtype).reshape(shape)
 
 
@@ -249,7 +249,8 @@ class Data:
     """The dataset as the chain reads it: columns by name, all of length ``size``.
 
     Attributes:
-        given: Object that the user passed, which a worker may be able to open by itself.
+        read_from: Object that the user passed, which a worker may be able to open by itself, with
+            dtype, names of integers and levels; ``None`` if it cannot be read again.
         levels: Levels that the numbers in columns of categories stand for, by column.
         machines: Executors of the passes over it.
         key: Its name in workers; ``None`` until it is sent to some.
@@ -259,12 +260,12 @@ class Data:
         self,
         columns: Mapping[str, Column],
         size: int,
-        given: Any = None,
+        read_from: Any = None,
         levels: Mapping[str, Levels] | None = None,
     ) -> None:
         self.columns = dict(columns)
         self.size = size
-        self.given = given
+        self.read_from = read_from
         self.levels = dict(levels or {})
         self.machines: Machines = HERE
         self.key: str | None = None

@@ -203,12 +203,12 @@ def coded_by(
         label, column = f"dataset[{name!r}]", columns[name]
         if name in levels:
             table = levels[name].codes(data_levels.values)
-            if (table < 0).any():
-                _need_known(label, column, data.size, data_levels, levels[name], table)
+            new = _first_code_without_value(column, table, data.size)
+            if new is not None:
+                raise ValueError(levels[name].unknown(label, data_levels.values[new]))
         else:
-            table = _numbers(
-                label, data_levels, tf.int32 if name in integers else dtype
-            )
+            kind = tf.int32 if name in integers else dtype
+            table = _numbers(label, data_levels, kind)
         columns[name] = recoded(column, table, data.size)
     recoded_data = copy.copy(data)
     recoded_data.columns = columns
@@ -216,24 +216,23 @@ def coded_by(
     return recoded_data
 
 
-def _need_known(
-    label: str,
-    column: Column,
-    rows: int,
-    data_levels: Levels,
-    levels: Levels,
-    table: np.ndarray,
-) -> None:
-    """Refuse rows whose level is new; a level without rows does no harm."""
+def _first_code_without_value(
+    column: Column, table: np.ndarray, rows: int
+) -> int | None:
+    """Return the first code in a column that has no value in a table of codes; ``None`` if none.
+
+    A level without rows does no harm.
+    """
+    if (table >= 0).all():
+        return None
     assert isinstance(column, DenseColumn)
     step = PIECE_BYTES // column.row_bytes
     for start in range(0, rows, step):
         codes = column.slice(start, min(start + step, rows))
         new = table[codes] < 0
         if new.any():
-            raise ValueError(
-                levels.unknown(label, data_levels.values[codes[int(new.argmax())]])
-            )
+            return int(codes[int(new.argmax())])
+    return None
 
 
 def _numbers(label: str, levels: Levels, dtype: tf.DType) -> np.ndarray:

@@ -32,8 +32,6 @@ _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0)?")
 # Texts of flags in Python, R and Arrow.
 _FLAGS = {True: ("True", "TRUE", "true", "1"), False: ("False", "FALSE", "false", "0")}
 
-_SHOWN = 6  # largest number of levels that a message names
-
 
 @dataclass(frozen=True)
 class Levels:
@@ -68,13 +66,13 @@ class Levels:
         if number >= 0:
             return number
         if isinstance(value, tuple):
-            return self._combined_code(value)
-        candidates = (
-            self._keys_of_text(value) if isinstance(value, str) else _texts_of(value)
-        )
-        return next(
-            (self._numbers[key] for key in candidates if key in self._numbers), -1
-        )
+            if len(value) != len(self._component_levels):
+                return -1
+            return self._combined.get(self._component_codes(value), -1)
+        is_text = isinstance(value, str)
+        candidates = self._keys_of_text(value) if is_text else _texts_of(value)
+        numbers = (self._numbers[key] for key in candidates if key in self._numbers)
+        return next(numbers, -1)
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
@@ -88,7 +86,7 @@ class Levels:
         keys: list[Key] = []
         if _NUMBER.fullmatch(text):
             keys.append(key_of(float(text) if re.search(r"[.eE]", text) else int(text)))
-        if self._flags:
+        if all(isinstance(value, bool) for value in self.values):
             keys += [key_of(flag) for flag, texts in _FLAGS.items() if text in texts]
         if text in self._written:
             keys.append(self._written[text])
@@ -96,10 +94,6 @@ class Levels:
         if whole and self._integers_as_text:
             keys += [("text", whole.group(1)), ("text", f"{whole.group(1)}.0")]
         return keys
-
-    @cached_property
-    def _flags(self) -> bool:
-        return all(isinstance(value, bool) for value in self.values)
 
     @cached_property
     def _written(self) -> dict[str, Key]:
@@ -122,14 +116,9 @@ class Levels:
         numbers = {match.group(1) for match in matches if match}
         return len(texts) == len(self.values) == len(numbers)
 
-    def _combined_code(self, value: tuple[Any, ...]) -> int:
-        if len(value) != len(self._component_levels):
-            return -1
-        components = tuple(
-            int(levels.codes([component])[0])
-            for levels, component in zip(self._component_levels, value, strict=True)
-        )
-        return self._combined.get(components, -1)
+    def _component_codes(self, value: tuple[Any, ...]) -> tuple[int, ...]:
+        pairs = zip(self._component_levels, value, strict=True)
+        return tuple(int(levels.codes([component])[0]) for levels, component in pairs)
 
     @cached_property
     def _component_levels(self) -> list[Levels]:
@@ -142,14 +131,10 @@ class Levels:
 
     @cached_property
     def _combined(self) -> dict[tuple[int, ...], int]:
-        numbers = {}
-        for number, value in enumerate(self.values):
-            pairs = zip(self._component_levels, value, strict=True)
-            codes = tuple(
-                int(levels.codes([component])[0]) for levels, component in pairs
-            )
-            numbers[codes] = number
-        return numbers
+        return {
+            self._component_codes(value): number
+            for number, value in enumerate(self.values)
+        }
 
     def unknown(self, label: str, value: Any, source: str = "model") -> str:
         """Return the message about a value that is not a level.
@@ -159,8 +144,9 @@ class Levels:
             value: Value.
             source: What has the levels.
         """
-        listed = ", ".join(repr(level) for level in self.values[:_SHOWN])
-        more = ", …" * (len(self) > _SHOWN)
+        shown = 6  # more would hide the rest of the message
+        listed = ", ".join(repr(level) for level in self.values[:shown])
+        more = ", …" * (len(self) > shown)
         level = plain(value)
         advice = ""
         if isinstance(level, int) and not any(

@@ -26,6 +26,10 @@ _PARQUET = (".parquet", ".pq", ".parq")
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # value of a missing one, in the names of folders
 
+# Names of folders that are numbers.
+_INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
+_FLOAT = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE]-?\d+)?")
+
 # File systems that pyarrow has itself; they take options after ``?``.
 _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
 
@@ -37,9 +41,6 @@ _FEW = {"batch_size": 2**13, "batch_readahead": 2}
 _SECRET = re.compile(
     r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE
 )
-
-# Fewest characters of a value that is looked for in messages; shorter ones are part of many words.
-_SECRET_LENGTH = 6
 
 # Names under which file systems of fsspec give versions of a file.
 _VERSIONS = (
@@ -104,12 +105,11 @@ def _size_of(data: Data) -> int:
 def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
     """Return a fingerprint of the files at a path or URL; ``None`` if there is none."""
     if not is_url(where):
-        inside = (
-            Path(folder, name) for folder, _, names in os.walk(where) for name in names
-        )
-        files = (
-            inside if os.path.isdir(where) else filter(os.path.exists, [Path(where)])
-        )
+        files = [Path(where)] if os.path.exists(where) else []
+        if os.path.isdir(where):
+            files = [
+                Path(at, name) for at, _, names in os.walk(where) for name in names
+            ]
         stats = {str(file): file.stat() for file in files}
         return tuple(
             sorted((n, s.st_size, s.st_mtime_ns, s.st_ino) for n, s in stats.items())
@@ -217,9 +217,8 @@ def _parquet_files(where: Path) -> Iterator[Path]:
     """Yield the Parquet files in a folder: by their names, or by their first bytes without one."""
     for folder, names, files in os.walk(where):
         names[:] = [name for name in names if not name.startswith((".", "_"))]
-        for file in (
-            Path(folder, name) for name in files if not name.startswith((".", "_"))
-        ):
+        shown_names = [name for name in files if not name.startswith((".", "_"))]
+        for file in (Path(folder, name) for name in shown_names):
             if file.suffix.lower() in _PARQUET:
                 yield file
             elif not file.suffix or file.suffix[1:].isdigit():
@@ -234,22 +233,15 @@ def _partitioning(keys: Mapping[str, list[str]], arrow: Any) -> Any:
     fields, dictionaries = [], {}
     for name, values in keys.items():
         distinct = sorted({value for value in values if value != _NULL})
-        kind = pa.int64() if all(map(_is_integer, distinct)) else pa.float64()
-        if not all(map(_is_float, distinct)):
-            kind, dictionaries[name] = (
-                pa.dictionary(pa.int32(), pa.string()),
-                pa.array(distinct),
-            )
+        if all(map(_INTEGER.fullmatch, distinct)):
+            kind = pa.int64()
+        elif all(map(_FLOAT.fullmatch, distinct)):
+            kind = pa.float64()
+        else:
+            kind = pa.dictionary(pa.int32(), pa.string())
+            dictionaries[name] = pa.array(distinct)
         fields.append((name, kind))
     return arrow.HivePartitioning(pa.schema(fields), dictionaries or None, _NULL)
-
-
-def _is_integer(text: str) -> bool:
-    return re.fullmatch(r"-?(0|[1-9]\d{0,17})", text) is not None
-
-
-def _is_float(text: str) -> bool:
-    return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE]-?\d+)?", text) is not None
 
 
 def _open_parquet(where: str, arrow: Any) -> Any:
@@ -289,11 +281,9 @@ def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
     url = str(where)
     if not is_url(url):
         opened = zarr.open(url, mode="r")
-        return (
-            opened
-            if hasattr(opened, "dtype")
-            else _need_some(label, url, dict(opened.arrays()))
-        )
+        if hasattr(opened, "dtype"):
+            return opened
+        return _need_some(label, url, dict(opened.arrays()))
     opened = guarded(label, url, lambda: zarr.open(url, mode="r"))
     if hasattr(opened, "dtype"):
         return Remote(label, url, opened)
@@ -415,7 +405,8 @@ def _secrets(where: str) -> set[str]:
     except ImportError:
         pass
     texts = secrets | set(map(_unquoted, secrets))
-    return {text for text in texts if len(text) >= _SECRET_LENGTH}
+    shortest = 6  # characters: shorter ones are part of many words
+    return {text for text in texts if len(text) >= shortest}
 
 
 def _unquoted(text: str) -> str:
@@ -432,11 +423,8 @@ def _secret_settings(
     settings: Mapping[str, Any], within: bool = False
 ) -> Iterator[str]:
     for name, value in settings.items():
-        secret = (
-            within
-            or _SECRET.search(str(name)) is not None
-            or name in ("key", "password")
-        )
+        named_so = _SECRET.search(str(name)) is not None
+        secret = within or named_so or name in ("key", "password")
         if isinstance(value, Mapping):
             yield from _secret_settings(value, secret)
         elif secret and isinstance(value, str):

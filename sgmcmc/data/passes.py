@@ -1,7 +1,7 @@
-"""Passes over the whole dataset: one cache of graphs, one loop over pieces, one way to executors.
+"""Passes over the whole dataset: one cache of graphs, one loop over chunks, one way to executors.
 
-A piece is what fits in memory with what is computed of it; a shard is a run of pieces, which one
-process passes over. They depend on nothing but the data: sums are added in the order of the pieces
+A piece is what fits in memory with what is computed of it; a shard is a run of chunks, which one
+process passes over. They depend on nothing but the data: sums are added in the order of the chunks
 within a shard, and of the shards, wherever they were computed.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,14 @@ from sgmcmc.interrupts import need_time, pass_on
 from sgmcmc.libraries import need_no_fork
 from sgmcmc.machines import HERE
 
-_MOST = 4096  # largest number of shards, so that their results stay small
 
-_TERMS = 2**19  # terms of the user's log-likelihood in a piece, if each row has several
+@dataclass(frozen=True)
+class _Settings:
+    max_shards: int = 4096  # so that their results stay small
+    max_terms: int = 2**19  # of the log-likelihood in a piece, if a row has several
+
+
+_SETTINGS = _Settings()
 
 LARGE = 10_000
 """Smallest dataset for which a graph may serve any number of rows: it has parts of several
@@ -32,7 +38,7 @@ sizes."""
 
 
 class Shard(NamedTuple):
-    """The rows from ``start`` to ``stop``, in pieces of ``chunk`` rows."""
+    """The rows from ``start`` to ``stop``, in chunks of ``chunk`` rows."""
 
     start: int
     stop: int
@@ -54,10 +60,12 @@ def shards(data: Data, max_terms: int | None = None, row_terms: int = 1) -> list
     """
     chunk = max(1, PIECE_BYTES // max(1, data.row_bytes))
     if row_terms > 1:
-        max_terms = min(_TERMS, _TERMS if max_terms is None else max_terms)
+        most = _SETTINGS.max_terms
+        max_terms = most if max_terms is None else min(most, max_terms)
     if max_terms is not None:
         chunk = max(1, min(chunk, max_terms // row_terms))
-    shard_rows = chunk * max(1, math.ceil(data.size / chunk / _MOST))
+    chunks = data.size / chunk
+    shard_rows = chunk * max(1, math.ceil(chunks / _SETTINGS.max_shards))
     return [
         Shard(k, min(k + shard_rows, data.size), chunk)
         for k in range(0, data.size, shard_rows)
@@ -75,6 +83,22 @@ def map_over(
     return machines.map(obj, method, calls)
 
 
+class _Task(NamedTuple):
+    """A function of a :class:`Pass`, for the chunks of the data.
+
+    Attributes:
+        name: Name of the function.
+        values: Values that it is handed before the columns.
+        first: Name of the function for the first piece; ``None`` for the same.
+        summed: Whether results are added up; else they are joined.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    first: str | None = None
+    summed: bool = False
+
+
 Function = Callable[..., Any]
 """A function of tensors, the last of which may be the columns of some rows."""
 
@@ -85,7 +109,7 @@ class Pass:
     Args:
         data: Dataset.
         functions: Functions by name. One that is summed or joined returns a list of tensors.
-        any_length: Whether to try one graph for pieces of any length, if the dataset is large.
+        any_length: Whether to try one graph for chunks of any length, if the dataset is large.
         row_terms: Number of terms of the user's log-likelihood in that of a row.
         graphs: Graphs that exist, of functions of these names; it is added to.
         jit_compile: Whether XLA compiles the graphs.
@@ -135,9 +159,7 @@ class Pass:
                 try:
                     any_length = (*arguments[:-1], of_any_length(columns))
                     self.graphs[key] = self._trace(name, any_length)
-                except (
-                    Exception
-                ) as error:  # the user's functions ask for the number of rows
+                except Exception as error:  # functions ask for the number of rows
                     pass_on(error)
             if self.graphs[key] is not None:
                 return self.graphs[key]
@@ -167,9 +189,8 @@ class Pass:
             per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
         all_shards = shards(self.data, max_terms, self._row_terms)
-        return added(
-            self._shard_results(_summed, all_shards, name, values, first, per_chunk)
-        )
+        task = _Task(name, values, first, summed=True)
+        return added(self._shard_results(task, all_shards, per_chunk))
 
     def joined(
         self,
@@ -187,9 +208,7 @@ class Pass:
             per_chunk: Further values, one for each piece of each shard; ``None`` for none.
         """
         all_shards = shards(self.data, max_terms, self._row_terms)
-        by_shard = self._shard_results(
-            _joined, all_shards, name, values, None, per_chunk
-        )
+        by_shard = self._shard_results(_Task(name, values), all_shards, per_chunk)
         joined_rows: list[np.ndarray] = []
         for shard, results in zip(all_shards, by_shard, strict=True):
             if not joined_rows:
@@ -202,49 +221,37 @@ class Pass:
 
     def _shard_results(
         self,
-        combine: Callable[..., list[np.ndarray]],
+        task: _Task,
         all_shards: Sequence[Shard],
-        name: str,
-        values: tuple[Any, ...],
-        first: str | None,
         per_chunk: Sequence[np.ndarray] | None,
     ) -> Iterator[list[np.ndarray]]:
         calls = [
-            (
-                combine,
-                shard,
-                name,
-                values,
-                first,
-                None if per_chunk is None else per_chunk[k],
-            )
+            (task, shard, None if per_chunk is None else per_chunk[k])
             for k, shard in enumerate(all_shards)
         ]
         return map_over(self.data, self, "of_shard", calls)
 
     def of_shard(
-        self,
-        combine: Callable[..., list[np.ndarray]],
-        shard: Shard,
-        name: str,
-        values: tuple[Any, ...],
-        first: str | None,
-        per_chunk: np.ndarray | None,
+        self, task: _Task, shard: Shard, per_chunk: np.ndarray | None
     ) -> list[np.ndarray]:
         """Return the sums over a part of the data, or its rows."""
+        results = self._chunk_results(task, shard, per_chunk)
+        if task.summed:
+            return added([a.astype(np.float64) for a in result] for result in results)
+        return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
 
-        def chunk_results() -> Iterator[list[np.ndarray]]:
-            for k, (start, columns) in enumerate(pieces(self.data, shard)):
-                function_name = first if first is not None and start == 0 else name
-                extra = () if per_chunk is None else (per_chunk[k],)
-                results = self.run(function_name, *values, *extra, columns)
-                yield [tensor.numpy() for tensor in results]
+    def _chunk_results(
+        self, task: _Task, shard: Shard, per_chunk: np.ndarray | None
+    ) -> Iterator[list[np.ndarray]]:
+        for k, (start, columns) in enumerate(chunks(self.data, shard)):
+            name = task.name if task.first is None or start else task.first
+            extra = () if per_chunk is None else (per_chunk[k],)
+            results = self.run(name, *task.values, *extra, columns)
+            yield [tensor.numpy() for tensor in results]
 
-        return combine(chunk_results())
 
-
-def pieces(data: Data, shard: Shard) -> Iterator[tuple[int, Tensors]]:
-    """Yield the pieces of a shard: first row, and columns."""
+def chunks(data: Data, shard: Shard) -> Iterator[tuple[int, Tensors]]:
+    """Yield the chunks of a shard: first row, and columns."""
     for start in shard.starts:
         yield start, data.slice(start, min(start + shard.chunk, shard.stop))
 
@@ -257,14 +264,6 @@ def added(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
             [a + b for a, b in zip(totals, result, strict=True)] if totals else result
         )
     return totals
-
-
-def _summed(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
-    return added([array.astype(np.float64) for array in result] for result in results)
-
-
-def _joined(results: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
-    return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
 
 
 def _as_tensor(leaf: Any) -> Any:

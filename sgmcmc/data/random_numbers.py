@@ -74,8 +74,6 @@ def generator(
 PAIRS = 256
 """Pairs of normals in a chunk: the first ones then do not depend on how many there are."""
 
-_CHUNKS = 64  # chunks that NumPy makes at a time: their arrays stay in the cache
-
 # Coefficients of minimax polynomials, the highest first, that are nearer to logarithm, sine and
 # cosine than rounding leaves them. log(1 + f) = f + f² q(f) for 1 + f from √½ to √2;
 # sin t = t + t s p(s) and cos t = 1 - s/2 + s² p(s) with s = t², for t from -π/4 to π/4.
@@ -85,12 +83,6 @@ _LOG = (
 )
 _SINE = (-0.000195173, 0.008332178, -0.16666655)
 _COSINE = (2.4438452e-05, -0.0013887368, 0.041666646)
-
-_ONE = 0x3F800000  # bits of 1 in float32
-
-_ROOT_HALF = 0x3F3504F3  # bits of √½ in float32
-
-_MANTISSA = 0x007FFFFF  # mask of the fraction of a float32
 
 
 def raw(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -126,12 +118,12 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
     if native.standard_normals(rng, flat):
         return
     chunk = 2 * PAIRS
-    for first in range(0, flat.size, _CHUNKS * chunk):
-        chunk_normals = flat[first : first + _CHUNKS * chunk]
-        made = _box_muller(
-            raw(rng, -(-chunk_normals.size // chunk) * chunk).reshape(-1, 2, PAIRS)
-        )
-        chunk_normals[:] = made.reshape(-1)[: chunk_normals.size]
+    at_a_time = 64 * chunk  # whose arrays stay in the cache
+    for first in range(0, flat.size, at_a_time):
+        target = flat[first : first + at_a_time]
+        count = -(-target.size // chunk) * chunk
+        bits = raw(rng, count).reshape(-1, 2, PAIRS)
+        target[:] = _box_muller(bits).reshape(-1)[: target.size]
 
 
 def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -184,9 +176,11 @@ def _uniform(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _log(u: np.ndarray) -> np.ndarray:
     """Return the natural logarithms of numbers of (0, 1], by exponent and fraction."""
-    shifted = u.view(np.int32) + np.int32(_ONE - _ROOT_HALF)
+    one, root_half = 0x3F800000, 0x3F3504F3  # bits of 1 and √½ in float32
+    fraction = np.int32(0x007FFFFF)  # mask of the fraction of a float32
+    shifted = u.view(np.int32) + np.int32(one - root_half)
     exponent = ((shifted >> np.int32(23)) - np.int32(127)).astype(np.float32)
-    f = ((shifted & np.int32(_MANTISSA)) + np.int32(_ROOT_HALF)).view(np.float32)
+    f = ((shifted & fraction) + np.int32(root_half)).view(np.float32)
     f -= np.float32(1.0)
     value = _polynomial(_LOG, f)
     value *= f
@@ -199,9 +193,8 @@ def _log(u: np.ndarray) -> np.ndarray:
 
 def _on_the_circle(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sine and cosine of an angle between -π/4 and π/4, of 22 bits."""
-    angle = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(
-        np.int32
-    ) - np.int32(2**21)
+    bits = (second >> np.uint32(8)) & np.uint32(0x3FFFFF)
+    angle = bits.astype(np.int32) - np.int32(2**21)
     t = angle.astype(np.float32)
     t += np.float32(0.5)
     t *= np.float32(3.7450704e-07)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,16 +77,18 @@ def read_dataset(
     if isinstance(dataset, Data):
         return dataset
     if storage is not None:
-        return _stored_in(
-            storage, read_dataset(dataset, dtype, integers, None, levels), dtype
-        )
+        data = read_dataset(dataset, dtype, integers, None, levels)
+        columns = {
+            name: in_halves(name, column, dtype, storage)
+            for name, column in data.columns.items()
+        }
+        return Data(columns, data.size, data.read_from, data.levels)
     if levels is None:
         return _read_once(dataset, dtype, integers, ())
-    data = coded_by(
-        _read_once(dataset, dtype, integers, levels), levels, dtype, integers
-    )
-    if data.given is not None:
-        data.given = (*data.given[:-1], levels)
+    own_codes = _read_once(dataset, dtype, integers, levels)
+    data = coded_by(own_codes, levels, dtype, integers)
+    if data.read_from is not None:
+        data.read_from = (*data.read_from[:-1], levels)
     return data
 
 
@@ -100,31 +103,20 @@ def _read_once(
     """
     uncoded_key = dtype, tuple(sorted(integers)), ()
     key = dtype, tuple(sorted(integers)), tuple(sorted(coded))
+
+    def read() -> Data:
+        return _read(dataset, dtype, integers, coded)
+
     if isinstance(dataset, str | os.PathLike):
-        return unpacked_by_name(
-            dataset, key, lambda: _read(dataset, dtype, integers, coded)
-        )
+        return unpacked_by_name(dataset, key, read)
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
-        unpacked = unpacked_before(
-            dataset, uncoded_key
-        )  # of a stream that may be used up
-        if (
-            unpacked is not None
-            and unpacked.levels.keys() >= set(coded) & unpacked.columns.keys()
-        ):
-            return unpacked
-        return unpacked_once(
-            dataset, key, lambda: _read(dataset, dtype, integers, coded)
-        )
-    return _read(dataset, dtype, integers, coded)
-
-
-def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
-    """Return a dataset that was read, with arrays in memory in 16 bits."""
-    columns = {
-        name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()
-    }
-    return Data(columns, data.size, data.given, data.levels)
+        before = unpacked_before(dataset, uncoded_key)  # it may be used up
+        if before is not None:
+            needed = set(coded) & before.columns.keys()
+            if before.levels.keys() >= needed:
+                return before
+        return unpacked_once(dataset, key, read)
+    return read()
 
 
 def _read(
@@ -164,20 +156,18 @@ def _columns(
         if isinstance(dataset, str | os.PathLike):
             dataset = open_named("dataset", dataset)
         if isinstance(dataset, Mapping) and library_of(dataset) != "datasets":
-            yield from _columns(
-                dataset, dtype_of, coded
-            )  # the arrays of a group of Zarr's
+            # The arrays of a group of Zarr's.
+            yield from _columns(dataset, dtype_of, coded)
             return
-        as_rows = is_stream(dataset) and not is_table(dataset)
-        table = (
-            table_of(dataset, coded) if as_rows else as_table("dataset", dataset, coded)
-        )
+        if is_stream(dataset) and not is_table(dataset):
+            table: Table | None = table_of(dataset, coded)
+        else:
+            table = as_table("dataset", dataset, coded)
         if table is not None:
             _need_strings(table.names)
             table_columns = {name: (name,) for name in table.names}
-            table = dataclasses.replace(
-                table, one_is_vector=True
-            )  # a column of a dataset is one
+            # A column of a dataset is a vector.
+            table = dataclasses.replace(table, one_is_vector=True)
             yield from _read_table("dataset", table, dtype_of, table_columns)
             return
         if not hasattr(dataset, "to_dask_array") or not hasattr(dataset, "columns"):
@@ -236,14 +226,9 @@ def _read_column(
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
-        check_values(
-            label, matrix.data, dtype, indices_of=lambda k: _indices_of(matrix, k)
-        )
-        return (
-            SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)),
-            int(matrix.shape[0]),
-            None,
-        )
+        check_values(label, matrix.data, dtype, indices_of=partial(_indices_of, matrix))
+        column = SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype))
+        return column, int(matrix.shape[0]), None
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if _is_stored(values) and not is_table(values):
@@ -336,11 +321,8 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> ColumnRead:
         need_numbers(label, chunk.dtype)
         check_values(label, chunk, dtype, start)
 
-    return (
-        read_stored(values, np.dtype(dtype.as_numpy_dtype), check),
-        int(shape[0]),
-        None,
-    )
+    column = read_stored(values, np.dtype(dtype.as_numpy_dtype), check)
+    return column, int(shape[0]), None
 
 
 def _read_table(
@@ -371,30 +353,27 @@ def _read_table(
             for source_name in names:
                 of_several = len(table.names) > 1 or len(requested) > 1
                 column_label = f"{label}[{source_name!r}]" if of_several else label
+                array = batch[source_name]
                 if source_name not in table.categories:
-                    need_numbers(column_label, batch[source_name].dtype)
-                    check_values(
-                        column_label, batch[source_name], dtype, writers[name].rows
-                    )
-                arrays.append(batch[source_name])
-            vector = len(arrays) == 1 and (table.one_is_vector or len(requested) > 1)
-            writers[name].add(arrays[0] if vector else _as_matrix(arrays, dtype))
+                    need_numbers(column_label, array.dtype)
+                    check_values(column_label, array, dtype, writers[name].rows)
+                arrays.append(array)
+            if len(arrays) == 1 and (table.one_is_vector or len(requested) > 1):
+                writers[name].add(arrays[0])
+                continue
+            matrices = [
+                array.astype(dtype.as_numpy_dtype).reshape(len(array), -1)
+                for array in arrays
+            ]
+            writers[name].add(np.concatenate(matrices, axis=1))
     for name, writer in writers.items():
         array, coder = writer.array(), table.categories.get(requested[name][0])
-        column: Column = (
-            ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
-        )
+        column: Column = MappedColumn(array, array.dtype)
+        if table.in_memory:
+            column = ArrayColumn(array)
         levels = None
         if coder is not None:
             levels = coder.in_order
-            column = recoded(
-                column, np.argsort(coder.order).astype(np.int32), writer.rows
-            )
+            positions = np.argsort(coder.order).astype(np.int32)
+            column = recoded(column, positions, writer.rows)
         yield Read(name, column, writer.rows, levels)
-
-
-def _as_matrix(arrays: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
-    matrices = [
-        array.astype(dtype.as_numpy_dtype).reshape(len(array), -1) for array in arrays
-    ]
-    return np.concatenate(matrices, axis=1)

@@ -153,7 +153,7 @@ def has_sparse(columns: Tensors) -> bool:
     return any(isinstance(column, tf.SparseTensor) for column in columns.values())
 
 
-class Parts:
+class RowSlices:
     """Columns, dense or sparse, from which ranges of rows are selected."""
 
     def __init__(self, columns: Tensors) -> None:
@@ -164,7 +164,7 @@ class Parts:
             if isinstance(column, tf.SparseTensor)
         }
 
-    def part(self, start: int | tf.Tensor, length: int) -> Tensors:
+    def rows(self, start: int | tf.Tensor, length: int) -> Tensors:
         """Return consecutive rows of each column; their start may be a tensor of a graph."""
         return {
             name: self._sparse(name, start, length)
@@ -204,9 +204,9 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
     ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
     """
     if has_sparse(columns):
-        row_slices, rows = Parts(columns), next(iter(columns.values())).shape[0]
+        row_slices, rows = RowSlices(columns), next(iter(columns.values())).shape[0]
         return tf.map_fn(
-            lambda row: function(row_slices.part(row, 1)),
+            lambda row: function(row_slices.rows(row, 1)),
             tf.range(rows),
             fn_output_signature=dtype,
         )

@@ -32,7 +32,14 @@ from sgmcmc.libraries import library_of
 Batch = dict[str, np.ndarray]
 """Some rows of each column of a table."""
 
-_ROWS = 2**16  # rows that are read from a table at a time
+
+@dataclass(frozen=True)
+class _Settings:
+    table_rows: int = 2**16  # that are read from a table of Hugging Face at a time
+    torch_rows: int = 4096  # of a PyTorch dataset, which come one by one, in a batch
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -141,21 +148,18 @@ def _of_frame(label: str, frame: Any, coded: Collection[str]) -> Table:
         for name in names:
             column_label = of_column(label, name)
             coder = categories.get(name)
-            batch[name] = (
-                _of_series(column_label, frame[name])
-                if coder is None
-                else checked_codes(column_label, coder.add(frame[name]))
-            )
+            series = frame[name]
+            if coder is not None:
+                batch[name] = checked_codes(column_label, coder.add(series))
+                continue
+            if series.isna().any():
+                raise ValueError(missing(column_label))
+            # Before pandas 2.2 its own kinds of numbers, such as Float32, become objects.
+            dtype = getattr(series.dtype, "numpy_dtype", None)
+            batch[name] = series.to_numpy(dtype=dtype)
         yield batch
 
     return Table(names, batches, categories, one_is_vector=False, in_memory=True)
-
-
-def _of_series(label: str, series: Any) -> np.ndarray:
-    if series.isna().any():
-        raise ValueError(missing(label))
-    # Before pandas 2.2 its own kinds of numbers, such as Float32, become objects by themselves.
-    return series.to_numpy(dtype=getattr(series.dtype, "numpy_dtype", None))
 
 
 def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:
@@ -177,8 +181,9 @@ def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:
     rows = source.select_columns(list(names)).with_format("arrow")
 
     def tables() -> Iterator[Any]:
-        for start in range(0, len(rows), _ROWS):
-            yield from rows[start : start + _ROWS].to_batches()
+        step = _SETTINGS.table_rows
+        for start in range(0, len(rows), step):
+            yield from rows[start : start + step].to_batches()
 
     return _of_batches(label, rows[:0].schema, tables, coded, named)
 
@@ -246,17 +251,13 @@ def _of_batches(
         for batch in batches():
             columns: Batch = {}
             for position, name in enumerate(names):
-                column_label, array, coder = (
-                    of_column(label, name),
-                    batch.column(position),
-                    categories.get(name),
-                )
+                column_label, coder = of_column(label, name), categories.get(name)
+                array = batch.column(position)
                 if coder is None:
                     columns[name] = _numbers(column_label, array)
                 elif name in named:
-                    columns[name] = _labels(
-                        column_label, _numbers(column_label, array), coder, named[name]
-                    )
+                    numbers = _numbers(column_label, array)
+                    columns[name] = _labels(column_label, numbers, coder, named[name])
                 else:
                     columns[name] = checked_codes(column_label, coder.of_arrow(array))
             yield columns
@@ -286,12 +287,12 @@ def _numbers(label: str, array: Any) -> np.ndarray:
     if not hasattr(array, "flatten") or not hasattr(array.type, "value_type"):
         return np.asarray(array)
     inner = _numbers(label, array.flatten())
-    length = (
-        len(inner) // len(array) if len(array) else getattr(array.type, "list_size", 0)
-    )
-    lengths = (
-        np.asarray(array.value_lengths()) if hasattr(array, "value_lengths") else length
-    )
+    length = getattr(array.type, "list_size", 0)
+    if len(array):
+        length = len(inner) // len(array)
+    lengths = length
+    if hasattr(array, "value_lengths"):
+        lengths = np.asarray(array.value_lengths())
     if np.any(lengths != length):
         raise ValueError(
             f"`{label}` is not a regular array of numbers: its lists have different lengths."
@@ -332,10 +333,6 @@ def refusal(label: str, values: Any) -> str:
     )
 
 
-_TORCH_ROWS = (
-    4096  # rows of a PyTorch dataset, which come one by one, that are put together
-)
-
 # Unpacked parts of objects that are still in memory, by their ids.
 _unpacked_streams: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
 
@@ -348,7 +345,7 @@ def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
         return unpacked
     entry = _unpacked_streams.get(name)
     data = unpack()
-    data.given = None
+    data.read_from = None
     try:
         alive = weakref.ref(stream, lambda _: _unpacked_streams.pop(name, None))
     except TypeError:
@@ -385,7 +382,7 @@ def table_of(stream: Any, coded: Collection[str] = ()) -> Table:
     if isinstance(stream, tf.data.Dataset):
         batches = _of_tf(stream)
     elif library_of(stream) == "datasets":
-        batches = stream.iter(batch_size=_TORCH_ROWS)
+        batches = stream.iter(batch_size=_SETTINGS.torch_rows)
     elif is_torch(stream):
         batches = _of_torch(stream)
     else:
@@ -477,8 +474,9 @@ def _of_torch(stream: Any) -> Iterator[Any]:
 
 def _rows_together(rows: Any) -> Iterator[Batch]:
     """Yield rows of a dataset of PyTorch's, which are dicts, in batches."""
-    for start in range(0, len(rows), _TORCH_ROWS):
-        chunk = [rows[k] for k in range(start, min(start + _TORCH_ROWS, len(rows)))]
+    step = _SETTINGS.torch_rows
+    for start in range(0, len(rows), step):
+        chunk = [rows[k] for k in range(start, min(start + step, len(rows)))]
         if not isinstance(chunk[0], Mapping):
             raise TypeError(_names_wanted(chunk[0], _FOR_ITERATORS))
         yield {

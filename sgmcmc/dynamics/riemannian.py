@@ -13,7 +13,7 @@ from sgmcmc.checks import describe, flag, or_list
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
+from sgmcmc.model.geometry.gamma import OnSimplex, Simplices, smallest, usable_counts
 from sgmcmc.model.layout import Layout
 
 PARAMETERIZATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")

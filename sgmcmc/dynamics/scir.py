@@ -14,7 +14,7 @@ from sgmcmc.checks import flag
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.riemannian import SimplexDynamics, SimplexState
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.geometry.half_line import HalfLines, OnHalfLine
+from sgmcmc.model.geometry.gamma import HalfLines, OnHalfLine
 from sgmcmc.model.layout import Layout
 
 

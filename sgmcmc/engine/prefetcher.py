@@ -26,7 +26,7 @@ from sgmcmc.data.random_numbers import Purpose, RunPhase, generator, standard_no
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.iteration import BlockInputs
 from sgmcmc.engine.kernel import ChainStart, Kernel
-from sgmcmc.minibatches.reshuffled import Place
+from sgmcmc.minibatches.reshuffled import SequenceStart
 from sgmcmc.minibatches.streams import Edges
 
 
@@ -177,9 +177,9 @@ class BlockSource(NamedTuple):
         """Return the generator of the numbers for a purpose."""
         return generator(self.seed, self.chain, self.phase, purpose, block)
 
-    def sequence_place(self, first: int) -> Place:
+    def sequence_place(self, first: int) -> SequenceStart:
         """Return the place of a minibatch in the chain's sequence."""
-        return Place(
+        return SequenceStart(
             (self.seed, self.chain, int(self.phase)),
             partial(self.rng, Purpose.EPOCH),
             first,
@@ -300,7 +300,7 @@ class Prefetcher:
             )
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
 
-    def _block_place(self, number: int) -> Place:
+    def _block_place(self, number: int) -> SequenceStart:
         """Return the first place of a block's minibatches in the chain's sequence.
 
         That at the start of the chain comes first; in turn, blocks begin with it.

@@ -87,20 +87,15 @@ class Latents:
         drawn, latent_values = self.draw(
             space.constrain(position), columns, rows, state.here, seeds[0]
         )
-        completed, state = (
-            minibatch._replace(columns=drawn),
-            state._replace(here=latent_values),
-        )
+        completed = minibatch._replace(columns=drawn)
+        state = state._replace(here=latent_values)
         if center is None:
             return completed, completed, state
         drawn_at_center, latent_values = self.draw(
             space.constrain(center), columns, rows, state.center, seeds[1]
         )
-        return (
-            completed,
-            minibatch._replace(columns=drawn_at_center),
-            state._replace(center=latent_values),
-        )
+        at_center = minibatch._replace(columns=drawn_at_center)
+        return completed, at_center, state._replace(center=latent_values)
 
     def draw(
         self,

@@ -19,10 +19,18 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
 
-_SUM_ERROR = (
-    1e-3  # tolerated relative difference of the sums of rows' and terms' gradients
-)
-_COMPARED_ROWS = 500  # terms compared
+
+@dataclass(frozen=True)
+class _Settings:
+    compared_rows: int = 500  # whose gradients are compared with those of their terms
+    sum_error: float = 1e-3  # relative error of the sum of these gradients
+    # Copies of a table in memory while a block runs: input, output, and checkpoint.
+    copies: int = 3
+    # Passes over the data after which the table's total is summed again, against rounding.
+    passes_of_total: int = 10
+
+
+_SETTINGS = _Settings()
 
 
 class TableContents(Protocol):
@@ -79,12 +87,10 @@ class AtCoordinates:
         self, target: Target, position: tf.Tensor, columns: Tensors
     ) -> tf.Tensor:
         """Return the held parts of the terms of a minibatch, (n, k)."""
-        new = target.term_gradients(position, columns)
-        return (
-            new
-            if self.width == target.size
-            else tf.gather(new, self.coordinates, axis=1)
-        )
+        gradients = target.term_gradients(position, columns)
+        if self.width == target.size:
+            return gradients
+        return tf.gather(gradients, self.coordinates, axis=1)
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, added up in float64."""
@@ -146,17 +152,11 @@ class AtRows:
         numbers = {}
         for name, column in lookups.items():
             stored, size = data.columns[column], space.layout.shapes[name][0]
-            values = (
-                stored.slice(0, data.size)
-                if isinstance(stored, DenseColumn)
-                else np.zeros(0)
-            )
-            if (
-                values.ndim != 1
-                or not len(values)
-                or values.min() < 0
-                or values.max() >= size
-            ):
+            values = np.zeros(0)
+            if isinstance(stored, DenseColumn):
+                values = stored.slice(0, data.size)
+            is_vector = values.ndim == 1 and len(values)
+            if not is_vector or values.min() < 0 or values.max() >= size:
                 raise ValueError(
                     f"`lookups`: the column {column!r} must be a vector of integers from 0 to "
                     f"{size - 1}, rows of {name!r}."
@@ -184,25 +184,17 @@ class AtRows:
         They are compared on some rows, a little away from the start, so that nothing is zero that
         need not be.
         """
-        target, columns = (
-            whole.target,
-            whole.data.rows(np.arange(min(_COMPARED_ROWS, whole.size))),
-        )
-        away = (
-            np.random.default_rng(0)
-            .standard_normal(len(position))
-            .astype(position.dtype)
-        )
-        point = tf.constant(position + 0.1 * away)
+        target = whole.target
+        count = min(_SETTINGS.compared_rows, whole.size)
+        columns = whole.data.rows(np.arange(count))
+        normals = np.random.default_rng(0).standard_normal(len(position))
+        point = tf.constant(position + 0.1 * normals.astype(position.dtype))
         values = self.gradients(target, point, columns)
-        added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[
-            0
-        ]
+        ones = tf.ones([1, count], values.dtype)
+        sum_of_rows = self.sums(ones, values, columns)[0]
         expected = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
-        actual = self.flat(target, added).numpy()
-        if not np.linalg.norm(actual - expected) <= _SUM_ERROR * np.linalg.norm(
-            expected
-        ):
+        error = np.linalg.norm(self.flat(target, sum_of_rows).numpy() - expected)
+        if not error <= _SETTINGS.sum_error * np.linalg.norm(expected):
             raise ValueError(
                 "`lookups`: a term of `log_lik` must depend on each parameter through the row "
                 "alone that its column numbers. The gradients of these rows do not add up to the "
@@ -219,12 +211,10 @@ class AtRows:
         """Return the sum over all terms, flat, added up in float64."""
         N, sums = len(table), []
         for name, values in self._split(table).items():
-            rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
-            added = (
-                scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N))
-                @ values
-            )
-            sums.append(np.reshape(added, -1))
+            entries = np.ones(N), (self.numbers[self.lookups[name]], np.arange(N))
+            shape = self.layout.shapes[name][0], N
+            indicators = scipy.sparse.csr_array(entries, shape=shape)
+            sums.append(np.reshape(indicators @ values, -1))
         return np.concatenate(sums).astype(table.dtype)
 
     def sums(
@@ -238,34 +228,30 @@ class AtRows:
         by_parameter = self._split(values)
         names_by_column: dict[tuple[str, int], list[str]] = {}
         for name, column in self.lookups.items():
-            names_by_column.setdefault(
-                (column, self.layout.shapes[name][0]), []
-            ).append(name)
+            key = column, self.layout.shapes[name][0]
+            names_by_column.setdefault(key, []).append(name)
         sums: Tensors = {}
         for (column, size), names in names_by_column.items():
             rows = tf.concat([by_parameter[name] for name in names], 1)
-            many = tf.concat(
-                [tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1
-            )
+            weighted = [tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)]
+            many = tf.concat(weighted, 1)
             number = tf.cast(columns[column], tf.int32)
             added = tf.math.unsorted_segment_sum(many, number, size)
             widths = [self._widths[name] for name in names] * weights.shape[0]
             for i, block in enumerate(tf.split(added, widths, 1)):
                 label = names[i % len(names)]
                 flat = tf.reshape(block, [1, -1])
-                sums[label] = (
-                    tf.concat([sums[label], flat], 0) if label in sums else flat
-                )
+                if label in sums:
+                    flat = tf.concat([sums[label], flat], 0)
+                sums[label] = flat
         return tf.concat([sums[name] for name in self.layout.names], 1)
 
     def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
         """Return a sum as a gradient in the coordinates of the chain, (d,)."""
         preconditioner = target.space.preconditioner
-        return (
-            sum_of_terms
-            if preconditioner is None
-            else preconditioner.slope(sum_of_terms)
-        )
+        if preconditioner is None:
+            return sum_of_terms
+        return preconditioner.slope(sum_of_terms)
 
     @property
     def _widths(self) -> dict[str, int]:
@@ -280,32 +266,6 @@ class AtRows:
             by_parameter[name] = values[:, start : start + width]
             start += width
         return by_parameter
-
-
-def available_bytes() -> int:
-    """Return the available memory in bytes; a large number if the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    physical = physical_bytes()
-    return 2**62 if physical is None else physical
-
-
-def physical_bytes() -> int | None:
-    """Return the memory of the machine in bytes, if the system says."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-_COPIES = (
-    3  # copies of a table in memory while a block runs: input, output, and checkpoint
-)
-_PASSES = 10  # passes over the data after which the table's total is summed again, against rounding
 
 
 class SAGAState(NamedTuple):
@@ -376,12 +336,13 @@ class SAGA(Gradient):
             contents = AtRows.of(self.lookups, whole)
         needed = whole.chains * whole.size * contents.width * whole.target.dtype.size
         free = available_bytes()
-        if _COPIES * needed > free:
+        copies = _SETTINGS.copies
+        if copies * needed > free:
             looks_up = " (or `lookups`)" if self.lookups is None else ""
             raise MemoryError(
                 f"`gradient`: SAGA keeps a gradient for each observation, {needed:,} bytes for "
                 f"{whole.size:,} observations, {contents.width} coordinates and {whole.chains} "
-                f"chain{'s' * (whole.chains > 1)}, and {_COPIES} copies while it runs; {free:,} "
+                f"chain{'s' * (whole.chains > 1)}, and {copies} copies while it runs; {free:,} "
                 f"bytes are free. Use control variates or SVRG, which keep one gradient{looks_up}."
             )
         return replace(self, held=contents)
@@ -408,9 +369,8 @@ class SAGA(Gradient):
         # A row that is in twice, next to itself, changes the table once.
         first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
         once = tf.cast(first, change.dtype)
-        row_weights = (
-            tf.fill(once.shape, weights) if isinstance(weights, float) else weights
-        )
+        is_one = isinstance(weights, float)
+        row_weights = tf.fill(once.shape, weights) if is_one else weights
         both = tf.stack([tf.cast(row_weights, change.dtype), once])
         sums = self.held.sums(both, change, minibatch.columns)
         estimate, total = tf.unstack(state.total + sums)
@@ -424,7 +384,8 @@ class SAGA(Gradient):
 
     def refresh_every(self, whole: WholeData) -> int:
         """Return the number of iterations between sums of the total."""
-        return max(1, _PASSES * whole.size // whole.minibatch_size)
+        passes = _SETTINGS.passes_of_total
+        return max(1, passes * whole.size // whole.minibatch_size)
 
     def refresh(
         self, whole: WholeData, state: SAGAState, position: np.ndarray, visit: int
@@ -433,3 +394,17 @@ class SAGA(Gradient):
         assert self.held is not None, "not bound"
         total = self.held.total(state.table.numpy())
         return None, SAGAState(state.table, tf.constant(total))
+
+
+def available_bytes() -> int:
+    """Return the available memory in bytes; a large number if the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 2**62

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data, Minibatch, Tensors
-from sgmcmc.data.passes import Pass, pieces, shards
+from sgmcmc.data.passes import Function, Pass, chunks, shards
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.model.target import Target
 
-PASSES = 100  # passes over the dataset whose gradients are averaged if latent variables are drawn
+
+class _Places(NamedTuple):
+    """The entries of a term's gradient that are wanted.
+
+    Attributes:
+        coordinates: Coordinates of the position.
+        lookups: Columns that number the rows of the parameters, to which coordinates then belong.
+    """
+
+    coordinates: np.ndarray
+    lookups: Mapping[str, str] | None
 
 
 @dataclass
@@ -68,9 +78,8 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return replace(
-            self, chain=number, _known=[]
-        )  # the last gradient is one for all
+        # The last gradient is one for all.
+        return replace(self, chain=number, _known=[])
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
@@ -79,7 +88,7 @@ class WholeData:
     def gradient(self, position: np.ndarray, visit: int = 0) -> np.ndarray:
         """Return G = ∇log p(θ | x) over the whole dataset, (d,), added up in float64.
 
-        If latent variables are drawn, G is the mean over ``PASSES`` passes; if their values are
+        If latent variables are drawn, G is the mean over 100 passes; if their values are
         kept from pass to pass, the first half of the passes is dropped.
 
         Args:
@@ -93,13 +102,13 @@ class WholeData:
         dtype = self.target.dtype.as_numpy_dtype
         if self.latents is None:
             gradient = self._one_pass(position, {}, None)[0].astype(dtype)
-            self._last[:] = [
-                (np.array(position), gradient)
-            ]  # chains begin at the same center
+            # Chains begin at the same center.
+            self._last[:] = [(np.array(position), gradient)]
             return gradient
         latent_values, gradients = self.latents.start(), []
-        for number in range(PASSES):
-            block = visit * PASSES + number
+        passes = 100
+        for number in range(passes):
+            block = visit * passes + number
             rng = generator(
                 self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block
             )
@@ -124,12 +133,10 @@ class WholeData:
             )
             return sums[0], {}
         total = np.zeros(position.shape)  # these go from piece to piece
-        for shard, shard_keys in zip(
-            shards(self.data, row_terms=self.target.row_terms), keys, strict=True
-        ):
-            for (start, columns), key in zip(
-                pieces(self.data, shard), shard_keys, strict=True
-            ):
+        all_shards = shards(self.data, row_terms=self.target.row_terms)
+        for shard, shard_keys in zip(all_shards, keys, strict=True):
+            of_shard = zip(chunks(self.data, shard), shard_keys, strict=True)
+            for (start, columns), key in of_shard:
                 name = "kept gradient" if start else "kept posterior"
                 gradient, latent_values = self._pass.run(
                     name, position, latent_values, key, columns
@@ -159,7 +166,7 @@ class WholeData:
         latent_values = {} if self.latents is None else self.latents.starts
         key = (lookups is None, places.tobytes())
         if key not in self._passes:
-            terms = partial(self._chainless()._terms, lookups, places)
+            terms = partial(self._chainless()._terms, _Places(places, lookups))
             self._passes[key] = Pass(
                 self.data, {"terms": terms}, row_terms=self.target.row_terms
             )
@@ -205,13 +212,11 @@ class WholeData:
         """Passes of the gradient; one for all chains."""
         if "gradient" not in self._passes:
             whole = self._chainless()
-            functions = {
-                f"{kind}{name}": partial(function, with_prior)
-                for name, with_prior in (("gradient", False), ("posterior", True))
-                for kind, function in (
-                    ("", whole._gradient),
-                    ("kept ", whole._kept_gradient),
-                )
+            functions: dict[str, Function] = {
+                "gradient": partial(whole._gradient, False),
+                "posterior": partial(whole._gradient, True),
+                "kept gradient": partial(whole._kept_gradient, False),
+                "kept posterior": partial(whole._kept_gradient, True),
             }
             self._passes["gradient"] = Pass(
                 self.data, functions, row_terms=self.target.row_terms
@@ -240,28 +245,24 @@ class WholeData:
         The prior and the Jacobian count once, with the first piece.
         """
         columns, latent_values = self._completed(point, columns, key, latent_values)
-        return self.target.gradient(
-            point, Minibatch(columns), with_prior
-        ), latent_values
+        gradient = self.target.gradient(point, Minibatch(columns), with_prior)
+        return gradient, latent_values
 
     def _terms(
         self,
-        lookups: Mapping[str, str] | None,
-        coordinates: np.ndarray,
+        places: _Places,
         point: tf.Tensor,
         latent_values: Tensors,
         key: tf.Tensor,
         columns: Tensors,
     ) -> list[tf.Tensor]:
         columns, _ = self._completed(point, columns, key, latent_values)
-        if lookups is not None:
-            return [self.target.lookup_gradients(point, columns, lookups)]
+        if places.lookups is not None:
+            return [self.target.lookup_gradients(point, columns, places.lookups)]
         terms = self.target.term_gradients(point, columns)
-        return [
-            terms
-            if len(coordinates) == self.target.size
-            else tf.gather(terms, coordinates, axis=1)
-        ]
+        if len(places.coordinates) == self.target.size:
+            return [terms]
+        return [tf.gather(terms, places.coordinates, axis=1)]
 
     def _completed(
         self, point: tf.Tensor, columns: Tensors, key: tf.Tensor, latent_values: Tensors

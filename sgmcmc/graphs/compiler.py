@@ -160,9 +160,7 @@ class Compiler:
             return None
         try:
             return _by_xla(function, *arguments)
-        except (
-            Exception
-        ) as error:  # TensorFlow and what a user wrote raise of all kinds
+        except Exception as error:  # TensorFlow and users' functions raise of all kinds
             pass_on(error)
             return None
 

@@ -9,6 +9,7 @@ over in pieces, for which XLA's product takes about half of the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -87,10 +88,14 @@ def sum_of_pieces(size: int, length: int, summand: Callable[[Any, int], Any]) ->
     )[1]
 
 
-_LARGE = 2**18  # numbers of X from which this is quicker
+@dataclass(frozen=True)
+class _Settings:
+    large: int = 2**18  # numbers of X from which (RᵀX)ᵀ is quicker
+    wide: int = 128  # columns of X from which it is passed over in pieces
+    piece: int = 2**20  # numbers of such a piece
 
-# Columns of X from which it is passed over in pieces, and numbers of a piece.
-_WIDE, _PIECE = 128, 2**20
+
+_SETTINGS = _Settings()
 
 
 def import_with_data_last(
@@ -103,50 +108,44 @@ def import_with_data_last(
         points: Number of its inputs that are parameters; they come first.
         arguments: Tensors in the place of its inputs, without those that it captured.
     """
-    products = _of_data(graph, points)
+    products = _products_of_data(graph, points)
     factors = [tensor.name for op in products for tensor in op.inputs]
     operands = imported(graph, arguments, {}, factors, "data_last")
     replaced = {}
     for op, data, rows in zip(products, operands[::2], operands[1::2], strict=True):
         rows = tf.transpose(rows) if op.get_attr("transpose_b") else rows
         replaced[op.outputs[0].name] = tf.transpose(_product(data, rows))
-    return imported(
-        graph,
-        arguments,
-        replaced,
-        [output.name for output in graph.outputs],
-        "data_last",
-    )
+    outputs = [output.name for output in graph.outputs]
+    return imported(graph, arguments, replaced, outputs, "data_last")
 
 
 def _product(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return RᵀX of data (n, p) and numbers of its rows (n, m)."""
     n, p = data.shape
-    length = max(1, _PIECE // p)
-    if p < _WIDE or n < 2 * length:
+    length = max(1, _SETTINGS.piece // p)
+    if p < _SETTINGS.wide or n < 2 * length:
         return tf.matmul(rows, data, transpose_a=True)
 
     def product_of_rows(first: Any, count: int) -> tf.Tensor:
-        slices = (tf.slice(a, [first, 0], [count, a.shape[1]]) for a in (rows, data))
-        return tf.matmul(*slices, transpose_a=True)
+        some_rows = tf.slice(rows, [first, 0], [count, rows.shape[1]])
+        some_data = tf.slice(data, [first, 0], [count, p])
+        return tf.matmul(some_rows, some_data, transpose_a=True)
 
     return sum_of_pieces(n, length, product_of_rows)
 
 
 def are_large(columns: Mapping[str, tf.Tensor]) -> bool:
     """Return whether data are large enough for such products to be looked for."""
-    return any(
-        (column.shape.num_elements() or 0) >= _LARGE for column in columns.values()
-    )
+    return any(map(_is_large, columns.values()))
 
 
 def has_products_of_data(graph: Any, points: int) -> bool:
     """Return whether a graph has products Xᵀr of large data."""
     resources = any(leaf.dtype in (tf.resource, tf.variant) for leaf in graph.inputs)
-    return not resources and bool(_of_data(graph, points))
+    return not resources and bool(_products_of_data(graph, points))
 
 
-def _of_data(graph: Any, points: int) -> list[Any]:
+def _products_of_data(graph: Any, points: int) -> list[Any]:
     """Return the products Xᵀr of large X that do not depend on the parameters."""
     dependent = {leaf.name for leaf in graph.inputs[:points]}
     products = []
@@ -154,11 +153,11 @@ def _of_data(graph: Any, points: int) -> list[Any]:
         depends = [tensor.name in dependent for tensor in op.inputs]
         if any(depends):
             dependent.update(tensor.name for tensor in op.outputs)
-        if (
-            op.type == "MatMul"
-            and op.get_attr("transpose_a")
-            and depends == [False, True]
-        ):
-            if (op.inputs[0].shape.num_elements() or 0) >= _LARGE:
-                products.append(op)
+        is_transposed = op.type == "MatMul" and op.get_attr("transpose_a")
+        if is_transposed and depends == [False, True] and _is_large(op.inputs[0]):
+            products.append(op)
     return products
+
+
+def _is_large(tensor: tf.Tensor) -> bool:
+    return (tensor.shape.num_elements() or 0) >= _SETTINGS.large

@@ -18,6 +18,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,12 +29,19 @@ from sgmcmc.checks import outside
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import need_no_fork, without_chatter
 
-# Ends of the names of operations that XLA compiles in some cases, or never.
+# Ends of the names of loops, branches and Python code, which XLA compiles in some cases, or never.
 _NOT_ALWAYS_COMPILED = ("While", "If", "Case", "PyFunc", "PyFuncStateless")
 
-_SOME_ROWS = (
-    4  # number of rows in place of an unknown one, to see whether XLA compiles a graph
-)
+
+@dataclass(frozen=True)
+class _Settings:
+    graphs: int = 64  # that are kept
+    largest_graph: int = 2**22  # bytes of a graph that is kept, with all its constants
+    models: int = 8  # of which further graphs are kept
+    some_rows: int = 4  # in place of an unknown number, to see whether XLA compiles
+
+
+_SETTINGS = _Settings()
 
 
 def trace(
@@ -62,15 +70,15 @@ def _traced(
     function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool
 ) -> Any:
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
-        function = partial(_called, function)
+        function = partial(_call_with_known_shapes, function)
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
         concrete = graph.get_concrete_function(*arguments)
         if not jit_compile and _has_unsafe_products(concrete.graph):
             graph = tf.function(function, autograph=False, jit_compile=True)
-            if not _may_fail(concrete.graph) or _compiles(
-                graph, arguments, concrete.captured_inputs
-            ):
+            nodes = nodes_of(concrete.graph.as_graph_def())
+            may_fail = any(node.op.endswith(_NOT_ALWAYS_COMPILED) for node in nodes)
+            if not may_fail or _compiles(graph, arguments, concrete.captured_inputs):
                 return graph.get_concrete_function(*arguments)
             with in_loops():  # the products are those of a vectorized function
                 plain = tf.function(function, autograph=False)
@@ -79,26 +87,16 @@ def _traced(
     return concrete
 
 
-def _may_fail(graph: Any) -> bool:
-    """Return whether a graph has loops, branches or Python code, not all of which XLA compiles."""
-    return any(
-        node.op.endswith(_NOT_ALWAYS_COMPILED)
-        for node in nodes_of(graph.as_graph_def())
-    )
-
-
 def _compiles(
     graph: Any, arguments: tuple[Any, ...], captured: Sequence[tf.Tensor]
 ) -> bool:
     """Return whether XLA can translate a function; unknown numbers of rows are replaced."""
-    if any(
-        map(tf.is_symbolic_tensor, captured)
-    ):  # parts of a graph around are not known there
+    if any(map(tf.is_symbolic_tensor, captured)):  # tensors of a graph around it
         return False
 
     def sized(tensor: Any) -> tf.TensorSpec:
         return tf.TensorSpec(
-            [size or _SOME_ROWS for size in tensor.shape], tensor.dtype
+            [size or _SETTINGS.some_rows for size in tensor.shape], tensor.dtype
         )
 
     try:
@@ -127,7 +125,7 @@ def _has_unsafe_products(graph: Any) -> bool:
     return False
 
 
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_with_known_shapes(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*with_known_shapes(arguments))
 
 
@@ -158,10 +156,6 @@ def quiet_start() -> None:
         tf.config.list_logical_devices()
 
 
-_MOST = 64  # number of graphs kept
-_MOST_BYTES = 2**22  # largest size of a graph that is kept, with all its constants
-_MODELS = 8  # number of models of which further graphs are kept
-
 # Attributes that differ from trace to trace, and matter only to who differentiates once more.
 _ACCIDENTAL = (
     "_gradient_op_type",
@@ -185,11 +179,9 @@ def graphs_of(model: Any) -> dict[Any, Any]:
     if content is None:
         return {}
     with _lock:
-        entry = _models.pop(
-            content, (model, {})
-        )  # the model's graph holds what has the ids
+        entry = _models.pop(content, (model, {}))  # the graph holds what has the ids
         _models[content] = entry
-        if len(_models) > _MODELS:
+        if len(_models) > _SETTINGS.models:
             _models.popitem(last=False)
     return entry[1]
 
@@ -217,7 +209,7 @@ def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) ->
     with _lock:
         cached = _graphs.pop(content, graph)
         _graphs[content] = cached
-        if len(_graphs) > _MOST:
+        if len(_graphs) > _SETTINGS.graphs:
             _graphs.popitem(last=False)
     return cached
 
@@ -227,25 +219,19 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
     captured = list(graph.captured_inputs)
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
         return None
-    if any(
-        map(tf.is_symbolic_tensor, captured)
-    ):  # traced within another graph, and belongs to it
+    if any(map(tf.is_symbolic_tensor, captured)):  # it belongs to a graph around it
         return None
-    if (
-        sum(tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured)
-        > _MOST_BYTES
-    ):
+    sizes = [tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured]
+    if sum(sizes) > _SETTINGS.largest_graph:
         return None
     try:
         definition = graph.graph.as_graph_def()
     except ValueError:  # more than a protocol buffer holds
         return None
-    if definition.ByteSize() > _MOST_BYTES or _draws(definition):
+    if definition.ByteSize() > _SETTINGS.largest_graph or _draws(definition):
         return None
     digest = hashlib.sha256(b"XLA" if jit_compile else b"graph")
-    count = len(graph.inputs) - len(
-        captured
-    )  # captured ones come last, named by a number
+    count = len(graph.inputs) - len(captured)  # captured ones come last
     labels = {
         leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])
     }
@@ -391,12 +377,9 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     if not makes_loops():
         try:
             return tf.vectorized_map(function, elements)
-        except (
-            Exception
-        ) as error:  # TensorFlow and what a user wrote raise of all kinds
-            results = _in_a_loop(
-                function, elements
-            )  # which raises what is wrong with the function
+        except Exception as error:  # TensorFlow and users' functions raise of all kinds
+            # This raises an error if the function is wrong.
+            results = _in_a_loop(function, elements)
             pass_on(error)
             warn_of_loops()
             return results

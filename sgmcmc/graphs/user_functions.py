@@ -127,9 +127,18 @@ def first_lines(error: Exception) -> str:
     return text
 
 
-# Largest distance of the sum of the terms, computed row by row, from `log_lik` of all rows at once,
-# as a part of the sum of their sizes.
-_ROUNDING = 1e-3
+def is_sum(whole: float, parts: Any, relative: float, absolute: float = 0.0) -> bool:
+    """Return whether a log-likelihood on some rows is the sum of its values on parts of them.
+
+    Args:
+        whole: Value on all of the rows, or its change from one position to another.
+        parts: Values on parts that have no row in common, such as single rows or halves.
+        relative: Error that may be rounding, relative to the sum of the sizes of the parts.
+        absolute: Error that may be rounding besides.
+    """
+    values = np.asarray(parts, np.float64)
+    error = abs(float(values.sum()) - float(whole))
+    return error <= relative * float(np.abs(values).sum()) + absolute
 
 
 def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
@@ -140,15 +149,16 @@ def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
         alone: Value on each of them.
         advice: End of the message.
     """
+    rounding = 1e-3  # of single precision, in the sizes of the terms
     terms = np.asarray(alone, np.float64)
-    if abs(terms.sum() - float(together)) > _ROUNDING * max(
-        float(np.abs(terms).sum()), 1e-30
-    ):
-        raise ValueError(
-            f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
-            f"{float(together):g}, and the sum of its values on each of them alone is "
-            f"{terms.sum():g}{advice or '.'}"
-        )
+    undefined = np.isnan(terms.sum() - together)  # which is said elsewhere
+    if undefined or is_sum(together, terms, rounding, 1e-33):
+        return
+    raise ValueError(
+        f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
+        f"{float(together):g}, and the sum of its values on each of them alone is "
+        f"{terms.sum():g}{advice or '.'}"
+    )
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, Tensors
-from sgmcmc.data.passes import Pass, Shard, cast, map_over, pieces, shards
+from sgmcmc.data.passes import Pass, Shard, cast, chunks, map_over, shards
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import Marginal, Rule
 from sgmcmc.groups.normal import flat_numbers
@@ -163,7 +163,7 @@ def _with(data: Data, arrays: Mapping[str, np.ndarray]) -> Data:
 
 
 def _with_columns(data: Data, columns: Mapping[str, Column]) -> Data:
-    copied = Data(columns, data.size, data.given)
+    copied = Data(columns, data.size, data.read_from)
     copied.machines = data.machines
     return copied
 
@@ -273,7 +273,7 @@ class _GradientError:
 
     def of_shard(self, center: Point, shard: Shard) -> Point:
         slope, errors = self._quadratures.slope, []
-        for *_, columns in pieces(self._data, shard):
+        for *_, columns in chunks(self._data, shard):
             fine, coarse = (slope(center, columns, k) for k in (self.fine, self._nodes))
             errors.append({name: fine[name] - coarse[name] for name in coarse})
         return _sum(errors)

@@ -23,7 +23,7 @@ from sgmcmc.checks import (
     positive_number,
     whole_number,
 )
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.machines import Machines
 from sgmcmc.manifolds import Manifold
@@ -58,10 +58,6 @@ def _reductions(argument: str, value: Any) -> dict[str, Reduction]:
             )
         reductions[name] = Reduction(*entry)
     return reductions
-
-
-def _gibbs(argument: str, value: Any) -> Gibbs:
-    return checks.function(argument, value, "of `params`, a minibatch and a seed")
 
 
 def _path(argument: str, value: Any) -> Path:
@@ -127,18 +123,13 @@ def _manifolds(argument: str, value: Any) -> dict[str, Manifold]:
     manifolds = by_name(argument, value, "of manifolds")
     for name, entry in manifolds.items():
         if not isinstance(entry, Manifold):
-            hint = (
-                f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
-            )
+            is_class = isinstance(entry, type)
+            hint = f" Did you mean {entry.__name__}()?" if is_class else ""
             raise TypeError(
                 f"`{argument}[{name!r}]` must be an object of sgmcmc.manifolds, such as "
                 f"sgmcmc.manifolds.Sphere(); it is {describe(entry)}.{hint}"
             )
     return manifolds
-
-
-def _updates(argument: str, value: Any) -> str:
-    return checks.choice(argument, value, ["joint", "in_turn"])
 
 
 def _machines(_: str, value: Any) -> Machines:
@@ -280,7 +271,7 @@ class Options:
     )
     updates: str = _keyword(
         "joint",
-        _updates,
+        partial(checks.choice, options=["joint", "in_turn"]),
         """
         Order of updates: ``"joint"``, all parameters at once; ``"in_turn"``, one after the other,
         in the order of ``params``, each with a new gradient at the others' current values, on the
@@ -318,7 +309,9 @@ class Options:
     )
     gibbs: Gibbs | None = _keyword(
         None,
-        _optional(_gibbs),
+        _optional(
+            partial(checks.function, signature="of `params`, a minibatch and a seed")
+        ),
         """
         Function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``) that
         draws latent variables and returns the minibatch with them added, which is then passed to
@@ -401,18 +394,21 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
                 f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
                 "sgmcmc_step as you need it, or call the function that runs the whole chain."
             )
-    _need_geodesics(method, values["manifolds"])
+    moves_along = "manifolds" in ARGUMENTS.get(method, OF_GEODESICS)
+    if values["manifolds"] is not None and not moves_along:
+        raise ValueError(
+            f"`manifolds`: {method}() moves in ℝᵈ, not along manifolds. Use sggmc() or gsgnht(), "
+            "or dynamics='sggmc' or 'gsgnht' in sample() or setup()."
+        )
     if values["latents"] is not None and values["gibbs"] is None:
         raise ValueError("`latents` are for `gibbs`, which was not given.")
-    options = Options(
-        **{
-            name: keyword["reader"](name, values[name])
-            for name, keyword in KEYWORDS.items()
-        }
-    )
-    if options.store_params is False and not (
-        options.test_functions or options.reductions
-    ):
+    checked = {
+        name: keyword["reader"](name, values[name])
+        for name, keyword in KEYWORDS.items()
+    }
+    options = Options(**checked)
+    keeps_functions = options.test_functions or options.reductions
+    if options.store_params is False and not keeps_functions:
         raise ValueError(
             "`store_params=False` keeps only the test functions, and there are none: nothing "
             "would be kept. Give `test_functions` or `reductions`."
@@ -434,15 +430,6 @@ def _hint(method: str, name: str) -> str:
     # The R package writes minibatchSize, nIters.
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return did_you_mean(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), "`")
-
-
-def _need_geodesics(method: str, manifolds: Any) -> None:
-    """Raise an error if a function is given manifolds that moves in ℝᵈ alone."""
-    if manifolds is not None and "manifolds" not in ARGUMENTS.get(method, OF_GEODESICS):
-        raise ValueError(
-            f"`manifolds`: {method}() moves in ℝᵈ, not along manifolds. Use sggmc() or gsgnht(), "
-            "or dynamics='sggmc' or 'gsgnht' in sample() or setup()."
-        )
 
 
 def read_length(n_iters: Any, thin: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,7 @@ from sgmcmc.inputs.options import Options
 from sgmcmc.manifolds import Manifold
 from sgmcmc.model.geometry import Bijected, Geometry, Preconditioner, Space
 from sgmcmc.model.geometry.bijectors import fitting
-from sgmcmc.model.geometry.half_line import OnHalfLine
-from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry.gamma import OnHalfLine, OnSimplex
 
 
 def read_columns(dataset: Any, options: Options) -> Data:
@@ -197,11 +197,12 @@ def gamma_parameters(
         raise ValueError("`gamma` is an empty dict: it must name the gamma parameters.")
     known_keys("gamma", gamma, start, "the parameters are")
     return {
-        name: _read_one(f"gamma[{name!r}]", p, start[name]) for name, p in gamma.items()
+        name: _read_gamma_prior(f"gamma[{name!r}]", prior, start[name])
+        for name, prior in gamma.items()
     }
 
 
-def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
+def _read_gamma_prior(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
     if not isinstance(prior, list | tuple) or len(prior) not in (2, 3):
         raise TypeError(
             f"`{label}` must be a pair (shape, rate), or with a power (shape, rate, power); it is "
@@ -235,35 +236,44 @@ def _prior_numbers(label: str, value: Any, start: np.ndarray) -> np.ndarray:
     return broadcast(label, array, start.shape)
 
 
+@dataclass(frozen=True)
+class Constraints:
+    """The constraints of a call.
+
+    Attributes:
+        bijectors: Bijectors of TFP, by parameter.
+        manifolds: Manifolds, by parameter.
+        temperature: Temperature of the priors that come with a space.
+    """
+
+    bijectors: Mapping[str, Any] = field(default_factory=dict)
+    manifolds: Mapping[str, Manifold] = field(default_factory=dict)
+    temperature: float = 1.0
+
+
 def read_geometries(
-    bijectors: Mapping[str, Any],
-    manifolds: Mapping[str, Manifold],
+    constraints: Constraints,
     dynamics: Dynamics,
     starts: list[dict[str, np.ndarray]],
     dtype: tf.DType,
-    temperature: float = 1.0,
 ) -> dict[str, Geometry]:
-    """Return the geometry of each parameter with constraints.
-
-    The starting values are known to be of these spaces then. Priors that come with a space are at
-    the temperature.
-    """
+    """Return the geometry of each parameter with constraints; starting values fit it then."""
+    manifolds = constraints.manifolds
     geometries: dict[str, Geometry] = {}
     if isinstance(dynamics, SimplexDynamics):
         gamma = getattr(dynamics, "gamma", None)
         from_dynamics: dict[str, Any] = {**gamma_parameters(gamma, starts[0])}
         from_dynamics |= points_of_simplex(dynamics, starts[0], from_dynamics, dtype)
-        geometries |= {
-            n: _at(n, geometry, temperature) for n, geometry in from_dynamics.items()
-        }
+        for name, geometry in from_dynamics.items():
+            geometries[name] = _at(name, geometry, constraints.temperature)
     geometries |= manifolds
-    for name, bijector in bijectors.items():
+    for name, bijector in constraints.bijectors.items():
+        if name in manifolds:
+            raise ValueError(
+                f"`bijectors` names {name!r}, which `manifolds` names too; a parameter on a "
+                "manifold needs no bijector."
+            )
         if name in geometries:
-            if name in manifolds:
-                raise ValueError(
-                    f"`bijectors` names {name!r}, which `manifolds` names too; a parameter on a "
-                    "manifold needs no bijector."
-                )
             raise ValueError(
                 f"`bijectors` names {name!r}, which `alpha` says is a point of the simplex; "
                 "such a parameter needs no bijector."
@@ -321,9 +331,6 @@ def _fitting_bijector(
     return bijector
 
 
-_ASYMMETRY = 1e-6  # tolerated asymmetry of a matrix, relative to its largest entry
-
-
 def read_preconditioner(
     value: Any, space: Space, start: np.ndarray
 ) -> Preconditioner | None:
@@ -348,7 +355,12 @@ def read_preconditioner(
         matrix = _by_parameter(value, space)
     else:
         matrix = _one_array("preconditioner", value, space.layout.size, ())
-    _need_whole_space(value, space)
+    for name in value if isinstance(value, Mapping) else space.layout.names:
+        if not space.geometries[name].affine:
+            raise ValueError(
+                f"`preconditioner`: {name!r} moves in special coordinates, which cannot be "
+                "preconditioned. Give a dict that names the other parameters."
+            )
     return Preconditioner(_root(matrix), _origin(value, space, start))
 
 
@@ -392,7 +404,8 @@ def _one_array(label: str, value: Any, size: int, shape: tuple[int, ...]) -> np.
                 f"{float(array.min()):g}."
             )
         return array
-    if np.abs(array - array.T).max() > _ASYMMETRY * np.abs(array).max():
+    rounding = 1e-6 * np.abs(array).max()
+    if np.abs(array - array.T).max() > rounding:
         raise ValueError(f"`{label}` must be a symmetric matrix, a covariance.")
     if np.linalg.eigvalsh(array)[0] <= 0:
         raise ValueError(
@@ -411,22 +424,8 @@ def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
     return origin
 
 
-def _need_whole_space(value: Any, space: Space) -> None:
-    """Raise an error if a parameter with special coordinates is preconditioned."""
-    for name in value if isinstance(value, Mapping) else space.layout.names:
-        if not space.geometries[name].affine:
-            raise ValueError(
-                f"`preconditioner`: {name!r} moves in special coordinates, which cannot be "
-                "preconditioned. Give a dict that names the other parameters."
-            )
-
-
 def _root(matrix: np.ndarray) -> np.ndarray:
     return np.sqrt(matrix) if matrix.ndim == 1 else np.linalg.cholesky(matrix)
-
-
-# Number of coordinates above which a digest is of the root, and no covariance is made.
-_MULTIPLIED = 2000
 
 
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
@@ -434,7 +433,8 @@ def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
     if preconditioner is None:
         return "none"
     root = preconditioner.root
-    if preconditioner.kind not in ("dense", "diagonal") or len(root) > _MULTIPLIED:
+    is_large = len(root) > 2000  # no covariance is made of it
+    if preconditioner.kind not in ("dense", "diagonal") or is_large:
         arrays = preconditioner.arrays().values()
         return digest(
             np.concatenate([array.ravel().astype(np.float64) for array in arrays])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.checks import describe, from_outside
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.sparse import has_sparse
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.engine.iteration import Iteration
@@ -18,13 +20,14 @@ from sgmcmc.engine.kernel import ChainStart
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.user_functions import naming
-from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.parameters import read_geometries, read_params
+from sgmcmc.inputs.dry_run import Demands, dry_run
+from sgmcmc.inputs.parameters import Constraints, read_geometries, read_params
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
 from sgmcmc.minibatches import Minibatches, Uniform
 from sgmcmc.minibatches.base import check_bound, try_minibatches
-from sgmcmc.minibatches.streams import make_stream
+from sgmcmc.minibatches.streams import MinibatchSource, make_stream
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import LogLik, LogPrior, Target
 from sgmcmc.model.whole_posterior import WholePosterior
@@ -122,34 +125,33 @@ def check_part(
         try_minibatches(part, draws, data.size, neighbours=True)
         return
     starts = read_params(params, None, dtype)
-    geometries = read_geometries({}, manifolds or {}, dynamics, starts, dtype)
+    geometries = read_geometries(
+        Constraints(manifolds=manifolds or {}), dynamics, starts, dtype
+    )
     space = Space({name: value.shape for name, value in starts[0].items()}, geometries)
     target = Target(log_lik, log_prior, space, dtype)
     position = space.start(starts[0], dtype)
-    dry_run(target, data, n, [position], None, gradient.needs_rows)
+    demands = Demands(terms=gradient.needs_rows)
+    dry_run(UserModel(target, data, n), [position], demands)
     dynamics = dynamics.bind(space)
     whole = WholeData(target, data, n)
     gradient = gradient.bind(whole)
-    stream = make_stream(
-        data, draws, dtype, with_rows=gradient.needs_rows, ahead=False, xla=False
-    )
+    source = MinibatchSource(data, draws, dtype, gradient.needs_rows)
+    stream = make_stream(source, ahead=False, xla=False)
     rng = np.random.default_rng(seed)
     with naming(gradient, "init"):
         estimator = gradient.init(whole, position)
     minibatch = stream.first(rng)
-    ghat = try_gradient(
-        gradient, target, estimator, tf.constant(position), minibatch, minibatch
-    )
+    trial = _PartTrial(target, tf.constant(position), minibatch, minibatch)
+    ghat = trial.gradient(gradient, estimator)
     if isinstance(part, Gradient):
-        try_refresh(gradient, whole, estimator, position)
+        _try_refresh(gradient, whole, estimator, position)
         return
     for one_stepsize in (
         tf.constant(stepsize, dtype),
         tf.fill([target.size], tf.cast(stepsize, dtype)),
     ):
-        try_dynamics(
-            dynamics, target, tf.constant(position), ghat, one_stepsize, minibatch, rng
-        )
+        trial.dynamics(dynamics, ghat, one_stepsize, rng)
 
 
 def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any]]:
@@ -162,41 +164,31 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
                 f"`part`: {type(dynamics).__name__} names its parameters; give `log_lik`, "
                 "`dataset` and `params` too."
             )
-        counts = rng.multinomial(5, [0.2, 0.3, 0.5], 40)
-        omega = np.full(
-            np.shape(alpha)[-1:] or (3,), 1.0 / (np.shape(alpha) or (3,))[-1]
-        )
-        counts = np.resize(counts, (40, len(omega)))
-        return (
-            lambda params, data: tf.reduce_sum(
-                data["counts"] * tf.math.log(params["omega"]), 1
-            ),
-            {"counts": counts},
-            {"omega": omega},
-        )
+        size = (np.shape(alpha) or (3,))[-1]
+        counts = np.resize(rng.multinomial(5, [0.2, 0.3, 0.5], 40), (40, size))
+        omega = np.full(size, 1.0 / size)
+        return _of_counts, {"counts": counts}, {"omega": omega}
     x = rng.normal(size=(40, 2))
     y = x @ [1.0, -0.5] + 0.3 + rng.normal(size=40)
-    return (
-        lambda params, data: (
-            -0.5
-            * (data["y"] - params["bias"] - tf.linalg.matvec(data["x"], params["beta"]))
-            ** 2
-        ),
-        {"x": x, "y": y},
-        {"bias": 0.2, "beta": [0.6, -0.8]},
-    )
+    return _of_regression, {"x": x, "y": y}, {"bias": 0.2, "beta": [0.6, -0.8]}
+
+
+def _of_counts(params: Tensors, data: Tensors) -> tf.Tensor:
+    return tf.reduce_sum(data["counts"] * tf.math.log(params["omega"]), 1)
+
+
+def _of_regression(params: Tensors, data: Tensors) -> tf.Tensor:
+    mean = params["bias"] + tf.linalg.matvec(data["x"], params["beta"])
+    return -0.5 * (data["y"] - mean) ** 2
 
 
 def try_parts(iteration: Iteration, start: ChainStart) -> None:
     """Try a user's own dynamics and gradient where a chain starts, before it is compiled."""
-    dynamics, gradient, target = (
-        iteration.dynamics,
-        iteration.gradient,
-        iteration.target,
-    )
+    dynamics, gradient = iteration.dynamics, iteration.gradient
+    target, latents = iteration.target, iteration.latents
     inner = getattr(dynamics, "inner", dynamics)
     minibatch = at_center = start.minibatch
-    latents, rng = iteration.latents, np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     if latents is not None:
         state = latents.state(gradient.centered, start.position.dtype)
         assert isinstance(state, LatentState)
@@ -204,10 +196,9 @@ def try_parts(iteration: Iteration, start: ChainStart) -> None:
         minibatch, at_center, _ = latents.complete(
             target.space, state, start.position, center, minibatch, start.seeds
         )
+    trial = _PartTrial(target, start.position, minibatch, at_center)
     if from_outside(gradient):
-        ghat = try_gradient(
-            gradient, target, start.estimator, start.position, minibatch, at_center
-        )
+        ghat = trial.gradient(gradient, start.estimator)
     elif isinstance(dynamics, ExactDynamics):
         ghat = tf.zeros_like(start.position)
     else:
@@ -216,95 +207,194 @@ def try_parts(iteration: Iteration, start: ChainStart) -> None:
         )[0]
     if from_outside(inner):
         stepsize = target.space.layout.spread(start.stepsizes)
-        try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)
+        trial.dynamics(dynamics, ghat, stepsize, rng)
 
 
-# Tolerated difference of two results for the same arguments, relative to the change.
-_SAME_RESULT = 1e-3
+@dataclass(frozen=True)
+class _PartTrial:
+    """The arguments with which the methods of parts are tried.
 
-# Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients.
-_EXACT_ROWS = 64
+    Attributes:
+        target: Log posterior.
+        position: Position, flat.
+        minibatch: Minibatch.
+        at_center: Minibatch with latent variables drawn at the center of the gradient.
+    """
 
+    target: Target
+    position: tf.Tensor
+    minibatch: Minibatch
+    at_center: Minibatch
 
-# --------------------------------------------------------------------------------------- gradients
+    same_result: ClassVar[float] = 1e-3  # tolerated difference, relative to the change
+    # Rows that exact dynamics are tried on, whose moves may take many gradients:
+    exact_rows: ClassVar[int] = 64
 
+    def gradient(self, gradient: Gradient, memory: Any) -> tf.Tensor:
+        """Return the estimate of a gradient estimator, which is tried."""
+        label = f"{type(gradient).__name__}.estimate"
+        if gradient.centered:
+            with naming(gradient, "center"):
+                center = gradient.center(memory)
+                _need_vector(f"{type(gradient).__name__}.center", center, self.position)
 
-def try_gradient(
-    gradient: Gradient,
-    target: Target,
-    memory: Any,
-    position: tf.Tensor,
-    minibatch: Minibatch,
-    at_center: Minibatch,
-) -> tf.Tensor:
-    """Return the estimate of a gradient estimator that was tried."""
-    label = f"{type(gradient).__name__}.estimate"
-    if gradient.centered:
-        with naming(gradient, "center"):
-            _need_vector(
-                f"{type(gradient).__name__}.center", gradient.center(memory), position
-            )
+        def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            minibatches = self.minibatch, self.at_center
+            try:
+                estimated = gradient.estimate(
+                    self.target, memory, position, *minibatches
+                )
+            except Exception as error:
+                pass_on(error)
+                if not gradient.needs_rows and self._works_with_rows(gradient, memory):
+                    raise ValueError(
+                        f"`{label}` uses `minibatch.rows`, which are provided on request: set "
+                        "`needs_rows = True` in the class."
+                    ) from error
+                raise
+            if not isinstance(estimated, tuple) or len(estimated) != 2:
+                raise TypeError(
+                    f"`{label}` must return the gradient and the state, a tuple of two; it "
+                    f"returned {describe(estimated)}."
+                )
+            vector, after = estimated
+            advice = " It would be broadcast."
+            _need_vector(label, vector, position, "a gradient", advice)
+            _need_like(label, after, memory)
+            return estimated
 
-    def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        minibatches = minibatch, at_center
+        with naming(gradient, "estimate"):
+            first, *others = _results(estimate, memory, self.position)
+        for repeated in others:
+            for a, b in _pairs(first, repeated):
+                if _differ(a, b, 10 * self.same_result * _size(a)):
+                    raise ValueError(
+                        f"`{label}` gives different results for the same arguments: it draws its "
+                        "own random numbers, or keeps something in Python between calls. The "
+                        "memory of an estimator belongs in its state."
+                    )
+        return tf.constant(first[0])
+
+    def _works_with_rows(self, gradient: Gradient, memory: Any) -> bool:
+        """Return whether an estimator works once it is handed row numbers."""
+        size = next(iter(self.minibatch.columns.values())).shape[0]
+        minibatches = (
+            batch._replace(rows=tf.range(size))
+            for batch in (self.minibatch, self.at_center)
+        )
         try:
-            estimated = gradient.estimate(target, memory, position, *minibatches)
+            gradient.estimate(self.target, memory, self.position, *minibatches)
         except Exception as error:
             pass_on(error)
-            if not gradient.needs_rows and _works_with_rows(
-                gradient, target, memory, position, *minibatches
-            ):
-                raise ValueError(
-                    f"`{label}` uses `minibatch.rows`, which are provided on request: set "
-                    "`needs_rows = True` in the class."
-                ) from error
-            raise
-        if not isinstance(estimated, tuple) or len(estimated) != 2:
-            raise TypeError(
-                f"`{label}` must return the gradient and the state, a tuple of two; it returned "
-                f"{describe(estimated)}."
-            )
-        _need_vector(
-            label, estimated[0], position, "a gradient", " It would be broadcast."
-        )
-        _need_like(label, estimated[1], memory)
-        return estimated
+            return False
+        return True
 
-    with naming(gradient, "estimate"):
-        results = _results(estimate, memory, position)
-    for repeated in results[1:]:
-        for a, b in _pairs(results[0], repeated):
-            if _differ(a, b, 10 * _SAME_RESULT * _size(a)):
-                raise ValueError(
-                    f"`{label}` gives different results for the same arguments: it draws its own "
-                    "random numbers, or keeps something in Python between calls. The memory of an "
-                    "estimator belongs in its state."
-                )
-    return tf.constant(results[0][0])
+    def dynamics(
+        self,
+        dynamics: Dynamics,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        rng: np.random.Generator,
+    ) -> None:
+        """Try an iteration of bound dynamics, method by method."""
+        inner = getattr(dynamics, "inner", dynamics)
+        if isinstance(dynamics, ExactDynamics):
+            methods = self._exact_methods(dynamics, stepsize)
+        else:
+            methods = self._methods(dynamics, gradient, stepsize, rng)
+
+        def iterate() -> dict[str, Any]:
+            states: dict[str, Any] = {}
+            state: Any = None
+            for name, method in methods.items():
+                label = f"{type(inner).__name__}.{name}"
+                with naming(inner, name):
+                    after = method(state)
+                    _need_state(label, after, self.position)
+                    if state is not None:
+                        _need_like(label, after, state)
+                states[name] = state = after
+            return states
+
+        with naming(inner, "", f" with a stepsize of shape {stepsize.shape}"):
+            first, *others = _results(iterate)
+        for repeated in others:
+            for name in methods:
+                for a, b in _pairs(first[name], repeated[name]):
+                    if self._states_differ(a, b):
+                        raise ValueError(
+                            f"`{type(inner).__name__}.{name}` gives different results for the same "
+                            "arguments: it draws its own random numbers, or keeps something in "
+                            "Python between calls. Use the standard normals that it receives "
+                            "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
+                            "or ask for seeds with `seeds`: what tf.random draws cannot be drawn "
+                            "again when a chain is resumed, and what NumPy draws is drawn once, "
+                            "when the chain is compiled."
+                        )
+
+    def _states_differ(self, first: np.ndarray, second: np.ndarray) -> bool:
+        before = self.position.numpy()
+        size = _size(first)
+        change = size
+        if first.shape == before.shape:
+            change = np.abs(first - before).max(initial=0)
+        return _differ(first, second, self.same_result * change + 1e-7 * size)
+
+    def _methods(
+        self,
+        dynamics: Dynamics,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        rng: np.random.Generator,
+    ) -> dict[str, Callable[[Any], Any]]:
+        """Return the methods of dynamics, each as a function of the state before it."""
+        d, dtype = self.target.size, self.target.dtype
+
+        def normals(vectors: int) -> tf.Tensor:
+            return tf.constant(rng.standard_normal((vectors, d)), dtype)
+
+        noise = normals(dynamics.step_normals)
+        if dynamics.seeds:
+            seeds = rng.integers(0, 2**31 - 1, (dynamics.seeds, 2))
+            noise = tf.constant(seeds, tf.int32)
+        rows = next(iter(self.minibatch.columns.values())).shape[0]
+        start_normals = normals(dynamics.start_normals)
+        refresh_normals = normals(dynamics.refresh_normals)
+        methods: dict[str, Callable[[Any], Any]] = {
+            "init": lambda _: dynamics.init(
+                self.position, gradient, stepsize, start_normals
+            ),
+            "refresh": lambda state: dynamics.refresh(state, stepsize, refresh_normals),
+            "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
+            "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
+            "finish_step": lambda state: dynamics.finish_step(
+                state, gradient, stepsize
+            ),
+        }
+        if not dynamics.learns_noise:
+            del methods["learn"]
+        return methods
+
+    def _exact_methods(
+        self, dynamics: ExactDynamics, stepsize: tf.Tensor
+    ) -> dict[str, Callable[[Any], Any]]:
+        columns = self.minibatch.columns
+        if not has_sparse(columns):
+            columns = {name: c[: self.exact_rows] for name, c in columns.items()}
+        seed = dynamics.drawn(tf.constant([1, 2], tf.int32), self.target.size)
+
+        def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return WholePosterior(self.target, columns)(position)
+
+        return {
+            "start": lambda _: dynamics.start(log_post, self.position),
+            "transition": lambda state: dynamics.transition(
+                log_post, state, stepsize, seed
+            ),
+        }
 
 
-def _works_with_rows(
-    gradient: Gradient,
-    target: Target,
-    memory: Any,
-    position: tf.Tensor,
-    minibatch: Minibatch,
-    at_center: Minibatch,
-) -> bool:
-    """Return whether an estimator works once it is handed row numbers."""
-    size = next(iter(minibatch.columns.values())).shape[0]
-    minibatches = (
-        batch._replace(rows=tf.range(size)) for batch in (minibatch, at_center)
-    )
-    try:
-        gradient.estimate(target, memory, position, *minibatches)
-    except Exception as error:
-        pass_on(error)
-        return False
-    return True
-
-
-def try_refresh(
+def _try_refresh(
     gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray
 ) -> None:
     """Try the refreshing of a gradient estimator, if it is refreshed between blocks."""
@@ -333,121 +423,6 @@ def try_refresh(
                 f"{name}.refresh", refreshed[0], tf.constant(position), "a gradient"
             )
         _need_like(f"{name}.refresh", refreshed[1], memory)
-
-
-# ---------------------------------------------------------------------------------------- dynamics
-
-
-def try_dynamics(
-    dynamics: Dynamics,
-    target: Target,
-    position: tf.Tensor,
-    gradient: tf.Tensor,
-    stepsize: tf.Tensor,
-    minibatch: Minibatch,
-    rng: np.random.Generator,
-) -> None:
-    """Try an iteration of bound dynamics, method by method."""
-    inner = getattr(dynamics, "inner", dynamics)
-    d, dtype = target.size, target.dtype
-
-    def normals(vectors: int) -> tf.Tensor:
-        return tf.constant(rng.standard_normal((vectors, d)), dtype)
-
-    if isinstance(dynamics, ExactDynamics):
-        methods = _exact_methods(
-            dynamics, target, position, stepsize, minibatch.columns
-        )
-    else:
-        noise = normals(dynamics.step_normals)
-        if dynamics.seeds:
-            noise = tf.constant(
-                rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32
-            )
-        rows = next(iter(minibatch.columns.values())).shape[0]
-        start_normals = normals(dynamics.start_normals)
-        refresh_normals = normals(dynamics.refresh_normals)
-        methods = {
-            "init": lambda _: dynamics.init(
-                position, gradient, stepsize, start_normals
-            ),
-            "refresh": lambda state: dynamics.refresh(state, stepsize, refresh_normals),
-            "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
-            "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
-            "finish_step": lambda state: dynamics.finish_step(
-                state, gradient, stepsize
-            ),
-        }
-        if not dynamics.learns_noise:
-            del methods["learn"]
-
-    def iterate() -> dict[str, Any]:
-        states: dict[str, Any] = {}
-        state: Any = None
-        for name, method in methods.items():
-            label = f"{type(inner).__name__}.{name}"
-            with naming(inner, name):
-                after = method(state)
-                _need_tuple(label, after)
-                if not hasattr(after, "position"):
-                    raise TypeError(
-                        f"`{label}` returned a state without `position`, a {type(after).__name__} "
-                        f"of {', '.join(after._fields)}; `position` is the position of the chain."
-                    )
-                _need_vector(
-                    label, after.position, position, "a state whose `position` is"
-                )
-                if state is not None:
-                    _need_like(label, after, state)
-            states[name] = state = after
-        return states
-
-    with naming(inner, "", f" with a stepsize of shape {stepsize.shape}"):
-        results = _results(iterate)
-    before = position.numpy()
-    for repeated in results[1:]:
-        for name in methods:
-            for a, b in _pairs(results[0][name], repeated[name]):
-                change = (
-                    np.abs(a - before).max(initial=0)
-                    if a.shape == before.shape
-                    else _size(a)
-                )
-                if _differ(a, b, _SAME_RESULT * change + 1e-7 * _size(a)):
-                    raise ValueError(
-                        f"`{type(inner).__name__}.{name}` gives different results for the same "
-                        "arguments: it draws its own random numbers, or keeps something in "
-                        "Python between calls. Use the standard normals that it receives "
-                        "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
-                        "or ask for seeds with `seeds`: what tf.random draws cannot be drawn "
-                        "again when a chain is resumed, and what NumPy draws is drawn once, when "
-                        "the chain is compiled."
-                    )
-
-
-def _exact_methods(
-    dynamics: ExactDynamics,
-    target: Target,
-    position: tf.Tensor,
-    stepsize: tf.Tensor,
-    columns: Tensors,
-) -> dict[str, Callable[[Any], Any]]:
-    sparse = any(isinstance(column, tf.SparseTensor) for column in columns.values())
-    few = columns if sparse else {name: c[:_EXACT_ROWS] for name, c in columns.items()}
-    seed = dynamics.drawn(tf.constant([1, 2], tf.int32), target.size)
-
-    def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return WholePosterior(target, few)(position)
-
-    return {
-        "start": lambda _: dynamics.start(log_post, position),
-        "transition": lambda state: dynamics.transition(
-            log_post, state, stepsize, seed
-        ),
-    }
-
-
-# ------------------------------------------------------------------------------------------ shared
 
 
 def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -502,12 +477,19 @@ def _differ(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
     return bool(np.abs(first[finite] - second[finite]).max(initial=0.0) > allowed)
 
 
-def _need_tuple(label: str, state: Any) -> None:
+def _need_state(label: str, state: Any, position: tf.Tensor) -> None:
+    """Raise an error unless a value is a state with a position."""
     if not (isinstance(state, tuple) and hasattr(state, "_fields")):
         raise TypeError(
             f"`{label}` must return its state, a NamedTuple of tensors; it returned "
             f"{describe(state)}."
         )
+    if not hasattr(state, "position"):
+        raise TypeError(
+            f"`{label}` returned a state without `position`, a {type(state).__name__} "
+            f"of {', '.join(state._fields)}; `position` is the position of the chain."
+        )
+    _need_vector(label, state.position, position, "a state whose `position` is")
 
 
 def _need_vector(

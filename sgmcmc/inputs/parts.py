@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,20 +42,16 @@ from sgmcmc.model.layout import Layout, per_parameter
 from sgmcmc.model.target import Target
 
 
-def _has_name(part: Any) -> bool:
-    return isinstance(getattr(part, "name", None), str) and bool(part.name)
+def _by_name(room: ModuleType) -> dict[str, Any]:
+    """Return the parts in a module that go by a name."""
+    parts = [getattr(room, name) for name in room.__all__]
+    names = [getattr(part, "name", None) for part in parts]
+    pairs = zip(names, parts, strict=True)
+    return {name: part for name, part in pairs if isinstance(name, str) and name}
 
 
-# The parts that go by a name.
-_DYNAMICS, _GRADIENTS = (
-    {
-        part.name: part
-        for part in (getattr(room, name) for name in room.__all__)
-        if _has_name(part)
-    }
-    for room in (dynamics_room, gradients_room)
-)
-
+_DYNAMICS = _by_name(dynamics_room)
+_GRADIENTS = _by_name(gradients_room)
 _MINIBATCHES: Mapping[str, Minibatches] = {
     "uniform": Uniform(),
     "replacement": Uniform(replace=True),
@@ -134,10 +131,11 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> SamplerParts:
     """
     chosen_dynamics = read_dynamics(dynamics)
     estimator = read_gradient(gradient, chosen_dynamics)
+    is_centered = estimator.centered or isinstance(estimator, SAGA)
+    if isinstance(chosen_dynamics, SimplexDynamics) and is_centered:
+        chosen_dynamics = replace(chosen_dynamics, differences=True)
     minibatches = read_minibatches(options.minibatches, options.replace)
-    return SamplerParts(
-        _adapt_to_gradient(chosen_dynamics, estimator), estimator, minibatches
-    )
+    return SamplerParts(chosen_dynamics, estimator, minibatches)
 
 
 def read_dynamics(value: Any) -> Dynamics:
@@ -164,14 +162,6 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     return gradient
 
 
-def _adapt_to_gradient(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
-    if isinstance(dynamics, SimplexDynamics) and (
-        gradient.centered or isinstance(gradient, SAGA)
-    ):
-        return replace(dynamics, differences=True)
-    return dynamics
-
-
 def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
     """Raise an error if latent variables are drawn for dynamics that need log p(θ | x)."""
     if gibbs is not None and isinstance(dynamics, ExactDynamics):
@@ -193,9 +183,8 @@ def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
 
 def unseen(draws: RowDraws, rows: int) -> float:
     """Return the variance of the gradient's noise as a part of that of draws with replacement."""
-    once = isinstance(draws, OrderedDraws) or (
-        isinstance(draws, UniformDraws) and not draws.replace
-    )
+    without_replacement = isinstance(draws, UniformDraws) and not draws.replace
+    once = without_replacement or isinstance(draws, OrderedDraws)
     return 1.0 - draws.size / rows if once else 1.0
 
 
@@ -364,9 +353,8 @@ def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
 
     A geodesic is no longer one on other scales.
     """
-    values = np.broadcast_to(
-        one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size
-    )
+    stepsize = one_or_each(stepsizes.at(1, 1)[0], space.layout)
+    values = np.broadcast_to(stepsize, space.layout.size)
     for name in space.curved_names():
         if np.ptp(values[space.layout.slices[name]]) > 0:
             raise ValueError(
@@ -426,9 +414,9 @@ def halved(value: Any) -> Any:
         return replace(value, h=halved(value.h))
     if callable(value):
         return lambda iteration: 0.5 * value((iteration + 1) // 2)
-    return (
-        0.5 * value if isinstance(value, float) else 0.5 * np.asarray(value, np.float64)
-    )
+    if isinstance(value, float):
+        return 0.5 * value
+    return 0.5 * np.asarray(value, np.float64)
 
 
 def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:

@@ -1,23 +1,34 @@
-"""Finds mistakes in the user's functions that raise no error, before anything runs.
+"""Mistakes in the user's functions that raise no error, found before anything runs.
 
 A chain runs all the same if a log-likelihood is no sum over the observations (a mean, an (n, 1)
 set against an (n,), a prior within it) or draws random numbers, and its draws are wrong.
+
+1. Each function is evaluated at the start, near it and farther away, on a few rows; the
+   log-likelihood also on their two halves. It is in the graph twice, and the graph runs twice.
+2. Values for the same arguments that differ are random numbers.
+3. The change of the log-likelihood from one position to another must be the sum of its changes on
+   the halves: what does not depend on the parameters counts as often as it likes.
+4. If it is not, columns are reshaped, from (n, 1) to (n,) or back: if it is a sum then, the
+   function broadcasts. If the change is the mean over the halves, the function is a mean.
+5. Otherwise it is compared with the changes on single rows, unless the dataset is never read in
+   parts: the error may be rounding alone, or a constant part such as the prior.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import Data, Tensors
-from sgmcmc.data.sparse import Parts
+from sgmcmc.data.dataset import Tensors
+from sgmcmc.data.sparse import RowSlices
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.user_functions import is_sum
+from sgmcmc.inputs.user_model import UserModel, row_count
 from sgmcmc.interrupts import pass_on
-from sgmcmc.model.target import Target
 
 
 @dataclass(frozen=True)
@@ -25,35 +36,71 @@ class _Settings:
     # Distances of the second position from the start, on the scale of one and of the coordinates:
     # the first of these at which the log-likelihood is finite is used.
     distances: tuple[float, ...] = (0.1, 0.01, 1e-3)
-    far_distance: float = (
-        0.7  # of a third position, left out if the log-likelihood is not finite
-    )
-    tolerance: float = (
-        1e-3  # largest error of a sum, relative to the sizes of its terms
-    )
+    # Distance of a third position, left out if the log-likelihood is not finite.
+    far_distance: float = 0.7
+    tolerance: float = 1e-3  # error of a sum, relative to the sizes of its terms
+    rounding: float = 1e-5  # error relative to the values whose differences are summed
     trial_rows: int = 64  # what rows have in common is easier to see the fewer they are
-    same_value: float = (
-        1e-4  # largest relative difference of two values of one function
-    )
+    same_value: float = 1e-4  # relative difference of two values of one function
 
 
 _SETTINGS = _Settings()
 
-ROUNDING = 1e-5
-"""Largest error of it, relative to the values whose differences are summed."""
 
-Complete = Callable[[Tensors, Tensors], Tensors]
-"""Has the user's ``gibbs`` complete a minibatch."""
+def refuse_silent_mistakes(model: UserModel, start: np.ndarray, in_parts: bool) -> None:
+    """Raise an error if functions draw random numbers or `log_lik` is no sum over the rows.
+
+    If the dataset is never read in parts, `log_lik` need not be a sum.
+
+    Args:
+        model: User's functions and data.
+        start: Flat position.
+        in_parts: Whether the dataset is read in parts.
+
+    Raises:
+        ValueError: A function is wrong; the message says how to correct it.
+    """
+    data = model.data
+    size = min(data.size, _SETTINGS.trial_rows, max(2, model.rows))
+    rows = rows_from_everywhere(data.size, size)
+    if model.latents is not None:  # what `gibbs` completes belongs to the first rows
+        rows = np.arange(size)
+    columns = data.rows(rows)
+    try:
+        trial = Trial(model, start, columns)
+    except Exception as error:  # it may be written for minibatches of n rows only
+        pass_on(error)
+        # It was evaluated on the first rows before: no error is expected.
+        first_rows = data.rows(np.arange(model.rows))
+        trial = Trial(model, start, first_rows, on_halves=False)
+    for evaluated in trial.values:
+        for name, values in evaluated.items():
+            if name != "halves":
+                _refuse_randomness(name, values)
+    changes = trial.changes() if size > 1 else []
+    for number, change in enumerate(changes, 1):
+        if change.is_sum:
+            continue
+        _refuse_broadcasting(model, start, columns)
+        if change.is_mean:
+            raise ValueError(
+                "`log_lik` must be a sum over the observations; it is a mean over them, or divides "
+                f"by their number: on two halves of {sum(change.rows)} of them it is as large as "
+                "on all. Write tf.reduce_sum for tf.reduce_mean, and neither divide by n nor "
+                "multiply by N/n: the sampler scales minibatches."
+            )
+        if in_parts:
+            _compare_with_single_rows(change, trial.changes_by_row(number))
 
 
-class Sums(NamedTuple):
-    """Changes of a log-likelihood from one position to another.
+class LogLikChange(NamedTuple):
+    """LogLikChange of a log-likelihood from one position to another.
 
     Attributes:
-        whole: Value on all rows.
-        halves: Values on the first half of them, and on the rest.
+        whole: LogLikChange on all rows.
+        halves: Changes on the first half of them, and on the rest.
         rows: Number of rows in the halves.
-        rounding: Part of this that may be rounding.
+        rounding: Error that may be rounding.
     """
 
     whole: float
@@ -69,7 +116,9 @@ class Sums(NamedTuple):
     @property
     def is_sum(self) -> bool:
         """Whether it is the sum over the halves."""
-        return self.equals(sum(self.halves))
+        tolerance = _SETTINGS.tolerance
+        allowed = tolerance * abs(self.whole) + self.rounding
+        return is_sum(self.whole, self.halves, tolerance, allowed)
 
     @property
     def is_mean(self) -> bool:
@@ -83,50 +132,51 @@ class Trial:
     """Values of the user's functions at the start, and near it.
 
     Args:
-        target: Log posterior.
-        complete: Function that adds latent variables to a minibatch.
+        model: User's functions and data.
         start: Flat position.
         columns: Some rows.
         on_halves: Whether `log_lik` is evaluated on halves of the rows, too.
+
+    Attributes:
+        positions: Start and other positions.
+        values: Values of each function at each of them.
     """
 
     def __init__(
         self,
-        target: Target,
-        complete: Complete | None,
+        model: UserModel,
         start: np.ndarray,
         columns: Tensors,
         on_halves: bool = True,
     ) -> None:
-        self.rows = next(iter(columns.values())).shape[0]
-        self.positions = [start]
+        self._model = model
         self._columns = columns
-        self._graph = trace(
-            _values(target, complete, on_halves), tf.constant(start), columns
-        )
-        self.values = [self._at(start)]
+        self._on_halves = on_halves
+        self._graph = trace(self._values, tf.constant(start), columns)
+        self.positions = [start]
+        self.values = [self._values_at(start)]
         rng = np.random.default_rng(0)
-        direction, far_direction = rng.standard_normal((2, start.size)) * (
-            1.0 + np.abs(start)
-        )
-        attempts = [
-            [displacement * direction for displacement in _SETTINGS.distances],
-            [_SETTINGS.far_distance * far_direction],
-        ]
-        for displacements in attempts:
-            for displacement in displacements:
-                displaced = tf.constant((start + displacement).astype(start.dtype))
-                position = target.space.retracted(displaced).numpy()
-                try:
-                    values = self._at(position)
-                except tf.errors.OpError:  # it checks its numbers by itself
-                    continue
-                if np.isfinite(values["log_lik"]).all():
-                    self.positions.append(position)
-                    self.values.append(values)
-                    break
+        scale = 1.0 + np.abs(start)
+        near, far = rng.standard_normal((2, start.size)) * scale
+        self._add_position([distance * near for distance in _SETTINGS.distances])
+        self._add_position([_SETTINGS.far_distance * far])
 
-    def _at(self, position: np.ndarray) -> dict[str, list[Any]]:
+    def _add_position(self, displacements: list[np.ndarray]) -> None:
+        """Add the first displaced position at which the log-likelihood is finite."""
+        start = self.positions[0]
+        for displacement in displacements:
+            displaced = tf.constant((start + displacement).astype(start.dtype))
+            position = self._model.target.space.retracted(displaced).numpy()
+            try:
+                values = self._values_at(position)
+            except tf.errors.OpError:  # it checks its numbers by itself
+                continue
+            if np.isfinite(values["log_lik"]).all():
+                self.positions.append(position)
+                self.values.append(values)
+                return
+
+    def _values_at(self, position: np.ndarray) -> dict[str, list[Any]]:
         """Return the values of each function at a position, which should all be the same.
 
         The graph has each function twice, for random numbers that are drawn when it is traced and
@@ -143,7 +193,51 @@ class Trial:
             for name, values in first.items()
         }
 
-    def sums(self) -> list[Sums]:
+    def _values(self, position: tf.Tensor, columns: Tensors) -> dict[str, Any]:
+        """Return two values of each function, and the log-likelihood on halves, in a graph."""
+        model, log_prior = self._model, self._model.target.log_prior
+        params, minibatch = model.target.space.constrain(position), columns
+        values: dict[str, Any] = {}
+        if model.latents is not None:
+            values["gibbs"] = [model.completed(params, columns) for _ in range(2)]
+            columns = values["gibbs"][0]
+        if log_prior is not None:
+            values["log_prior"] = [
+                tf.cast(log_prior(dict(params)), tf.float64) for _ in range(2)
+            ]
+        values["log_lik"] = [_log_lik(model, params, columns) for _ in range(2)]
+        if not self._on_halves:
+            return values
+        try:
+            if self._has_entry_per_row(params, minibatch, columns):
+                rows, selection = row_count(minibatch), RowSlices(columns)
+                middle = rows // 2
+                values["halves"] = [
+                    _log_lik(model, params, selection.rows(start, length))
+                    for start, length in ((0, middle), (middle, rows - middle))
+                ]
+        except Exception as error:  # it may be written for minibatches of n rows only
+            pass_on(error)
+            values.pop("halves", None)
+        return values
+
+    def _has_entry_per_row(
+        self, params: Tensors, minibatch: Tensors, columns: Tensors
+    ) -> bool:
+        """Return whether all that `gibbs` adds has one entry for each row."""
+        if self._model.latents is None:
+            return True
+        rows = row_count(minibatch)
+        middle = rows // 2
+        fewer = self._model.completed(params, RowSlices(minibatch).rows(0, middle))
+        return all(
+            column.shape.rank
+            and column.shape[0] == rows
+            and fewer[name].shape[0] == middle
+            for name, column in columns.items()
+        )
+
+    def changes(self) -> list[LogLikChange]:
         """Return the changes from the start to each other position, where they are known."""
         if any("halves" not in values for values in self.values):
             return []
@@ -151,161 +245,51 @@ class Trial:
             np.array([values["log_lik"][0], *values["halves"]])
             for values in self.values
         )
-        sums, half = [], self.rows // 2
-        for changed in displaced:
-            pair = np.stack([start, changed])
+        rows = row_count(self._columns)
+        half = rows // 2
+        changes = []
+        for values in displaced:
+            pair = np.stack([start, values])
             if np.isfinite(pair).all():
-                whole, *halves = (changed - start).tolist()
-                rounding = ROUNDING * float(np.abs(pair).max())
-                rows = (half, self.rows - half)
-                sums.append(Sums(whole, (halves[0], halves[1]), rows, rounding))
-        return sums
+                whole, first, second = (values - start).tolist()
+                rounding = _SETTINGS.rounding * float(np.abs(pair).max())
+                halves, sizes = (first, second), (half, rows - half)
+                changes.append(LogLikChange(whole, halves, sizes, rounding))
+        return changes
 
+    def changes_by_row(self, number: int) -> np.ndarray | None:
+        """Return the changes of `log_lik` on single rows, (n,); ``None`` if it takes no such.
 
-def _values(
-    target: Target, complete: Complete | None, on_halves: bool
-) -> Callable[..., dict[str, Any]]:
-    def total(params: Tensors, columns: Tensors) -> tf.Tensor:
-        return tf.reduce_sum(
-            tf.cast(target.log_lik(dict(params), dict(columns)), tf.float64)
-        )
+        Args:
+            number: Number of the position to which it changes.
+        """
+        model = self._model
 
-    def evaluate(position: tf.Tensor, columns: Tensors) -> dict[str, Any]:
-        params, minibatch = target.space.constrain(position), columns
-        rows = next(iter(columns.values())).shape[0]
-        values: dict[str, Any] = {}
-        if complete is not None:
-            values["gibbs"] = [complete(params, columns) for _ in range(2)]
-            columns = values["gibbs"][0]
-        if target.log_prior is not None:
-            values["log_prior"] = [
-                tf.cast(target.log_prior(dict(params)), tf.float64) for _ in range(2)
-            ]
-        values["log_lik"] = [total(params, columns) for _ in range(2)]
+        def terms(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+            params = model.target.space.constrain(position)
+            if model.latents is not None:
+                columns = model.completed(params, columns)
+            selection = RowSlices(columns)
+            return tf.map_fn(
+                lambda row: _log_lik(model, params, selection.rows(row, 1)),
+                tf.range(row_count(self._columns)),
+                fn_output_signature=tf.float64,
+            )
+
+        start, end = self.positions[0], self.positions[number]
         try:
-            if on_halves and _has_entry_per_row(complete, params, minibatch, columns):
-                row_slices, middle = Parts(columns), rows // 2
-                values["halves"] = [
-                    total(params, row_slices.part(start, length))
-                    for start, length in ((0, middle), (middle, rows - middle))
-                ]
-        except (
-            Exception
-        ) as error:  # it may be written for minibatches of n rows and no others
+            graph = trace(terms, tf.constant(start), self._columns)
+            before = graph(tf.constant(start), self._columns).numpy()
+            after = graph(tf.constant(end), self._columns).numpy()
+        except Exception as error:  # single rows may be too few for it
             pass_on(error)
-            values.pop("halves", None)
-        return values
-
-    return evaluate
+            return None
+        return after - before
 
 
-def _has_entry_per_row(
-    complete: Complete | None, params: Tensors, minibatch: Tensors, columns: Tensors
-) -> bool:
-    if complete is None:
-        return True
-    rows = next(iter(minibatch.values())).shape[0]
-    middle = rows // 2
-    fewer = complete(params, Parts(minibatch).part(0, middle))
-    return all(
-        column.shape.rank and column.shape[0] == rows and fewer[name].shape[0] == middle
-        for name, column in columns.items()
-    )
-
-
-def row_by_row(
-    target: Target,
-    complete: Complete | None,
-    trial: Trial,
-    columns: Tensors,
-    number: int,
-) -> np.ndarray | None:
-    """Return the changes of `log_lik` on single rows, or ``None`` if there are none.
-
-    Args:
-        target: Log posterior.
-        complete: Function that adds latent variables to a minibatch.
-        trial: Trial.
-        columns: Its rows.
-        number: Number of the position, after the start, to which it changes.
-    """
-
-    def row_terms(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        params = target.space.constrain(position)
-        if complete is not None:
-            columns = complete(params, columns)
-
-        row_slices = Parts(columns)
-
-        def row_term(row: tf.Tensor) -> tf.Tensor:
-            term = target.log_lik(dict(params), row_slices.part(row, 1))
-            return tf.reduce_sum(tf.cast(term, tf.float64))
-
-        return tf.map_fn(row_term, tf.range(trial.rows), fn_output_signature=tf.float64)
-
-    try:
-        graph = trace(row_terms, tf.constant(trial.positions[0]), columns)
-        ends = (trial.positions[0], trial.positions[number])
-        first, second = (graph(tf.constant(p), columns).numpy() for p in ends)
-    except Exception as error:  # single rows may be too few for it
-        pass_on(error)
-        return None
-    return second - first
-
-
-def refuse_silent_mistakes(
-    target: Target,
-    data: Data,
-    rows: int,
-    start: np.ndarray,
-    complete: Complete | None,
-    in_parts: bool,
-) -> None:
-    """Raise an error if functions draw random numbers or `log_lik` is no sum over the rows.
-
-    If the dataset is never read in parts, `log_lik` need not be a sum.
-
-    Args:
-        target: Log posterior.
-        data: Dataset.
-        rows: Number of rows, n.
-        start: Flat position.
-        complete: Function that adds latent variables to a minibatch; ``None`` if there are none.
-        in_parts: Whether the dataset is read in parts.
-
-    Raises:
-        ValueError: A function is wrong; the message says how to correct it.
-    """
-    size = min(data.size, _SETTINGS.trial_rows, max(2, rows))
-    # What `gibbs` completes belongs to the first rows.
-    chosen = (
-        np.arange(size)
-        if complete is not None
-        else rows_from_everywhere(data.size, size)
-    )
-    columns = data.rows(chosen)
-    try:
-        trial = Trial(target, complete, start, columns)
-    except (
-        Exception
-    ) as error:  # it may be written for minibatches of n rows and no others
-        pass_on(error)
-        # It was evaluated on the first rows before: no error is expected.
-        first_rows = data.rows(np.arange(rows))
-        trial = Trial(target, complete, start, first_rows, on_halves=False)
-    for evaluated in trial.values:
-        for name, values in evaluated.items():
-            if name != "halves":
-                _refuse_randomness(name, values)
-    changes = trial.sums() if size > 1 else []
-    for number, sums in enumerate(changes, 1):
-        if sums.is_sum:
-            continue
-        _refuse_broadcasting(target, complete, start, columns)
-        if sums.is_mean:
-            raise ValueError(_mean_message(sums))
-        if in_parts:
-            _refuse_no_sum(target, complete, trial, columns, sums, number)
+def _log_lik(model: UserModel, params: Tensors, columns: Tensors) -> tf.Tensor:
+    value = model.target.log_lik(dict(params), dict(columns))
+    return tf.reduce_sum(tf.cast(value, tf.float64))
 
 
 def rows_from_everywhere(size: int, count: int) -> np.ndarray:
@@ -321,25 +305,26 @@ def rows_from_everywhere(size: int, count: int) -> np.ndarray:
     if count >= size:
         return np.arange(size)
     first = count // 2
-    share = -(-(count - first) // 3)
-    middle = (size - share) // 2
-    choices = [
-        np.arange(first),
-        np.arange(size - share, size),
-        np.arange(middle, middle + share),
-    ]
+    third = -(-(count - first) // 3)
+    middle = (size - third) // 2
     spread = min(size, 4 * count)
-    choices.append(np.random.default_rng(size).permutation(spread) * size // spread)
-    rows = np.concatenate(choices)
+    rows = np.concatenate(
+        [
+            np.arange(first),
+            np.arange(size - third, size),
+            np.arange(middle, middle + third),
+            np.random.default_rng(size).permutation(spread) * size // spread,
+        ]
+    )
     _, first_uses = np.unique(rows, return_index=True)
     return np.sort(rows[np.sort(first_uses)[:count]])
 
 
 def _refuse_randomness(name: str, values: list[Any]) -> None:
-    first = values[0]
+    first, *others = values
     if name == "gibbs":
         for key, value in first.items():
-            if not all(_equal(value, another[key]) for another in values[1:]):
+            if not all(_equal(value, other[key]) for other in others):
                 raise ValueError(
                     f"`gibbs` returns different values of {key!r} for the same arguments, seed "
                     "included. Random numbers must come from the seed that it receives, "
@@ -350,11 +335,11 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
         return
     if not np.isfinite(values).all():
         return
-    another = max(values, key=lambda value: abs(value - first))
-    if abs(first - another) > _SETTINGS.same_value * max(abs(first), abs(another)):
+    other = max(values, key=lambda value: abs(value - first))
+    if abs(first - other) > _SETTINGS.same_value * max(abs(first), abs(other)):
         raise ValueError(
             f"`{name}` draws random numbers: for the same arguments it is {first:g}, and then "
-            f"{another:g}. A chain needs a function of its arguments alone, and what NumPy draws "
+            f"{other:g}. A chain needs a function of its arguments alone, and what NumPy draws "
             "would be drawn once and for all when the chain is compiled. Leave out tf.random and "
             "np.random, call networks with training=False so that there is no dropout, and draw "
             "latent variables in `gibbs`."
@@ -364,24 +349,20 @@ def _refuse_randomness(name: str, values: list[Any]) -> None:
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     if first.dtype.kind != "f":
         return bool((first == second).all())
-    size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(
-        initial=0.0
-    )
-    return np.allclose(
-        first, second, rtol=0.0, atol=_SETTINGS.same_value * float(size), equal_nan=True
-    )
+    finite = np.isfinite(first)
+    sizes = np.abs(first, where=finite, out=np.zeros_like(first))
+    tolerance = _SETTINGS.same_value * float(sizes.max(initial=0.0))
+    return np.allclose(first, second, rtol=0.0, atol=tolerance, equal_nan=True)
 
 
-def _refuse_broadcasting(
-    target: Target, complete: Complete | None, start: np.ndarray, columns: Tensors
-) -> None:
-    for name, changed in _reshaped(columns):
+def _refuse_broadcasting(model: UserModel, start: np.ndarray, columns: Tensors) -> None:
+    for name, reshaped in _reshaped(columns):
         try:
-            sums = Trial(target, complete, start, changed).sums()
+            changes = Trial(model, start, reshaped).changes()
         except Exception as error:  # in that shape the model makes no sense
             pass_on(error)
             continue
-        if not sums or not all(change.is_sum for change in sums):
+        if not changes or not all(change.is_sum for change in changes):
             continue
         if columns[name].shape.rank == 2:
             shape, advice = "(N, 1)", f"pass it as a vector, {name}[:, 0]"
@@ -408,44 +389,29 @@ def _reshaped(columns: Tensors) -> Iterator[tuple[str, Tensors]]:
             yield name, {**columns, name: column[:, tf.newaxis]}
 
 
-def _mean_message(sums: Sums) -> str:
-    return (
-        "`log_lik` must be a sum over the observations; it is a mean over them, or divides by "
-        f"their number: on two halves of {sum(sums.rows)} of them it is as large as on all. Write "
-        "tf.reduce_sum for tf.reduce_mean, and neither divide by n nor multiply by N/n: the "
-        "sampler scales minibatches."
-    )
+def _compare_with_single_rows(change: LogLikChange, by_row: np.ndarray | None) -> None:
+    """Raise an error unless it is rounding alone by which `log_lik` is no sum.
 
-
-def _refuse_no_sum(
-    target: Target,
-    complete: Complete | None,
-    trial: Trial,
-    columns: Tensors,
-    sums: Sums,
-    number: int,
-) -> None:
-    """Raise an error unless it is rounding alone by which `log_lik` is no sum."""
-    whole, halves = sums.whole, sums.halves
+    Args:
+        change: LogLikChange that is not the sum over the halves.
+        by_row: Changes on single rows, (n,); ``None`` if they are not known.
+    """
+    whole, halves = change.whole, change.halves
     advice = (
         "Look at the shapes in it: an (n, 1) set against an (n,) makes (n, n). Sum over the "
         "observations with tf.reduce_sum, and do not divide by their number."
     )
-    row_changes = row_by_row(target, complete, trial, columns, number)
-    if row_changes is not None:
-        if (
-            abs(row_changes.sum() - whole)
-            <= ROUNDING * np.abs(row_changes).sum() + sums.rounding
-        ):
+    if by_row is not None:
+        if is_sum(whole, by_row, _SETTINGS.rounding, change.rounding):
             return
         constant = sum(halves) - whole
-        if sums.equals(row_changes.sum() - (len(row_changes) - 1) * constant):
+        if change.equals(by_row.sum() - (len(by_row) - 1) * constant):
             advice = (
                 "A part of it is the same for any number of observations. If that is the prior, "
                 "give it as `log_prior`; minibatches of n count N/n times."
             )
     raise ValueError(
         f"`log_lik` must be a sum over the observations. Near the start it changes by {whole:g} on "
-        f"{sum(sums.rows)} of them, and by {halves[0]:g} and {halves[1]:g} on the two halves of "
+        f"{sum(change.rows)} of them, and by {halves[0]:g} and {halves[1]:g} on the two halves of "
         f"these. {advice}"
     )

@@ -26,6 +26,7 @@ from sgmcmc.checks import outside
 from sgmcmc.data.dataset import Minibatch, Tensors
 from sgmcmc.data.passes import cast
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.target import Target
 
@@ -35,16 +36,12 @@ class _Settings:
     line_lengths: tuple[float, ...] = (1.0, -3.0, 0.1, 0.01, 1e-3, 30.0, -100.0)
     # What rounds, but has the gradient of what does not, is right on long lines alone.
     right_lines: int = 3  # lines with the right gradient after which no more are tried
-    same: float = (
-        0.05  # largest relative difference of change and integral that are the same
-    )
+    same: float = 0.05  # relative difference of change and integral that are the same
     different: float = 0.2  # least such difference of those that are not
     reliable: float = 0.25  # largest difference of the two rules, relative to the error
     rounding: float = 16.0  # error of a value, in units of its rounding
     halvings: int = 16  # number of times that a line is halved
-    least_halvings: int = (
-        3  # least number of these after which what is left is rounding
-    )
+    least_halvings: int = 3  # number of these after which the error may be rounding
     max_parameters: int = 24  # largest number of parameters that are tried
 
 
@@ -125,9 +122,8 @@ class Line(NamedTuple):
 
 
 def check_slopes(
-    target: Target,
+    model: UserModel,
     columns: Tensors,
-    weight: float,
     start: np.ndarray,
     evaluate: Evaluate,
     corrected: bool,
@@ -135,9 +131,8 @@ def check_slopes(
     """Raise an error if the gradient along a parameter is not that of the log posterior.
 
     Args:
-        target: Log posterior.
+        model: User's functions and data.
         columns: Some rows.
-        weight: Number of rows that each of them represents.
         start: Flat position.
         evaluate: Function that evaluates the log posterior on these rows.
         corrected: Whether moves are accepted or rejected by values: a warning is enough then.
@@ -145,8 +140,7 @@ def check_slopes(
     Raises:
         ValueError: A function is wrong; the message names it and the parameter.
     """
-    space = target.space
-    plain = [name for name, g in space.geometries.items() if g.affine and not g.curved]
+    target, space = model.target, model.target.space
     if space.joint is not None:
         return
     rounding = float(np.finfo(start.dtype).eps)
@@ -154,20 +148,7 @@ def check_slopes(
     u = start if center is None else center.out_of(tf.constant(start)).numpy()
     rng = np.random.default_rng(1)
     signs = rng.choice([-1.0, 1.0], u.shape) * rng.uniform(0.5, 1.0, u.shape)
-    coordinates = {
-        name: np.arange(u.size)[space.layout.slices[name]].reshape(-1) for name in plain
-    }
-    lines = [([name], coordinates[name]) for name in plain[: _SETTINGS.max_parameters]]
-    if any(indices.size > 1 for _, indices in lines) or len(plain) > len(lines):
-        flat = _without_gradient(target, start, evaluate(start)[1])
-        hidden = {
-            name: members[flat[members]]
-            for name, members in coordinates.items()
-            if flat[members].any()
-        }
-        if hidden:
-            lines.append((list(hidden), np.concatenate(list(hidden.values()))))
-    for names, indices in lines:
+    for names, indices in _directions(target, start, evaluate):
         direction = np.zeros_like(u)
         direction[indices] = signs[indices] * (1.0 + np.abs(u[indices]))
 
@@ -178,11 +159,11 @@ def check_slopes(
         line, others_agree = _first_wrong_line(at, evaluate, rounding)
         if line is None:
             continue
-        message = _confirmed_message(
-            target, Minibatch(columns, weight), line, names, others_agree
-        )
-        if message is None:
+        minibatch = Minibatch(columns, model.weight)
+        terms = _confirmed(target, minibatch, line, others_agree)
+        if terms is None:
             continue
+        message = _message(names, target.log_prior is None, *terms)
         if not corrected:
             raise ValueError(message)
         warnings.warn(
@@ -192,25 +173,42 @@ def check_slopes(
         )
 
 
-def _without_gradient(
-    target: Target, start: np.ndarray, gradient: np.ndarray
-) -> np.ndarray:
-    """Return whether each coordinate has a gradient that is that of the prior alone, (d,).
+def _directions(
+    target: Target, start: np.ndarray, evaluate: Evaluate
+) -> list[tuple[list[str], np.ndarray]]:
+    """Return the parameters along which gradients are compared, with their coordinates.
 
-    A few such coordinates are lost among the others of their parameter, and need a line of their
-    own.
+    A few coordinates whose gradient is that of the prior alone are lost among the others of their
+    parameter, and have a line of their own.
     """
+    space = target.space
+    plain = [name for name, g in space.geometries.items() if g.affine and not g.curved]
+    everything = np.arange(space.layout.size)
+    coordinates = {
+        name: everything[space.layout.slices[name]].reshape(-1) for name in plain
+    }
+    directions = [
+        ([name], coordinates[name]) for name in plain[: _SETTINGS.max_parameters]
+    ]
+    single = all(indices.size <= 1 for _, indices in directions)
+    if single and len(plain) == len(directions):
+        return directions
+    gradient = evaluate(start)[1]
     try:
-        of_prior = target.prior_gradient(
-            tf.constant(start)
-        ).numpy()  # once: a graph takes longer
-    except (
-        Exception
-    ) as error:  # some functions, such as tf.hessians, are for graphs alone
+        of_prior = target.prior_gradient(tf.constant(start)).numpy()
+    except Exception as error:  # some functions, such as tf.hessians, need a graph
         pass_on(error)
-        return np.zeros(start.shape, bool)
+        return directions
     rounding = _SETTINGS.rounding * float(np.finfo(start.dtype).eps)
-    return np.abs(gradient - of_prior) <= rounding * np.abs(of_prior)
+    flat = np.abs(gradient - of_prior) <= rounding * np.abs(of_prior)
+    hidden = {
+        name: indices[flat[indices]]
+        for name, indices in coordinates.items()
+        if flat[indices].any()
+    }
+    if hidden:
+        directions.append((list(hidden), np.concatenate(list(hidden.values()))))
+    return directions
 
 
 def _first_wrong_line(
@@ -237,27 +235,27 @@ def _line(ends: np.ndarray, evaluate: Evaluate, rounding: float) -> Line:
     evaluations = [evaluate(point) for point in points]
     direction = ends[1].astype(np.float64) - ends[0]
     values = np.array([value for value, _, _ in evaluations])
+    gradients = [gradient.astype(np.float64) for _, gradient, _ in evaluations]
     likelihoods = np.array([likelihood for *_, likelihood in evaluations])
-    with np.errstate(
-        invalid="ignore"
-    ):  # infinite numbers, of a line that is not finite
-        slopes = [
-            float(gradient.astype(np.float64) @ direction)
-            for _, gradient, _ in evaluations
-        ]
+    # A line that is not finite has infinite numbers.
+    with np.errstate(invalid="ignore"):
+        slopes = np.array([float(gradient @ direction) for gradient in gradients])
         unit = rounding * np.abs(likelihoods).max() + np.finfo(float).tiny
-        likelihood_change = float(np.abs(likelihoods[1:] - likelihoods[0]).max() / unit)
-    return Line(ends, values, np.array(slopes), rounding, likelihood_change)
+        change = float(np.abs(likelihoods[1:] - likelihoods[0]).max() / unit)
+    return Line(ends, values, slopes, rounding, change)
 
 
-def _confirmed_message(
-    target: Target,
-    minibatch: Minibatch,
-    line: Line,
-    names: list[str],
-    others_agree: bool,
-) -> str | None:
-    """Return the message on a gradient that is wrong along a line; ``None`` if it is not."""
+def _confirmed(
+    target: Target, minibatch: Minibatch, line: Line, others_agree: bool
+) -> tuple[Line, Line] | None:
+    """Return the line for the log-likelihood and for the log-prior, if a gradient is wrong.
+
+    Args:
+        target: Log posterior.
+        minibatch: Rows with their weight.
+        line: Line whose change is not the integral.
+        others_agree: Whether it is on others.
+    """
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     try:
         terms = _traced_terms(double, minibatch)
@@ -268,13 +266,11 @@ def _confirmed_message(
         double, terms = target, _traced_terms(target, minibatch)
     dtype = double.dtype.as_numpy_dtype
     rounding = float(np.finfo(dtype).eps)
+    columns = cast(minibatch.columns, double.dtype)
 
     def both_terms(position: np.ndarray) -> list[tuple[float, np.ndarray]]:
         try:
-            results = terms(
-                tf.constant(position.astype(dtype)),
-                cast(minibatch.columns, double.dtype),
-            )
+            results = terms(tf.constant(position.astype(dtype)), columns)
         except tf.errors.OpError:
             results = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
         return [(float(value), gradient.numpy()) for value, gradient in results]
@@ -283,32 +279,37 @@ def _confirmed_message(
         (value, gradient), (prior, slope) = both_terms(position)
         return value + prior, gradient + slope, value
 
-    line = _line(line.ends.astype(np.float64), total, rounding)
-    if not (line.finite and line.is_different):
-        return None
-    first = line
-    for count in range(_SETTINGS.halvings):
-        middle = line.ends.mean(0)
-        halves = [
-            _line(np.stack(ends), total, rounding)
-            for ends in ((line.ends[0], middle), (middle, line.ends[1]))
-        ]
-        if not all(line_half.finite for line_half in halves):
-            return None
-        line = max(halves, key=lambda line_half: line_half.error)
-        if not line.is_different:
-            if count >= _SETTINGS.least_halvings and line.size <= 50 * line.noise:
-                break
-            return None
-
-    def one_term(position: np.ndarray, term: int) -> tuple[float, np.ndarray, float]:
+    def one_term(term: int, position: np.ndarray) -> tuple[float, np.ndarray, float]:
         value, gradient = both_terms(position)[term]
         return value, gradient, 0.0
 
-    lines = [
-        _line(first.ends, partial(one_term, term=term), rounding) for term in range(2)
-    ]
-    return _message(names, target.log_prior is None, *lines)
+    whole = _line(line.ends.astype(np.float64), total, rounding)
+    if not (whole.finite and whole.is_different):
+        return None
+    if not _stays_different(whole, total, rounding):
+        return None
+    of_likelihood, of_prior = (
+        _line(whole.ends, partial(one_term, term), rounding) for term in range(2)
+    )
+    return of_likelihood, of_prior
+
+
+def _stays_different(line: Line, evaluate: Evaluate, rounding: float) -> bool:
+    """Return whether change and integral differ on ever shorter halves of a line."""
+    for count in range(_SETTINGS.halvings):
+        start, end = line.ends
+        middle = line.ends.mean(0)
+        halves = [
+            _line(np.stack(ends), evaluate, rounding)
+            for ends in ((start, middle), (middle, end))
+        ]
+        if not all(half.finite for half in halves):
+            return False
+        line = max(halves, key=lambda half: half.error)
+        if not line.is_different:
+            is_rounding = line.size <= 50 * line.noise
+            return count >= _SETTINGS.least_halvings and is_rounding
+    return True
 
 
 def _traced_terms(target: Target, minibatch: Minibatch) -> Callable[..., list[tuple]]:
@@ -317,15 +318,15 @@ def _traced_terms(target: Target, minibatch: Minibatch) -> Callable[..., list[tu
     def terms(
         position: tf.Tensor, columns: Tensors
     ) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        minibatch_rows = Minibatch(columns, minibatch.weights)
+        rows = Minibatch(columns, minibatch.weights)
         space = target.space
         params, u = space.constrain(position), space.coordinates(position)
-        likelihood = minibatch.weights * tf.reduce_sum(
-            target.log_lik(dict(params), dict(columns))
-        )
+        value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
+        slope = target.gradient(position, rows, with_prior=False)
+        prior = target.prior_value(params, u)
         return [
-            (likelihood, target.gradient(position, minibatch_rows, with_prior=False)),
-            (target.prior_value(params, u), target.prior_gradient(position)),
+            (minibatch.weights * value, slope),
+            (prior, target.prior_gradient(position)),
         ]
 
     point = tf.TensorSpec([target.size], target.dtype)

@@ -30,21 +30,13 @@ from sgmcmc.results.samples import Samples
 class _Settings:
     bisections: int = 60  # number of halvings by which an end is found
     largest_distance: float = 1e12  # at which another end is searched
-    round_number: float = (
-        1e-4  # relative distance of an end from a number that it is rounded to
-    )
+    round_number: float = 1e-4  # relative distance at which an end is rounded to one
     trial_rows: int = 1000  # largest number of rows on which float32 is tried
-    draws: int = (
-        8  # from the normal approximation, at which float32 is tried next to the mode
-    )
+    draws: int = 8  # of the normal approximation, at which float32 is tried
     draws_examined: int = 1000  # of a chain, at which the log-prior is evaluated
     tolerated_failures: int = 2  # largest number of these at which float32 may fail
-    negligible_depth: float = (
-        100.0  # below the highest value, where errors do not matter
-    )
-    largest_error: float = (
-        2.0  # difference of two errors: draws would be off by e to that
-    )
+    negligible_depth: float = 100.0  # below the top, where errors do not matter
+    largest_error: float = 2.0  # difference of two errors: densities are off by e²
 
 
 _SETTINGS = _Settings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,17 +68,16 @@ class Minibatches(ABC):
         """Return facts that identify these draws, as JSON can store them."""
 
 
-# Tolerated relative difference of the expected size of a minibatch, by the weights, from n.
-_WEIGHT_ERROR = 1e-3
+@dataclass(frozen=True)
+class _Settings:
+    size_error: float = 1e-3  # of the size of a minibatch by the weights, relative to n
+    rows_drawn: int = 100_000  # twice, to count how often each appears
+    max_minibatches: int = 400  # that are drawn for that
+    min_minibatches: int = 16  # of fewer, weights are not tested
+    too_often: float = 8.0  # standard errors above which a row is drawn too often
 
-_ROWS_DRAWN = 100_000  # number of rows drawn, twice, to count how often each appears
 
-# Numbers of minibatches that are drawn for that; of fewer, weights are not tested.
-_MAX_MINIBATCHES, _MIN_MINIBATCHES = 400, 16
-
-_TOO_OFTEN = (
-    8.0  # number of standard errors above which a row counts as drawn too often
-)
+_SETTINGS = _Settings()
 
 
 def drawn(
@@ -147,7 +147,7 @@ def check_bound(draws: RowDraws, rows: int) -> None:
             f"{weights[bad[0]]:g}."
         )
     expected = float((1.0 / weights.astype(np.float64)).sum())
-    if abs(expected - size) > _WEIGHT_ERROR * size:
+    if abs(expected - size) > _SETTINGS.size_error * size:
         raise ValueError(
             f"{label}.weights: the weight of a row must be one over the number of times that it is "
             f"in a minibatch on average (N/n = {rows / size:g} if all rows are equally likely). By "
@@ -171,7 +171,7 @@ def try_minibatches(
         json.dumps(minibatches.to_json())
     if draws.every_row:
         return
-    count = max(2, min(_MAX_MINIBATCHES, _ROWS_DRAWN // draws.size))
+    count = max(2, min(_SETTINGS.max_minibatches, _SETTINGS.rows_drawn // draws.size))
     label = f"`minibatches`: {type(draws).__name__}.draw"
     with naming(draws, "draw"):
         first, repeated = (
@@ -185,7 +185,7 @@ def try_minibatches(
         )
     if neighbours:
         _need_neighbours(label, first)
-    if count >= _MIN_MINIBATCHES:
+    if count >= _SETTINGS.min_minibatches:
         second = drawn(draws, rows, np.random.default_rng(2), count)
         _need_right_weights(label, draws.weights, rows, first, second)
 
@@ -222,11 +222,10 @@ def _need_right_weights(
     seen, mean = seen[often], float(expected[often].sum())
     if not seen.size:
         return
-    counts = (
-        seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second
-    ).sum(1)
+    indices = np.minimum(np.searchsorted(seen, second), len(seen) - 1)
+    counts = (seen[indices] == second).sum(1)
     error = max(float(counts.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
-    if counts.mean() - mean > _TOO_OFTEN * error:
+    if counts.mean() - mean > _SETTINGS.too_often * error:
         raise ValueError(
             f"{label}: some rows, such as {int(seen[0])}, come more often than "
             f"`weights` says: {counts.mean():.3g} of them are in a minibatch of {size} on average, "

@@ -13,10 +13,8 @@ from sgmcmc.checks import flag, whole_number
 from sgmcmc.minibatches.base import Minibatches
 from sgmcmc.minibatches.uniform import draw_rows, row_dtype
 
-_KEPT_ORDERS = 16  # orders of epochs that are kept, of all chains
 
-
-class Place(NamedTuple):
+class SequenceStart(NamedTuple):
     """The place in a chain's sequence of minibatches at which a block begins.
 
     Attributes:
@@ -52,7 +50,7 @@ class Reshuffled(Minibatches):
     Example:
         >>> import sgmcmc
         >>> draws = sgmcmc.minibatches.Reshuffled().bind(rows=6, size=2)
-        >>> place = Place((0,), np.random.default_rng, 0)
+        >>> place = SequenceStart((0,), np.random.default_rng, 0)
         >>> sorted(draws.in_order(place, 3).reshape(-1).tolist())  # an epoch
         [0, 1, 2, 3, 4, 5]
 
@@ -114,6 +112,7 @@ class OrderedDraws:
     """
 
     weights: Any = None
+    _kept_orders = 16  # of epochs, of all chains
 
     def __init__(self, rows: int, size: int, block: int, symmetric: bool) -> None:
         self.size = size
@@ -124,25 +123,21 @@ class OrderedDraws:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_orders": OrderedDict()}
 
-    def in_order(self, block_start: Place, count: int) -> np.ndarray:
+    def in_order(self, block_start: SequenceStart, count: int) -> np.ndarray:
         """Return the rows of ``count`` minibatches one after another, (count, n), each sorted."""
-        start, stop = (
-            block_start.first * self.size,
-            (block_start.first + count) * self.size,
-        )
+        start = block_start.first * self.size
+        stop = start + count * self.size
         rows = np.empty(stop - start, row_dtype(self._rows))
         done = start
         while done < stop:
             epoch, within = divmod(done, self._rows)
-            count_here = min(stop - done, self._rows - within)
-            rows[done - start : done - start + count_here] = self._epoch_rows(
-                block_start, epoch, within, count_here
-            )
-            done += count_here
+            of_epoch = min(stop - done, self._rows - within)
+            target = rows[done - start : done - start + of_epoch]
+            target[:] = self._epoch_rows(block_start, epoch, within, of_epoch)
+            done += of_epoch
         rows = rows.reshape(count, self.size)
-        rows.sort(
-            axis=1
-        )  # they are gathered faster, and a row that comes twice has neighbours
+        # They are gathered faster, and a row that comes twice has neighboring places.
+        rows.sort(axis=1)
         return rows
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -157,7 +152,7 @@ class OrderedDraws:
         return minibatches
 
     def _epoch_rows(
-        self, block_start: Place, epoch: int, start: int, count: int
+        self, block_start: SequenceStart, epoch: int, start: int, count: int
     ) -> np.ndarray:
         """Return some rows of an epoch, from a place in its order."""
         backwards = self._symmetric and epoch % 2 == 1
@@ -166,7 +161,7 @@ class OrderedDraws:
         order = self._orders.get(key)
         if order is None:
             order = self._orders[key] = self._order(block_start.epoch(number))
-            while len(self._orders) > _KEPT_ORDERS:
+            while len(self._orders) > self._kept_orders:
                 self._orders.popitem(last=False)
         if backwards:
             return self._rows_of(order, self._rows - start - count, count)[::-1]
@@ -185,10 +180,6 @@ class OrderedDraws:
         if self._block == 1:
             return order.blocks[start : start + count]
         positions = np.arange(start, start + count)
-        positions = np.where(
-            positions < order.after, positions, positions + order.short
-        )
-        return (
-            order.blocks[positions // self._block] * self._block
-            + positions % self._block
-        )
+        positions += np.where(positions < order.after, 0, order.short)
+        block, within = np.divmod(positions, self._block)
+        return order.blocks[block] * self._block + within

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -27,7 +28,7 @@ from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn, Minibatch, Tensors
 from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sparse
 from sgmcmc.minibatches.base import RowDraws, drawn
-from sgmcmc.minibatches.reshuffled import OrderedDraws, Place
+from sgmcmc.minibatches.reshuffled import OrderedDraws, SequenceStart
 from sgmcmc.minibatches.uniform import row_dtype
 
 Arrays = dict[str, np.ndarray]
@@ -39,12 +40,45 @@ COLUMN, WEIGHTS, ROWS = "column/", "weights", "rows"
 """Names of a block's arrays."""
 
 
+@dataclass(frozen=True)
+class _Settings:
+    # Bytes of the smallest minibatch for which native copying pays: XLA fuses smaller ones with
+    # their use.
+    worth_a_call: int = 16 * 2**10
+    # Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of
+    # heavier ones would wait for memory twice.
+    worth_ahead: int = 2**20
+    worth_sharing: int = 2**19  # bytes of a minibatch's column that two cores gather
+    long_row: int = 512  # bytes that two cores fetch sooner: one asks ahead for fewer
+    short_row: int = 64  # bytes for which XLA's gather is faster: fused with the use
+    tensor_bytes: int = 2**26  # data of which there may be a tensor besides the array
+
+
+_SETTINGS = _Settings()
+
+
+@dataclass(frozen=True)
+class MinibatchSource:
+    """What minibatches are made of.
+
+    Attributes:
+        data: Dataset.
+        draws: Way of drawing rows.
+        dtype: Dtype of the weights.
+        with_rows: Whether to return the row numbers too.
+    """
+
+    data: Data
+    draws: RowDraws
+    dtype: tf.DType
+    with_rows: bool = False
+
+
 class Stream(ABC):
     """A stream of minibatches.
 
     Args:
-        dtype: Dtype of the weights.
-        with_rows: Whether to return the row numbers too.
+        source: Dataset, and the way of drawing rows.
 
     Attributes:
         size: Minibatch size n.
@@ -53,9 +87,8 @@ class Stream(ABC):
 
     path: str
 
-    def __init__(
-        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool
-    ) -> None:
+    def __init__(self, source: MinibatchSource) -> None:
+        data, draws = source.data, source.draws
         self.data, self.draws, self.size = data, draws, draws.size
         self.columns = {
             COLUMN + name: column
@@ -68,11 +101,11 @@ class Stream(ABC):
             if isinstance(column, SparseColumn)
         }
         if draws.weights is not None:
-            weights = draws.weights.astype(dtype.as_numpy_dtype)
+            weights = draws.weights.astype(source.dtype.as_numpy_dtype)
             self.columns[WEIGHTS] = ArrayColumn(weights)
         self._is_user_defined = from_outside(draws)
-        self.with_rows = with_rows
-        self.rows_wanted = with_rows or bool(self._sparse)
+        self.with_rows = source.with_rows
+        self.rows_wanted = source.with_rows or bool(self._sparse)
 
     @functools.cached_property
     def fixed(self) -> Tensors:
@@ -103,7 +136,7 @@ class Stream(ABC):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        block_start: Place | None = None,
+        block_start: SequenceStart | None = None,
     ) -> None:
         """Fill a block's arrays: here with the rows of each step.
 
@@ -113,7 +146,7 @@ class Stream(ABC):
             steps: Number of steps that will be run; the arrays may hold anything for others. Rows
                 are drawn for all, since they depend on how many there are.
             edges: Sources of the first and the last minibatch, if not ``rng``.
-            block_start: Place of the block in the chain's sequence, for minibatches in order.
+            block_start: Start of the block in the sequence, for minibatches in order.
         """
         out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges, block_start)
 
@@ -122,7 +155,7 @@ class Stream(ABC):
         rng: np.random.Generator,
         count: int,
         edges: Edges | None = None,
-        block_start: Place | None = None,
+        block_start: SequenceStart | None = None,
     ) -> np.ndarray:
         """Return the rows of a block's minibatches, (count, n)."""
         if block_start is not None and isinstance(self.draws, OrderedDraws):
@@ -153,7 +186,7 @@ class Stream(ABC):
         """Return the step's rows of dense columns, inside the compiled chain."""
 
     def first(
-        self, rng: np.random.Generator, block_start: Place | None = None
+        self, rng: np.random.Generator, block_start: SequenceStart | None = None
     ) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
         rows = self.drawn(rng, 1, None, block_start)[0]
@@ -180,30 +213,13 @@ class RowNumbers(Stream):
         return {ROWS: ((steps, self.size), row_dtype(self.data.size))}
 
 
-# Bytes of the smallest minibatch for which native copying pays: XLA fuses smaller ones with their
-# use.
-_WORTH_A_CALL = 16 * 2**10
-
-# Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier
-# ones would wait for memory twice.
-_WORTH_AHEAD = 2**20
-
-# Bytes of the smallest column of a minibatch that is gathered by two cores, if one is to spare.
-_WORTH_SHARING = 2**19
-
-# Bytes of the shortest row that two cores fetch sooner: one core asks for short ones ahead.
-_LONG_ROW = 512
-
-
 class GatheredAhead(Stream):
     """Minibatches whose rows are gathered on the host, block by block."""
 
     path = "gathered ahead"
 
-    def __init__(
-        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool, xla: bool
-    ) -> None:
-        super().__init__(data, draws, dtype, with_rows)
+    def __init__(self, source: MinibatchSource, xla: bool) -> None:
+        super().__init__(source)
         self._xla = xla
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -222,7 +238,7 @@ class GatheredAhead(Stream):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        block_start: Place | None = None,
+        block_start: SequenceStart | None = None,
     ) -> None:
         """Draw the rows of each step and copy those of the steps that will be run."""
         rows = self.drawn(rng, next(iter(out.values())).shape[0], edges, block_start)
@@ -235,17 +251,17 @@ class GatheredAhead(Stream):
         self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
     ) -> Tensors:
         """Return the step's part of the block."""
-        return {
-            name: column.seen(self._of_block(block[name], step))
-            for name, column in self.columns.items()
-        }
-
-    def _of_block(self, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        """Return the part of a block that belongs to a step."""
-        weight = block.dtype.size * block.shape[1:].num_elements()
-        if weight >= _WORTH_A_CALL and self._xla and native.callable_by_xla():
-            return native.copy_minibatch(block, step)
-        return tf.gather(block, step)
+        tensors = {}
+        for name, column in self.columns.items():
+            of_block = block[name]
+            size = of_block.dtype.size * of_block.shape[1:].num_elements()
+            is_worth_a_call = size >= _SETTINGS.worth_a_call and self._xla
+            if is_worth_a_call and native.callable_by_xla():
+                rows = native.copy_minibatch(of_block, step)
+            else:
+                rows = tf.gather(of_block, step)
+            tensors[name] = column.seen(rows)
+        return tensors
 
 
 class OnDevice(RowNumbers):
@@ -286,15 +302,8 @@ class InPlace(RowNumbers):
 
     path = "in place"
 
-    def __init__(
-        self,
-        data: Data,
-        draws: RowDraws,
-        dtype: tf.DType,
-        with_rows: bool,
-        threads: int = 1,
-    ) -> None:
-        super().__init__(data, draws, dtype, with_rows)
+    def __init__(self, source: MinibatchSource, threads: int = 1) -> None:
+        super().__init__(source)
         self._threads = threads
 
     def _fixed_columns(self) -> Tensors:
@@ -308,21 +317,20 @@ class InPlace(RowNumbers):
         self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
     ) -> Tensors:
         """Return the step's rows, gathered from the data's memory."""
-        return {
-            name: column.seen(
-                native.gather_rows(
-                    fixed[name], block[ROWS], step, column.row_shape, column.stored_dtype,
-                    self.copying(column),
-                )
-            )
-            for name, column in self.columns.items()
-        }  # fmt: skip
+        tensors = {}
+        for name, column in self.columns.items():
+            array = native.ArrayRows(fixed[name], column.row_shape, column.stored_dtype)
+            threads = self.copying(column)
+            rows = native.gather_rows(array, block[ROWS], step, threads)
+            tensors[name] = column.seen(rows)
+        return tensors
 
     def copying(self, column: DenseColumn) -> int:
         """Return the number of threads that copy the rows of a column."""
         row = column.stored_dtype.itemsize * int(np.prod(column.row_shape))
-        worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
-        return self._threads if worth else 1
+        is_long = row >= _SETTINGS.long_row
+        is_shared = is_long and self.size * row >= _SETTINGS.worth_sharing
+        return self._threads if is_shared else 1
 
 
 class Whole(Stream):
@@ -347,7 +355,7 @@ class Whole(Stream):
         out: Arrays,
         steps: int,
         edges: Edges | None = None,
-        block_start: Place | None = None,
+        block_start: SequenceStart | None = None,
     ) -> None:
         """Do nothing: there is nothing to draw."""
 
@@ -369,54 +377,35 @@ class Whole(Stream):
         return fixed
 
     def first(
-        self, rng: np.random.Generator, block_start: Place | None = None
+        self, rng: np.random.Generator, block_start: SequenceStart | None = None
     ) -> Minibatch:
         """Return the dataset."""
         return self.minibatch(self.fixed, {}, tf.constant(0))
 
 
-def make_stream(
-    data: Data,
-    draws: RowDraws,
-    dtype: tf.DType,
-    *,
-    with_rows: bool,
-    ahead: bool,
-    xla: bool,
-) -> Stream:
+def make_stream(source: MinibatchSource, *, ahead: bool, xla: bool) -> Stream:
     """Return the stream that suits the data, the device and the compiler.
 
     ``ahead`` has whole blocks gathered while a chain runs on another core.
     """
-    if draws.every_row:
-        return Whole(data, draws, dtype, with_rows)
+    data = source.data
+    if source.draws.every_row:
+        return Whole(source)
     if tf.config.list_logical_devices("GPU"):
-        return OnDevice(data, draws, dtype, with_rows)
+        return OnDevice(source)
+    size = source.draws.size * data.row_bytes
     threads = 2 if ahead else 1  # the core that is to spare can copy rows too
-    ahead = ahead and draws.size * data.row_bytes <= _WORTH_AHEAD
-    if xla and not ahead and _can_stay_in_place(data, draws.size):
-        return InPlace(data, draws, dtype, with_rows, threads)
-    return GatheredAhead(data, draws, dtype, with_rows, xla)
-
-
-def _can_stay_in_place(data: Data, size: int) -> bool:
-    heavy = size * data.row_bytes >= _WORTH_A_CALL
-    return heavy and has_addresses(data) and native.callable_by_xla()
+    if xla and not (ahead and size <= _SETTINGS.worth_ahead):
+        is_large = size >= _SETTINGS.worth_a_call
+        if is_large and has_addresses(data) and native.callable_by_xla():
+            return InPlace(source, threads)
+    return GatheredAhead(source, xla)
 
 
 def has_addresses(data: Data) -> bool:
     """Return whether every column is in memory or mapped."""
     addresses = [getattr(column, "address", None) for column in data.columns.values()]
     return None not in addresses
-
-
-# Largest number of bytes of a row for which XLA's own gather is faster: XLA fuses it with the use
-# of the rows.
-_SHORT_ROW = 64
-
-_MOST_BYTES = (
-    2**26
-)  # bytes of data of which there may be a tensor in addition to the array
 
 
 class SharedStream:
@@ -467,25 +456,20 @@ class SharedStream:
 
 
 def make_shared_stream(
-    data: Data,
-    draws: RowDraws,
-    dtype: tf.DType,
-    *,
-    with_rows: bool,
-    chains: int,
-    steps: int,
+    source: MinibatchSource, *, chains: int, steps: int
 ) -> SharedStream | None:
     """Return the stream of several chains that share a kernel, or ``None`` if there is none."""
+    data = source.data
     if data.sparse or tf.config.list_logical_devices("GPU"):
         return None
-    arguments = data, draws, dtype, with_rows
-    if draws.every_row:
-        whole = Whole(*arguments)
+    if source.draws.every_row:
+        whole = Whole(source)
         return SharedStream(whole, whole, chains, steps)
     in_place = has_addresses(data) and native.callable_by_xla()
-    fits_in_tensor = data.size * data.row_bytes <= _MOST_BYTES
+    fits_in_tensor = data.size * data.row_bytes <= _SETTINGS.tensor_bytes
     if not (in_place or fits_in_tensor):
         return None
-    in_place = in_place and (data.row_bytes > _SHORT_ROW or not fits_in_tensor)
-    gathered = InPlace(*arguments) if in_place else OnDevice(*arguments)
-    return SharedStream(gathered, GatheredAhead(*arguments, xla=False), chains, steps)
+    is_long = data.row_bytes > _SETTINGS.short_row
+    in_place = in_place and (is_long or not fits_in_tensor)
+    gathered = InPlace(source) if in_place else OnDevice(source)
+    return SharedStream(gathered, GatheredAhead(source, xla=False), chains, steps)

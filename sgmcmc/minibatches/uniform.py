@@ -12,13 +12,17 @@ from sgmcmc.data.dataset import digest
 from sgmcmc.data.random_numbers import below
 from sgmcmc.minibatches.base import Minibatches
 
-# Row numbers that are drawn, sorted and corrected together: they stay in the cache.
-_AT_A_TIME = 1 << 15
 
-# Up to how many comparisons each repeat is compared with all of its minibatch; more are looked up.
-_COMPARED = 1 << 17
+@dataclass(frozen=True)
+class _Settings:
+    # Row numbers that are drawn, sorted and corrected together: they stay in the cache.
+    drawn_together: int = 1 << 15
+    # Comparisons of repeats with all of their minibatches; from more on they are looked up.
+    max_comparisons: int = 1 << 17
+    steps: int = 8  # rows that are compared one by one before a bisection
 
-_STEPS = 8  # rows that are compared one by one before a bisection
+
+_SETTINGS = _Settings()
 
 
 def row_dtype(rows: int) -> np.dtype:
@@ -47,7 +51,13 @@ def draw_rows(
         drawn.sort(axis=1)
         return drawn
     if 2 * size > rows:
-        return _complement(rng, rows, size, count)
+        if size == rows:
+            order = np.arange(rows, dtype=row_dtype(rows))
+            return np.broadcast_to(order, (count, rows))
+        left_out = draw_rows(rng, rows, rows - size, count, replace=False)
+        included = np.ones((count, rows), bool)
+        np.put_along_axis(included, left_out.astype(np.intp), False, axis=1)
+        return np.nonzero(included)[1].reshape(count, size).astype(row_dtype(rows))
     if rows > 10_000 and 8 * size > rows:
         # So many repeats would be drawn again that a shuffle is cheaper.
         drawn = np.empty((count, size), row_dtype(rows))
@@ -67,7 +77,7 @@ def _draw_distinct(
     the result: all subsets are equally likely.
     """
     drawn = np.empty((count, size), row_dtype(rows))
-    chunk_size = max(1, _AT_A_TIME // size)
+    chunk_size = max(1, _SETTINGS.drawn_together // size)
     for first in range(0, count, chunk_size):
         chunk = drawn[first : first + chunk_size]
         chunk[...] = _below(rng, rows, chunk.shape)
@@ -87,15 +97,11 @@ def _redraw_repeats(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> N
     """Draw repeats of sorted minibatches again, and missing rows."""
     size, flat = drawn.shape[1], drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
-    repeats = repeats[
-        repeats % size > 0
-    ]  # else the equal one ends the minibatch before
-    missing = (
-        np.flatnonzero(drawn[:, 0] < 0) * size
-    )  # of several, all but one are repeats
+    repeats = repeats[repeats % size > 0]  # else the equal one ends another minibatch
+    missing = np.flatnonzero(drawn[:, 0] < 0) * size  # of several, all but one repeat
     pending = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
     stride = np.int64(rows + 1)  # one more: there may be a -1
-    looked_up = pending.size * size > _COMPARED
+    looked_up = pending.size * size > _SETTINGS.max_comparisons
     if looked_up:
         # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
         # known for good, and what is drawn again is known once it has taken its place.
@@ -129,18 +135,6 @@ def _seen_before(values: np.ndarray) -> np.ndarray:
     seen = np.ones(values.size, bool)
     seen[np.unique(values, return_index=True)[1]] = False
     return seen
-
-
-def _complement(
-    rng: np.random.Generator, rows: int, size: int, count: int
-) -> np.ndarray:
-    """Draw the rows to leave out, if they are the fewer."""
-    if size == rows:
-        return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
-    left_out = draw_rows(rng, rows, rows - size, count, replace=False)
-    included = np.ones((count, rows), bool)
-    np.put_along_axis(included, left_out.astype(np.intp), False, axis=1)
-    return np.nonzero(included)[1].reshape(count, size).astype(row_dtype(rows))
 
 
 @dataclass(frozen=True)
@@ -322,7 +316,7 @@ class WeightedDraws:
         scale = len(self._first) * (1.0 - 2.0**-50)
         rows = self._first[(uniforms * scale).astype(self._first.dtype)]
         behind = np.flatnonzero(self._upper[rows] <= uniforms)
-        for _ in range(_STEPS):
+        for _ in range(_SETTINGS.steps):
             if not behind.size:
                 return rows
             rows[behind] += 1

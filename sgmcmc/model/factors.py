@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,10 +37,21 @@ from sgmcmc.model.designs import (
 )
 from sgmcmc.model.target import Target
 
-_MAX_PREDICTORS = 6  # most predictors of a row, and most numbers φ
-_PARAMETERS = 1  # bit of a tensor that depends on the parameters
-_DATA = 2  # bit of a tensor that depends on the data
-_DRAWN = 4  # bit of a tensor that depends on data that are drawn, and so are no X of a product
+
+@dataclass(frozen=True)
+class _Settings:
+    max_predictors: int = 6  # of a row, and numbers φ: H has a block for each pair
+
+
+_SETTINGS = _Settings()
+
+
+class _Depends(IntFlag):
+    """What a tensor depends on; data that are drawn are no X of a product."""
+
+    PARAMETERS = 1
+    DATA = 2
+    DRAWN = 4
 
 
 class _Product(NamedTuple):
@@ -68,25 +80,23 @@ class _Product(NamedTuple):
         return self.shape[1]
 
     def design(self, data: tf.Tensor) -> Columns:
-        return (
-            IndicatorColumns(data, self.shape[0])
-            if self.levels
-            else DenseColumns(data, self.shape[0])
-        )
+        if self.levels:
+            return IndicatorColumns(data, self.shape[0])
+        return DenseColumns(data, self.shape[0])
 
     def factor(self, matrix: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(
-            tf.transpose(matrix) if self.transposed else matrix, self.shape
-        )
+        if self.transposed:
+            matrix = tf.transpose(matrix)
+        return tf.reshape(matrix, self.shape)
 
     def joined(self, etas: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return η, as the graph has it, of its columns, (n, 1) each."""
         predictors = tf.concat(list(etas), 1)
         if self.flat:
             return predictors[:, 0]
-        return (
-            tf.transpose(predictors) if self.levels and self.transposed else predictors
-        )
+        if self.levels and self.transposed:
+            return tf.transpose(predictors)
+        return predictors
 
 
 class PredictorDerivatives(NamedTuple):
@@ -171,22 +181,15 @@ class Predictors(ABC):
         hessian = tf.concat([tf.concat(row, 1) for row in blocks], 0)
         slope = _transposed_products(derivatives.data, derivatives.slopes)
         if derivatives.phi_slopes:
-            cross = tf.stack(
-                [
-                    _transposed_products(derivatives.data, rows)
-                    for rows in derivatives.cross_curvatures
-                ]
-            )
-            last_rows = tf.concat(
-                [
-                    cross,
-                    tf.stack([tf.stack(row) for row in derivatives.phi_curvatures]),
-                ],
-                1,
-            )
-            hessian = tf.concat(
-                [tf.concat([hessian, tf.transpose(cross)], 1), last_rows], 0
-            )
+            cross_rows = [
+                _transposed_products(derivatives.data, rows)
+                for rows in derivatives.cross_curvatures
+            ]
+            cross = tf.stack(cross_rows)
+            corner = tf.stack([tf.stack(row) for row in derivatives.phi_curvatures])
+            last_rows = tf.concat([cross, corner], 1)
+            first_rows = tf.concat([hessian, tf.transpose(cross)], 1)
+            hessian = tf.concat([first_rows, last_rows], 0)
             slope = tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
         return [slope, hessian]
 
@@ -223,12 +226,9 @@ class Predictors(ABC):
             )
             products.append(product[tf.newaxis])
         slope = _transposed_products(derivatives.data, derivatives.slopes)
-        return [
-            tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
-            if derivatives.phi_slopes
-            else slope,
-            tf.concat(products, 0),
-        ]
+        if derivatives.phi_slopes:
+            slope = tf.concat([slope, tf.stack(derivatives.phi_slopes)], 0)
+        return [slope, tf.concat(products, 0)]
 
     def _split_rows(
         self, matrix: tf.Tensor, derivatives: PredictorDerivatives
@@ -322,11 +322,9 @@ class Factors(Predictors):
         data = self.designs(u, columns)
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
         etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
-        scalars = [
-            scalar
-            for number in numbers
-            for scalar in tf.unstack(tf.reshape(number, [-1]))
-        ]
+        scalars: list[tf.Tensor] = []
+        for number in numbers:
+            scalars += tf.unstack(tf.reshape(number, [-1]))
         points = [*etas, *scalars]
         count = len(etas)
         terms = self._terms_at(u, columns, numbers, points)
@@ -491,10 +489,11 @@ def find_factors(
         return None
     if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
         return None
-    column_bits = [
-        _DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)
-    ]
-    return _cut_graph(graph, [_PARAMETERS, *column_bits], min_predictors)
+    depends = [_Depends.PARAMETERS]
+    for name in sorted(columns):
+        is_drawn = name == drawn
+        depends.append(_Depends.DATA | _Depends.DRAWN if is_drawn else _Depends.DATA)
+    return _cut_graph(graph, depends, min_predictors)
 
 
 def _cut_graph(graph: Any, bits: Sequence[int], min_predictors: int) -> Factors | None:
@@ -511,6 +510,8 @@ def _cut_graph(graph: Any, bits: Sequence[int], min_predictors: int) -> Factors 
     )
     products: dict[str, _Product] = {}
     numbers: dict[str, int] = {}
+    both = _Depends.PARAMETERS | _Depends.DATA
+    most = _SETTINGS.max_predictors
     for op in graph.graph.get_operations():
         if op.type == "Placeholder":
             continue
@@ -518,26 +519,27 @@ def _cut_graph(graph: Any, bits: Sequence[int], min_predictors: int) -> Factors 
         for tensor in op.inputs:
             bits_of_op |= dependence[tensor.name]
         dependence.update((tensor.name, bits_of_op) for tensor in op.outputs)
-        if bits_of_op & (_PARAMETERS | _DATA) != _PARAMETERS | _DATA:
+        if bits_of_op & both != both:
             continue
         if op.type.endswith(("Call", "If", "While", "Case")):
             return None  # the derivatives of what they call are lost when the graph is imported
         for position, tensor in enumerate(op.inputs):
-            if dependence[tensor.name] == _PARAMETERS and tensor.dtype.is_floating:
+            if (
+                dependence[tensor.name] == _Depends.PARAMETERS
+                and tensor.dtype.is_floating
+            ):
                 product = _product(op, position, dependence)
                 if product is not None:
                     products[product.result] = product
                 else:
                     size = tensor.shape.num_elements()
-                    numbers[tensor.name] = _MAX_PREDICTORS + 1 if size is None else size
+                    numbers[tensor.name] = most + 1 if size is None else size
     (output,) = graph.outputs
-    fits = dependence[output.name] & _DATA and output.shape.rank in (0, 1)
+    fits = dependence[output.name] & _Depends.DATA and output.shape.rank in (0, 1)
     predictors = sum(product.columns for product in products.values())
-    if (
-        not fits
-        or not min_predictors <= predictors <= _MAX_PREDICTORS
-        or sum(numbers.values()) > _MAX_PREDICTORS
-    ):
+    if not fits or not min_predictors <= predictors <= most:
+        return None
+    if sum(numbers.values()) > most:
         return None
     return Factors(graph, tuple(products.values()), tuple(numbers))
 
@@ -550,7 +552,11 @@ def _product(op: Any, position: int, dependence: dict[str, int]) -> _Product | N
         "MatMul": ("transpose_a", "transpose_b"),
         "BatchMatMulV2": ("adj_x", "adj_y"),
     }
-    if op.type not in flags or position != 1 or dependence[op.inputs[0].name] != _DATA:
+    if (
+        op.type not in flags
+        or position != 1
+        or dependence[op.inputs[0].name] != _Depends.DATA
+    ):
         return None
     left, right = map(op.get_attr, flags[op.type])
     data, matrix = op.inputs
@@ -571,12 +577,9 @@ def _lookup_product(
     matrix, levels, axis = op.inputs
     rank = matrix.shape.rank
     axis_value = tf.get_static_value(axis)
-    if (
-        position
-        or dependence[levels.name] != _DATA
-        or op.get_attr("batch_dims")
-        or axis_value is None
-    ):
+    if position or dependence[levels.name] != _Depends.DATA:
+        return None
+    if op.get_attr("batch_dims") or axis_value is None:
         return None
     if rank not in (1, 2) or not matrix.shape.is_fully_defined():
         return None

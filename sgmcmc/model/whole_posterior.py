@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data, Minibatch, Tensors
-from sgmcmc.data.sparse import Parts, has_sparse
+from sgmcmc.data.sparse import RowSlices, has_sparse
 from sgmcmc.graphs.rewriting import (
     are_large,
     has_products_of_data,
@@ -21,11 +21,6 @@ from sgmcmc.graphs.rewriting import (
 from sgmcmc.graphs.tracing import spec_of
 from sgmcmc.model.target import Target
 
-PIECE_NUMBERS = (
-    2**18
-)  # of the dataset: they stay in a core's cache from one pass to the next
-MOST_ROWS = 2048  # of a piece, whose sum in float32 is then right to about 10⁻³
-
 
 @dataclass(frozen=True)
 class _Settings:
@@ -34,11 +29,11 @@ class _Settings:
     # with a selection of rows number by number.
     max_bytes: int = 2**28
     bytes_per_term: int = 64  # of such results, if a row stands for many terms
-    max_summed_rows: int = (
-        2**14
-    )  # of a user's own sum in float32: its rounding is 10⁻³, too
+    max_summed_rows: int = 2**14  # in a user's own sum in float32, right to 10⁻³
+    piece_numbers: int = 2**18  # of the dataset: they stay in a core's cache
+    piece_rows: int = 2048  # whose sum in float32 is then right to about 10⁻³
     # With very many coordinates:
-    max_rows: int = 2**17  # of a piece
+    max_piece_rows: int = 2**17
     numbers_per_coordinate: int = 32  # of a piece
 
 
@@ -63,7 +58,7 @@ class WholePosterior:
     ) -> None:
         self._target = target
         self._columns = columns
-        self._slices = Parts(columns)
+        self._slices = RowSlices(columns)
         self._size = next(iter(columns.values())).shape[0]
         self._rows = rows
         self._traced: tuple[Any, Any] = (None, None)
@@ -138,13 +133,11 @@ class WholePosterior:
         rows = min(self._size, self._rows)
         if rows == self._size:
             return self._gradient_of_piece(points, self._columns)
-        return sum_of_pieces(
-            self._size,
-            rows,
-            lambda first, n: self._gradient_of_piece(
-                points, self._slices.part(first, n)
-            ),
-        )
+
+        def of_piece(first: Any, count: int) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            return self._gradient_of_piece(points, self._slices.rows(first, count))
+
+        return sum_of_pieces(self._size, rows, of_piece)
 
     def _in_one_piece(self, points: Tensors) -> bool:
         """Return whether a gradient over all rows at once is precise, and takes little memory.
@@ -154,27 +147,21 @@ class WholePosterior:
         """
         target = self._target
         graph = self._graph(points, self._columns)
-        is_own_sum = (
-            graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
-        )
+        is_scalar = graph.structured_outputs[0].shape.rank == 0
+        is_own_sum = is_scalar and target.dtype != tf.float64
         if is_own_sum and self._size > _SETTINGS.max_summed_rows:
             return False
-        results = [
-            result
-            for operation in graph.graph.get_operations()
-            if operation.type != "Placeholder"
-            for result in operation.outputs
-            if (result.shape.num_elements() or 0) >= self._size
-        ]
-        uncounted = (
-            _SETTINGS.bytes_per_term * target.row_terms * self._size
-            if target.row_terms > 1
-            else 0
-        )
-        counted = sum(
-            result.shape.num_elements() * result.dtype.size for result in results
-        )
-        return counted + uncounted <= _SETTINGS.max_bytes
+        size = 0
+        if target.row_terms > 1:  # results that are not counted below
+            size = _SETTINGS.bytes_per_term * target.row_terms * self._size
+        for operation in graph.graph.get_operations():
+            if operation.type == "Placeholder":
+                continue
+            for result in operation.outputs:
+                numbers = result.shape.num_elements() or 0
+                if numbers >= self._size:
+                    size += numbers * result.dtype.size
+        return size <= _SETTINGS.max_bytes
 
     def _gradient_of_piece(
         self, points: Tensors, columns: Tensors
@@ -240,10 +227,6 @@ def piece_rows(columns: Tensors, d: int = 1) -> int:
         column for column in columns.values() if not isinstance(column, tf.SparseTensor)
     ]
     numbers = max(1, sum(math.prod(column.shape[1:]) for column in dense))
-    rows = min(MOST_ROWS, max(1, PIECE_NUMBERS // numbers))
-    return int(
-        max(
-            rows,
-            min(_SETTINGS.max_rows, _SETTINGS.numbers_per_coordinate * d // numbers),
-        )
-    )
+    rows = min(_SETTINGS.piece_rows, max(1, _SETTINGS.piece_numbers // numbers))
+    of_coordinates = _SETTINGS.numbers_per_coordinate * d // numbers
+    return int(max(rows, min(_SETTINGS.max_piece_rows, of_coordinates)))

@@ -17,11 +17,12 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient
 from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.dry_run import Demands, dry_run
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.parameters import read_preconditioner
 from sgmcmc.inputs.parts import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.inputs.support import find_support, finite_priors, need_precision, overflows
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.interrupts import passed_on
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.model.geometry import Preconditioner, Space, root_of
@@ -177,9 +178,8 @@ def read(request: Request) -> Reading:
     in_parts = size > WHOLE_UP_TO
     values = None if request.previous is None else request.previous.values
     if values is None:
-        values = dry_run(
-            target, model.data, min(500, size), model.starts, None, terms, in_parts
-        )
+        tried = UserModel(target, model.data, min(500, size))
+        values = dry_run(tried, model.starts, Demands(terms, in_parts))
     request = replace(request, model=replace(model, values=values))
     return Reading(request, dynamics, in_turn)
 

@@ -15,7 +15,13 @@ from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Function, Pass, shards
 from sgmcmc.graphs.tracing import vectorized_map
 from sgmcmc.interrupts import pass_on
-from sgmcmc.model.geometry import Arrow, Preconditioner, arrow_of, inverse_root
+from sgmcmc.model.geometry import (
+    Arrow,
+    ArrowBlocks,
+    Preconditioner,
+    arrow_of,
+    inverse_root,
+)
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
 from sgmcmc.plan.objective import Objective, along, slope_over
@@ -684,10 +690,10 @@ def arrow_at(
     coupling[np.abs(coupling) < rounding] = 0.0
     core_block = hessian_vectors[k:][:, core]
     core_block[np.ix_(~few, few)] = core_block[np.ix_(few, ~few)].T
-    symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
-    return arrow_of(
-        center, leaves, symmetric, coupling, (core_block + core_block.T) / 2, few
-    )
+    blocks = (blocks + np.swapaxes(blocks, 1, 2)) / 2
+    core_block = (core_block + core_block.T) / 2
+    information = ArrowBlocks(leaves, blocks, coupling, core_block)
+    return arrow_of(center, information, few)
 
 
 def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:

@@ -16,7 +16,13 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.spec import Groups
-from sgmcmc.model.geometry import Geometry, Preconditioner, Space, arrow_of_coupled
+from sgmcmc.model.geometry import (
+    ArrowBlocks,
+    Geometry,
+    Preconditioner,
+    Space,
+    arrow_of_coupled,
+)
 from sgmcmc.model.geometry.space import Joint
 from sgmcmc.model.target import Target
 from sgmcmc.plan.curvature import Directions, Product, unusual_directions
@@ -186,14 +192,14 @@ class JointMode:
             products[:, joint_entries],
         )
         solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
-        whitening: Preconditioner = arrow_of_coupled(
-            x,
-            joint_entries,
-            directions.vectors,
-            directions.values,
+        information = ArrowBlocks(
+            joint_entries[:, np.newaxis],
+            np.ones((len(joint_entries), 1, 1)),
             coupling,
-            solved,
             (global_products + global_products.T) / 2,
+        )
+        whitening: Preconditioner = arrow_of_coupled(
+            x, information, directions.vectors, directions.values, solved
         )
         value, gradient, _ = self.look(joint, x)
         for _ in range(_SETTINGS.newton_steps):

@@ -12,7 +12,7 @@ from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.data.passes import Pass
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.data.sparse import Parts
+from sgmcmc.data.sparse import RowSlices
 from sgmcmc.gradients import (
     SAGA,
     SVRG,
@@ -303,14 +303,14 @@ class NoiseMeter:
             rows: tf.Tensor,
             centers: tf.Tensor,
         ) -> tf.Tensor:
-            minibatches = Parts(columns)
+            minibatches = RowSlices(columns)
             size = rows.shape[2]
 
             def difference(arguments: tuple[Any, ...]) -> tf.Tensor:
                 number, position, row_weights, rows, center = arguments
                 first, second = (
                     Minibatch(
-                        minibatches.part((2 * number + k) * size, size),
+                        minibatches.rows((2 * number + k) * size, size),
                         scale if self._weights is None else row_weights[k],
                         rows[k],
                     )

@@ -10,8 +10,9 @@ import numpy as np
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.dry_run import Demands, dry_run
 from sgmcmc.inputs.support import need_precision
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import is_in_pieces
@@ -58,18 +59,9 @@ def read(request: Request) -> Request:
     model = request.read
     request.dynamics.bind(model.target.space)
     if model.values is None:
-        rows = min(500, model.data.size)
-        in_parts = is_in_pieces(model.data)
-        values = dry_run(
-            model.target,
-            model.data,
-            rows,
-            model.starts,
-            None,
-            False,
-            in_parts,
-            corrected=True,
-        )
+        tried = UserModel(model.target, model.data, min(500, model.data.size))
+        demands = Demands(in_parts=is_in_pieces(model.data), corrected=True)
+        values = dry_run(tried, model.starts, demands)
         model = replace(model, values=values)
     return replace(request, model=model)
 

@@ -24,7 +24,7 @@ from sgmcmc.data.passes import Pass, map_over
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import over
 from sgmcmc.data.tables import by_column
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines, need_sum
 from sgmcmc.model.target import LogLik, terms, untempered
 from sgmcmc.results.arrays import by_chain

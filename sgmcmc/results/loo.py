@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgmcmc import checks, libraries
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.results.evaluation import (
     Evaluation,
     Terms,

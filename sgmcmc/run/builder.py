@@ -17,7 +17,7 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.part_checks import try_parts
 from sgmcmc.inputs.parts import unseen
-from sgmcmc.minibatches.streams import Stream, make_stream
+from sgmcmc.minibatches.streams import MinibatchSource, Stream, make_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
 
@@ -186,11 +186,8 @@ def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> 
         ahead: Whether blocks are prepared ahead in full; ``None`` for the best in this process.
     """
     has_kept_latents = sampler.latents is not None and bool(sampler.latents.starts)
-    return make_stream(
-        sampler.data,
-        sampler.draws,
-        sampler.target.dtype,
-        with_rows=has_kept_latents or phase.gradient.needs_rows,
-        ahead=prepares_ahead(sampler) if ahead is None else ahead,
-        xla=sampler.compiler.uses_xla,
-    )
+    with_rows = has_kept_latents or phase.gradient.needs_rows
+    dtype = sampler.target.dtype
+    source = MinibatchSource(sampler.data, sampler.draws, dtype, with_rows)
+    ahead = prepares_ahead(sampler) if ahead is None else ahead
+    return make_stream(source, ahead=ahead, xla=sampler.compiler.uses_xla)

@@ -48,7 +48,7 @@ from sgmcmc.engine.vectorized import (
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.interrupts import pass_on
 from sgmcmc.machines import HERE, Spread
-from sgmcmc.minibatches.streams import SharedStream, make_shared_stream
+from sgmcmc.minibatches.streams import MinibatchSource, SharedStream, make_shared_stream
 from sgmcmc.run.builder import (
     ChainExecutor,
     PhaseRun,
@@ -161,14 +161,9 @@ def _can_share(sampler: Sampler, phase: Phase) -> bool:
 
 def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream | None:
     """Return the stream of so many chains that share a kernel, or ``None`` if there is none."""
-    return make_shared_stream(
-        sampler.data,
-        sampler.draws,
-        sampler.target.dtype,
-        with_rows=phase.gradient.needs_rows,
-        chains=chains,
-        steps=phase.dynamics.steps,
-    )
+    dtype, with_rows = sampler.target.dtype, phase.gradient.needs_rows
+    source = MinibatchSource(sampler.data, sampler.draws, dtype, with_rows)
+    return make_shared_stream(source, chains=chains, steps=phase.dynamics.steps)
 
 
 def start_in_groups(

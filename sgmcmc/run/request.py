@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.dynamics import Dynamics, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.gradients import ControlVariate, Gradient
@@ -21,7 +21,12 @@ from sgmcmc.groups.anchors import Held
 from sgmcmc.groups.model import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.inputs.parameters import read_columns, read_geometries, read_params
+from sgmcmc.inputs.parameters import (
+    Constraints,
+    read_columns,
+    read_geometries,
+    read_params,
+)
 from sgmcmc.interrupts import passed_on
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import LogLik, LogPrior, Target, tempered
@@ -322,9 +327,8 @@ def prepared(request: Request) -> Request:
     parts.need_geodesics(dynamics, options.manifolds)
     seed = checks.seed_number("seed", request.seed)
     temperature = options.temperature
-    geometries = read_geometries(
-        options.bijectors, options.manifolds, dynamics, params, dtype, temperature
-    )
+    constraints = Constraints(options.bijectors, options.manifolds, temperature)
+    geometries = read_geometries(constraints, dynamics, params, dtype)
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
     log_lik, log_prior = (
         tempered(f, temperature) for f in (request.log_lik, request.log_prior)

@@ -23,7 +23,7 @@ from sgmcmc.graphs import compiler
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.dry_run import dry_run, try_reductions, try_test_functions
+from sgmcmc.inputs.dry_run import Demands, dry_run, try_reductions, try_test_functions
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.parameters import (
     preconditioner_setting,
@@ -37,6 +37,7 @@ from sgmcmc.inputs.parts import (
     read_stepsizes,
     read_turns,
 )
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import is_in_pieces
@@ -204,12 +205,11 @@ def make_sampler(request: Request) -> Sampler:
     values = model.values
     # A store identifies a chain by these values.
     if values is None or options.store is not None:
-        terms = used.need_terms(draws)
         exact = isinstance(dynamics, ExactDynamics)
         in_parts = is_in_pieces(data) if exact else None
-        values = dry_run(
-            target, data, draws.size, starts, latents, terms, in_parts, exact
-        )
+        demands = Demands(used.need_terms(draws), in_parts, corrected=exact)
+        tried = UserModel(target, data, draws.size, latents)
+        values = dry_run(tried, starts, demands)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     recorder = _make_recorder(request, options, target, starts[0], dynamics)

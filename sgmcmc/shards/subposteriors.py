@@ -18,10 +18,10 @@ from sgmcmc import bars, checks, samplers
 from sgmcmc.data.dataset import Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.sparse import SparseColumn
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
-from sgmcmc.inputs.parameters import read_geometries, read_params
+from sgmcmc.inputs.parameters import Constraints, read_geometries, read_params
 from sgmcmc.interrupts import passed_on
 from sgmcmc.machines.spread import Machines
 from sgmcmc.model.geometry import Geometry
@@ -278,7 +278,8 @@ def _read_coordinates(
     starts = read_params(params, chosen("n_chains"), dtype)
     bijectors = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
     checks.known_keys("bijectors", bijectors, starts[0], "the parameters are")
-    geometries = read_geometries(bijectors, {}, Underdamped(), starts, dtype)
+    constraints = Constraints(bijectors)
+    geometries = read_geometries(constraints, Underdamped(), starts, dtype)
     spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
     unconstrained = [
         {name: spaces[name].start(value, dtype) for name, value in start.items()}

@@ -17,7 +17,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import stored
 from sgmcmc.data.dataset import MappedColumn
-from sgmcmc.data.passes import pieces, shards
+from sgmcmc.data.passes import chunks, shards
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import StoredColumn
 from tests import seams
@@ -142,7 +142,7 @@ def test_forms_of_a_matrix(form: str, tmp_path: Path) -> None:
     assert data.size == 101
     np.testing.assert_array_equal(data.rows(rows)["x"], X[rows])
     parts = [
-        part["x"] for shard in shards(data, 13) for *_, part in pieces(data, shard)
+        part["x"] for shard in shards(data, 13) for *_, part in chunks(data, shard)
     ]
     whole = np.concatenate(parts)
     np.testing.assert_array_equal(whole, X)

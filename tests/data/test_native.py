@@ -67,11 +67,9 @@ def test_xla_gathers_a_minibatch(dtype: str, row_shape: tuple[int, ...]) -> None
 
         @tf.function(jit_compile=True, autograph=False)
         def gather(address: tf.Tensor, rows: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+            array = native.ArrayRows(address, row_shape, np.dtype(dtype))
             one, two = (
-                native.gather_rows(
-                    address, rows, step, row_shape, np.dtype(dtype), threads
-                )
-                for threads in (1, 2)
+                native.gather_rows(array, rows, step, threads) for threads in (1, 2)
             )
             return tf.stack([one, two])
 
@@ -104,9 +102,8 @@ def test_many_threads_may_call_at_once(threads: int) -> None:
     @tf.function(jit_compile=True, autograph=False)
     def sums(address: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         def add(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = native.gather_rows(
-                address, rows, step, (54,), np.dtype("float32"), threads
-            )
+            array = native.ArrayRows(address, (54,), np.dtype("float32"))
+            part = native.gather_rows(array, rows, step, threads)
             return step + 1, total + tf.reduce_sum(part, 0)
 
         start = (tf.constant(0), tf.zeros([54]))

@@ -13,11 +13,12 @@ from scipy import sparse
 
 import sgmcmc
 from sgmcmc.data.dataset import Minibatch
-from sgmcmc.data.passes import pieces, shards
+from sgmcmc.data.passes import chunks, shards
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.sparse import Parts
+from sgmcmc.data.sparse import RowSlices
 from sgmcmc.minibatches import Uniform
-from sgmcmc.minibatches.streams import make_stream
+from sgmcmc.minibatches.streams import MinibatchSource, make_stream
+from sgmcmc.model import whole_posterior
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
 from tests import seams
@@ -140,19 +141,14 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
     ):
         same(data.rows(rows)["X"], rows)
     for shard in shards(data, 3):
-        for start, piece in pieces(data, shard):
+        for start, piece in chunks(data, shard):
             same(piece["X"], slice(start, start + min(3, size - start)))
-    parts = Parts(data.whole)
+    slices = RowSlices(data.whole)
     for start, length in ((0, size // 2), (size // 2, size - size // 2), (size - 1, 1)):
-        same(parts.part(start, length)["X"], slice(start, start + length))
-    stream = make_stream(
-        data,
-        Uniform(True).bind(size, 3),
-        tf.float64,
-        with_rows=True,
-        ahead=True,
-        xla=False,
-    )
+        same(slices.rows(start, length)["X"], slice(start, start + length))
+    draws = Uniform(True).bind(size, 3)
+    source = MinibatchSource(data, draws, tf.float64, with_rows=True)
+    stream = make_stream(source, ahead=True, xla=False)
     out = {name: np.empty(*spec) for name, spec in stream.shapes(5).items()}
     stream.prepare(rng, out, 5)
     block = {name: tf.constant(array) for name, array in out.items()}
@@ -236,7 +232,8 @@ def test_draws_are_those_of_the_dense_matrix(name: str) -> None:
 def test_steps_are_those_of_the_dense_matrix(
     gradient: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seams.MOST_ROWS, 128)
+    settings = whole_posterior._Settings(piece_rows=128)
+    monkeypatch.setattr(seams.WHOLE_POSTERIOR_SETTINGS, settings)
     exact = gradient == "HMC"
     dynamics = sgmcmc.dynamics.HMC(3) if exact else "sgld"
     gradient = "full" if exact else gradient

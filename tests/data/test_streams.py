@@ -83,7 +83,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("form", STREAMS)
 def test_streams_are_the_arrays(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams.STREAMS_ROWS, 300)
+    monkeypatch.setattr(seams.TABLES_SETTINGS, tables._Settings(torch_rows=300))
     data = read_dataset(STREAMS[form](), tf.float32, ["y"])
     assert data.size == 1003 and list(data.columns) == ["x", "y"]
     np.testing.assert_array_equal(data.whole["x"], X)

@@ -15,7 +15,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import named, reading, tables
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.travel import courier
+from sgmcmc.data.transfer import courier
 from sgmcmc.machines.worker import Unpickler, pack
 from sgmcmc.regression import frames
 from tests import seams

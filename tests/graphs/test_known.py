@@ -171,11 +171,13 @@ def test_random_numbers() -> None:
 def test_few_are_kept() -> None:
     """The oldest goes, and large constants are not held."""
     first = traced(lambda x: x * 0.5)
-    for number in range(tracing._MOST):
+    for number in range(tracing._SETTINGS.graphs):
         traced(lambda x, number=number: x + float(number) + 0.25, jit_compile=False)
     assert traced(lambda x: x * 0.5) is not first
-    assert len(tracing._graphs) <= tracing._MOST
-    large = np.random.default_rng(1).normal(size=tracing._MOST_BYTES // 8 + 1)
+    assert len(tracing._graphs) <= tracing._SETTINGS.graphs
+    large = np.random.default_rng(1).normal(
+        size=tracing._SETTINGS.largest_graph // 8 + 1
+    )
     assert traced(lambda x: large + x[0], tf.zeros([1], tf.float64)) is not traced(
         lambda x: large + x[0], tf.zeros([1], tf.float64)
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sgmcmc.graphs import rewriting
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
@@ -35,7 +36,7 @@ TURNED = {"matvec", "matmul", "tensordot", "two", "own data"}
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams.PRODUCTS_LARGE, 1)
+    monkeypatch.setattr(seams.PRODUCTS_SETTINGS, rewriting._Settings(large=1))
 
 
 def posterior_of(model: Model, rows: int | None) -> tuple[WholePosterior, Target]:
@@ -80,8 +81,8 @@ def test_gradients_of_several_chains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if pieces is not None:  # of 6 rows, the last of 4
-        monkeypatch.setattr(seams.PRODUCTS_WIDE, 1)
-        monkeypatch.setattr(seams.PRODUCTS_PIECE, pieces)
+        settings = rewriting._Settings(large=1, wide=1, piece=pieces)
+        monkeypatch.setattr(seams.PRODUCTS_SETTINGS, settings)
     posterior, target = posterior_of(MODELS[name], rows)
     points = tf.constant(np.random.default_rng(2).normal(size=(CHAINS, 2 * D)))
 

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import Underdamped
-from sgmcmc.inputs.parameters import read_geometries
+from sgmcmc.inputs.parameters import Constraints, read_geometries
 from sgmcmc.inputs.support import need_precision
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
@@ -47,7 +47,7 @@ def model(
 ) -> tuple[Target, Any]:
     start = {"r": np.asarray(0.5, dtype.as_numpy_dtype)}
     geometries = read_geometries(
-        {"r": bijector}, {}, Underdamped(), [start], dtype, 1.0
+        Constraints({"r": bijector}), Underdamped(), [start], dtype
     )
     space = Space({"r": ()}, geometries)
     return Target(log_lik, None, space, dtype), read_dataset(DATA, dtype)

@@ -13,8 +13,9 @@ from scipy import sparse
 
 import sgmcmc
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.dry_run import Demands, dry_run
 from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
+from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
 from tests.conftest import short_call
@@ -94,7 +95,8 @@ def tried(
     target = Target(log_lik, log_prior, space, tf.float32)
     data = read_dataset(more.pop("dataset", DATA), tf.float32)
     starts = [space.start(start, tf.float32)]
-    return dry_run(target, data, more.pop("rows", 20), starts, None, False, **more)
+    model = UserModel(target, data, more.pop("rows", 20))
+    return dry_run(model, starts, Demands(**more))
 
 
 MANY: dict[str, float] = {f"a{place}": 0.1 for place in range(29)} | {"z": 0.2}

@@ -20,7 +20,7 @@ import sgmcmc
 from sgmcmc.data.derived_columns import joined
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.travel import courier
+from sgmcmc.data.transfer import courier
 
 RNG = np.random.default_rng(1)
 NAMES = np.array(["b", "c", "a"])

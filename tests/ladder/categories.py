@@ -9,7 +9,7 @@ import tensorflow as tf
 from scipy import stats
 
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry.gamma import OnSimplex
 from tests.ladder import FALSE_ALARM, Array, bound
 
 REPLICATES = 40_000

@@ -16,8 +16,7 @@ from sgmcmc.dynamics import SCIR
 from sgmcmc.gradients import SVRG
 from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.geometry.half_line import OnHalfLine
-from sgmcmc.model.geometry.simplex import OnSimplex
+from sgmcmc.model.geometry.gamma import OnHalfLine, OnSimplex
 from sgmcmc.model.target import Target
 from tests.ladder import Array, bound
 from tests.ladder.categories import REPLICATES, check_law

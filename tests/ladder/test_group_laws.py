@@ -18,7 +18,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.groups.model import GroupedModel, read_groups
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target

@@ -16,7 +16,8 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.travel import read_machines
+from sgmcmc.data import passes
+from sgmcmc.data.transfer import read_machines
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.model.geometry import Preconditioner
@@ -148,7 +149,7 @@ def test_step_by_step_is_refused(threads: Executor) -> None:
 
 def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.PASSES_PIECE_BYTES, 60 * 8)
-    monkeypatch.setattr(seams.PASSES_MOST, 3)
+    monkeypatch.setattr(seams.PASSES_SETTINGS, passes._Settings(max_shards=3))
     target, here = make(log_lik, {"x": ROWS}, {"theta": (2,)})
     there = here.on(read_machines(threads))
     u, whitening = np.array([0.5, 1.5]), Preconditioner(np.ones(2) / 20, np.ones(2))

@@ -24,7 +24,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc.data.dataset import ArrayColumn, Data
-from sgmcmc.data.travel import courier, read_machines
+from sgmcmc.data.transfer import courier, read_machines
 from sgmcmc.machines import HERE, Spread, worker
 from sgmcmc.machines.worker import Unpickler, pack
 from tests import seams

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import LateColumn
-from sgmcmc.data.travel import courier
+from sgmcmc.data.transfer import courier
 from sgmcmc.machines.worker import Unpickler, pack
 
 ROWS = np.random.default_rng(1).normal(size=(5000, 4)).astype(np.float32)

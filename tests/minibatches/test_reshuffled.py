@@ -12,7 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
 from sgmcmc.engine.vectorized import Group
-from sgmcmc.minibatches.reshuffled import Place, Reshuffled
+from sgmcmc.minibatches.reshuffled import Reshuffled, SequenceStart
 from sgmcmc.plan.prediction import LinearRecursion
 from tests import seams
 
@@ -21,8 +21,10 @@ KINDS = [
 ]  # fmt: skip
 
 
-def _place(first: int = 0) -> Place:
-    return Place((1, 0, 1), lambda epoch: np.random.default_rng([7, epoch]), first)
+def _place(first: int = 0) -> SequenceStart:
+    return SequenceStart(
+        (1, 0, 1), lambda epoch: np.random.default_rng([7, epoch]), first
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,10 +11,11 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
-from sgmcmc.minibatches import Uniform
+from sgmcmc.minibatches import Uniform, streams
 from sgmcmc.minibatches.streams import (
     GatheredAhead,
     InPlace,
+    MinibatchSource,
     OnDevice,
     Stream,
     Whole,
@@ -59,7 +60,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     if not native.callable_by_xla():
         pytest.skip("the native code is not built, or this TensorFlow cannot call it")
     monkeypatch.setattr(seams.AVAILABLE_CORES, lambda: 1)
-    monkeypatch.setattr(seams.WORTH_A_CALL, 0)
+    monkeypatch.setattr(seams.STREAM_SETTINGS, streams._Settings(worth_a_call=0))
 
 
 @pytest.fixture
@@ -79,7 +80,8 @@ def stream_of(
 ) -> Stream:
     """Return the stream of uniform minibatches that is chosen."""
     draws = Uniform(replace).bind(data.size, size)
-    return make_stream(data, draws, tf.float32, with_rows=False, ahead=ahead, xla=xla)
+    source = MinibatchSource(data, draws, tf.float32)
+    return make_stream(source, ahead=ahead, xla=xla)
 
 
 def threads_of(stream: Stream) -> int:
@@ -92,12 +94,7 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_host = draw(dataset)
-    monkeypatch.setattr(
-        seams.MAKE_STREAM,
-        lambda data, draws, dtype, *, with_rows, ahead, xla: OnDevice(
-            data, draws, dtype, with_rows
-        ),
-    )
+    monkeypatch.setattr(seams.MAKE_STREAM, lambda source, **_: OnDevice(source))
     np.testing.assert_allclose(draw(dataset), on_host, rtol=1e-5, atol=1e-6)
 
 

@@ -49,7 +49,8 @@ def test_repeats_are_told_by_either_way(
     """Few repeats are compared one by one, many looked up: the same rows come of it."""
     drawn = []
     for compared in (0, 1 << 40):
-        monkeypatch.setattr(seams.UNIFORM_COMPARED, compared)
+        settings = rows_of._Settings(max_comparisons=compared)
+        monkeypatch.setattr(seams.UNIFORM_SETTINGS, settings)
         drawn.append(rows_of.draw_rows(np.random.default_rng(1), rows, size, 50, False))
     np.testing.assert_array_equal(*drawn)
     assert all(len(set(minibatch)) == size for minibatch in drawn[0].tolist())

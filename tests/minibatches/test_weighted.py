@@ -21,7 +21,7 @@ from sgmcmc.engine.kernel import LONGEST_BLOCK
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient
 from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
-from sgmcmc.minibatches import Weighted
+from sgmcmc.minibatches import Weighted, streams
 from sgmcmc.run.builder import chosen_stream
 from tests import seams
 from tests.linear_chains import (
@@ -495,7 +495,8 @@ def test_in_place_as_gathered_ahead(
 
     assert path() == "in place"
     found = sampler(sgmcmc.sample, n_iters=40, burn_in=0)["beta"]
-    monkeypatch.setattr(seams.WORTH_A_CALL, 2**40)
+    settings = streams._Settings(worth_a_call=2**40)
+    monkeypatch.setattr(seams.STREAM_SETTINGS, settings)
     assert path() == "gathered ahead"
     expected = sampler(sgmcmc.sample, n_iters=40, burn_in=0)["beta"]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

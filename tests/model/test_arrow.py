@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.model.geometry import Arrow, arrow_of, arrow_of_coupled, inverse_root
+from sgmcmc.model.geometry import (
+    Arrow,
+    ArrowBlocks,
+    arrow_of,
+    arrow_of_coupled,
+    inverse_root,
+)
 
 Array = np.ndarray
 
@@ -35,9 +41,8 @@ def test_products_are_those_of_the_dense_matrices(
     k: int, core: int, density: float
 ) -> None:
     J, leaves, parts = information(k, core, density)
-    need_products_of(
-        arrow_of(np.random.default_rng(1).normal(size=len(J)), leaves, *parts), J
-    )
+    origin = np.random.default_rng(1).normal(size=len(J))
+    need_products_of(arrow_of(origin, ArrowBlocks(leaves, *parts)), J)
 
 
 def test_leaves_may_be_coupled_in_a_few_directions() -> None:
@@ -46,8 +51,9 @@ def test_leaves_may_be_coupled_in_a_few_directions() -> None:
     axes, values = np.linalg.qr(rng.normal(size=(30, 3)))[0], np.array([0.3, 3.0, 5.0])
     J[np.ix_(places, places)] = D = np.eye(30) + axes @ np.diag(values - 1.0) @ axes.T
     solved = np.linalg.solve(D, B.T).T
+    blocks = ArrowBlocks(leaves, np.ones((30, 1, 1)), B, A)
     need_products_of(
-        arrow_of_coupled(rng.normal(size=34), places, axes, values, B, solved, A), J
+        arrow_of_coupled(rng.normal(size=34), blocks, axes, values, solved), J
     )
 
 
@@ -57,7 +63,8 @@ def test_the_core_is_whitened_whatever_couples_the_leaves() -> None:
     other = rng.normal(size=(30, 30))
     J[np.ix_(places, places)] = D = np.eye(30) + 0.02 * other @ other.T
     solved, none = np.linalg.solve(D, B.T).T, np.zeros((30, 0))
-    arrow = arrow_of_coupled(np.zeros(34), places, none, np.zeros(0), B, solved, A)
+    blocks = ArrowBlocks(leaves, np.ones((30, 1, 1)), B, A)
+    arrow = arrow_of_coupled(np.zeros(34), blocks, none, np.zeros(0), solved)
     core = np.setdiff1d(np.arange(34), places)
     found = arrow.transposed_times(arrow.transposed_times(J).T)
     np.testing.assert_allclose(found[np.ix_(core, core)], np.eye(4), atol=1e-12)
@@ -85,7 +92,7 @@ def test_what_is_not_positive_definite_is_made_so() -> None:
     J, leaves, (D, B, A) = information(2, 4, 1.0)
     D[3] = [[1.0, 2.0], [2.0, 1.0]]
     A = A - 40 * np.eye(4)
-    arrow = arrow_of(np.zeros(len(J)), leaves, D, B, A)
+    arrow = arrow_of(np.zeros(len(J)), ArrowBlocks(leaves, D, B, A))
     values = np.linalg.eigvalsh(arrow.times(arrow.transposed_times(np.eye(len(J)))))
     assert np.isfinite(values).all() and values[0] > 0
 

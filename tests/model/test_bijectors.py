@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.dynamics import Underdamped
-from sgmcmc.inputs.parameters import read_geometries
+from sgmcmc.inputs.parameters import Constraints, read_geometries
 from tests import seams
 from tests.conftest import CENTERED, METHODS, PLAIN, short_call
 
@@ -386,7 +386,7 @@ def test_bijectors_map_the_dtype_of_the_chain(dtype: tf.DType) -> None:
     for name, (bijector, value) in cases.items():
         starts = [{"theta": value.astype(dtype.as_numpy_dtype)}]
         (own,) = read_geometries(
-            {"theta": bijector}, {}, Underdamped(), starts, dtype
+            Constraints({"theta": bijector}), Underdamped(), starts, dtype
         ).values()
         u = own.start(starts[0]["theta"], dtype)
         assert u.dtype == dtype.as_numpy_dtype, name
@@ -402,7 +402,7 @@ def test_constants_are_those_that_were_given() -> None:
     """In float64 a bound of 0.1 is 0.1, not the nearest float32."""
     starts = [{"theta": np.array(2.0)}]
     (own,) = read_geometries(
-        {"theta": tfb.Softplus(low=0.1)}, {}, Underdamped(), starts, tf.float64
+        Constraints({"theta": tfb.Softplus(low=0.1)}), Underdamped(), starts, tf.float64
     ).values()
     assert float(own.constrain(tf.constant(-100.0, tf.float64))) == 0.1
 

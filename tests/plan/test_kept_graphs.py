@@ -104,4 +104,4 @@ def test_random_models_are_not_kept() -> None:
 def test_a_few_models_are_kept() -> None:
     for number in range(20):
         of(normal(1.0 + number), columns(30)).likelihood_gradient(U)
-    assert len(tracing._models) == tracing._MODELS
+    assert len(tracing._models) == tracing._SETTINGS.models

@@ -114,8 +114,8 @@ import sgmcmc
 import tensorflow as tf
 from sgmcmc.graphs import tracing
 from sgmcmc.inputs import dry_run
-tracing._MOST = dry_run._MOST = 6  # caches that are full after a few calls
-tracing._MODELS = 1
+dry_run._SETTINGS = dry_run._Settings(models=6)  # caches that are full after a few calls
+tracing._SETTINGS = tracing._Settings(graphs=6, models=1)
 x = np.random.default_rng(1).normal(size=(200, 2))
 def call(factor):
     def log_lik(params, dataset):

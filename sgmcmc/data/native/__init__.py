@@ -15,6 +15,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -117,60 +118,64 @@ def _registered() -> bool:
 
 def _copies_are_right() -> bool:
     """Test the functions: this TensorFlow may call them in another way than tested versions."""
-    array, rows = (
-        np.arange(12, dtype=np.int32).reshape(4, 3),
-        np.array([[0, 1], [3, 2]], np.int32),
-    )
+    array = np.arange(12, dtype=np.int32).reshape(4, 3)
+    rows = np.array([[0, 1], [3, 2]], np.int32)
 
-    def tried(
+    def copies(
         address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor
     ) -> tf.Tensor:
-        gathered = [
-            gather_rows(address, rows, step, (3,), array.dtype, n) for n in (1, 2)
-        ]
+        of_array = ArrayRows(address, (3,), array.dtype)
+        gathered = [gather_rows(of_array, rows, step, threads) for threads in (1, 2)]
         return tf.stack([*gathered, copy_minibatch(block, step)])
 
-    with (
-        tf.init_scope()
-    ):  # the answer may be wanted while another function is being traced
+    with tf.init_scope():  # another function may be traced just now
         arguments = (array.ctypes.data, rows, array[rows], 1)
         dtypes = (tf.int64, tf.int32, tf.int32, tf.int32)
         tensors = [tf.constant(*pair) for pair in zip(arguments, dtypes, strict=True)]
         try:
-            copied = trace(tried, *tensors, jit_compile=True)(*tensors).numpy()
+            copied = trace(copies, *tensors, jit_compile=True)(*tensors).numpy()
         except tf.errors.OpError:
             return False
     return bool((copied == array[rows[1]]).all())
 
 
+class ArrayRows(NamedTuple):
+    """The rows of an array in memory.
+
+    Attributes:
+        address: Address of the array, an int64 scalar; the array must outlive the graph's runs.
+        shape: Shape of one row.
+        dtype: Dtype of the array.
+    """
+
+    address: tf.Tensor
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
 def gather_rows(
-    address: tf.Tensor,
-    rows: tf.Tensor,
-    step: tf.Tensor,
-    row_shape: tuple[int, ...],
-    dtype: np.dtype,
-    threads: int = 1,
+    array: ArrayRows, rows: tf.Tensor, step: tf.Tensor, threads: int = 1
 ) -> tf.Tensor:
     """Return the rows of one minibatch, read from the array's memory.
 
     Args:
-        address: Address of the array, an int64 scalar; the array must outlive the graph's runs.
+        array: Array.
         rows: Row numbers of a block, one minibatch per row; known to be in range.
         step: Number of the minibatch.
-        row_shape: Shape of one row of the array.
-        dtype: Dtype of the array.
         threads: Number of threads that copy the rows, 1 or 2.
     """
-    size, row_bytes = rows.shape[1], dtype.itemsize * int(np.prod(row_shape))
+    size, row_bytes = rows.shape[1], array.dtype.itemsize * int(np.prod(array.shape))
     sizes = [size, row_bytes, rows.dtype.size, threads]
-    return _call(_GATHER_ROWS, [address, rows], step, sizes, (size, *row_shape), dtype)
+    result = tf.TensorSpec((size, *array.shape), array.dtype)
+    return _call(_GATHER_ROWS, [array.address, rows], step, sizes, result)
 
 
 def copy_minibatch(block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """Return one minibatch of a block, whose first axis counts them."""
     shape = tuple(block.shape[1:])
     sizes = [block.dtype.size * int(np.prod(shape))]
-    return _call(_COPY_MINIBATCH, [block], step, sizes, shape, block.dtype)
+    result = tf.TensorSpec(shape, block.dtype)
+    return _call(_COPY_MINIBATCH, [block], step, sizes, result)
 
 
 def _call(
@@ -178,15 +183,14 @@ def _call(
     arrays: Sequence[tf.Tensor],
     step: tf.Tensor,
     sizes: Sequence[int],
-    shape: tuple[int, ...],
-    dtype: np.dtype | tf.DType,
+    result: tf.TensorSpec,
 ) -> tf.Tensor:
     (minibatch,) = gen_xla_ops.xla_custom_call_v2(
         [*arrays, tf.cast(step, tf.int32), tf.constant(sizes, tf.int64)],
         call_target_name=target,
         backend_config="",
         has_side_effect=False,
-        result_dtypes=[tf.as_dtype(dtype)],
-        result_shapes=[shape],
+        result_dtypes=[result.dtype],
+        result_shapes=[result.shape],
     )
     return minibatch

@@ -4,6 +4,7 @@ from sgmcmc.model.geometry.base import Geometry
 from sgmcmc.model.geometry.bijectors import Bijected
 from sgmcmc.model.geometry.preconditioners import (
     Arrow,
+    ArrowBlocks,
     Preconditioner,
     arrow_of,
     arrow_of_coupled,
@@ -14,6 +15,7 @@ from sgmcmc.model.geometry.space import Space
 
 __all__ = [
     "Arrow",
+    "ArrowBlocks",
     "Bijected",
     "Geometry",
     "Preconditioner",

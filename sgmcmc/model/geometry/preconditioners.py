@@ -5,21 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 import tensorflow as tf
 
-_LONGEST_CONSTANT = 128  # most numbers of an array that TensorFlow makes a constant of
-
 
 def root_of(covariance: np.ndarray) -> np.ndarray:
     """Return a lower triangular C with CCᵀ the covariance, in float64, whatever the units are."""
     scale = np.sqrt(np.diag(covariance))
-    return scale[:, np.newaxis] * np.linalg.cholesky(
-        covariance / np.outer(scale, scale)
-    )
+    correlation = covariance / np.outer(scale, scale)
+    return scale[:, np.newaxis] * np.linalg.cholesky(correlation)
 
 
 class Preconditioner:
@@ -107,15 +105,15 @@ class Preconditioner:
         """Return (I + V diag(s − 1) Vᵀ) times each of some vectors."""
         if self.axes is None or self.lengths is None:
             return vectors
-        return vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+        components = (vectors @ self.axes) * (self.lengths - 1.0)
+        return vectors + components @ self.axes.T
 
     def _times_inverse_axes(self, vectors: np.ndarray) -> np.ndarray:
         """Return the inverse of that matrix times each of some vectors."""
         if self.axes is None or self.lengths is None:
             return vectors
-        return (
-            vectors + ((vectors @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
-        )
+        components = (vectors @ self.axes) * (1.0 / self.lengths - 1.0)
+        return vectors + components @ self.axes.T
 
     def scaled(self, factors: np.ndarray) -> Preconditioner:
         """Return C diag(factors), of a diagonal C."""
@@ -131,9 +129,8 @@ class Preconditioner:
         """Return u of ζ."""
         if self.lengths is not None:
             zeta = self._along(zeta, self.lengths)
-        return self._tensor("origin", self.origin, zeta.dtype) + self._times(
-            "root", self.root, zeta
-        )
+        origin = self._tensor("origin", self.origin, zeta.dtype)
+        return origin + self._times("root", self.root, zeta)
 
     def slope(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to ζ, Cᵀ times that with respect to u."""
@@ -157,7 +154,8 @@ class Preconditioner:
         """
         key = name, dtype
         if key not in self._tensors:
-            flat = np.zeros(max(array.size, _LONGEST_CONSTANT + 1))
+            longest_constant = 128  # numbers
+            flat = np.zeros(max(array.size, longest_constant + 1))
             flat[: array.size] = array.reshape(-1)
             with tf.init_scope():
                 self._tensors[key] = tf.constant(flat, dtype)
@@ -167,13 +165,35 @@ class Preconditioner:
         """Return (I + V diag(lengths − 1) Vᵀ) times a vector."""
         axes = tf.constant(self.axes, vector.dtype)
         components = tf.linalg.matvec(axes, vector, transpose_a=True)
-        return vector + tf.linalg.matvec(
-            axes, tf.constant(lengths - 1.0, vector.dtype) * components
-        )
+        change = tf.constant(lengths - 1.0, vector.dtype) * components
+        return vector + tf.linalg.matvec(axes, change)
 
 
-_MAX_DENSITY = 0.2  # fraction of entries of the coupling up to which it is kept sparse
-_MIN_EIGENVALUE = 1e-4  # relative to the median of all
+@dataclass(frozen=True)
+class _Settings:
+    max_density: float = 0.2  # entries of the coupling up to which it is kept sparse
+    min_eigenvalue: float = 1e-4  # relative to the median of all
+
+
+_SETTINGS = _Settings()
+
+
+class ArrowBlocks(NamedTuple):
+    """The blocks of a matrix of the shape of an arrow: [[D, Bᵀ], [B, A]], leaves before the core.
+
+    A lower triangular root of it is of that shape, too, without Bᵀ.
+
+    Attributes:
+        leaves: Indices of the leaves, a row for each block, (G, k).
+        blocks: Blocks of D, (G, k, k).
+        coupling: B, (c, G k), dense or sparse.
+        core: A, (c, c), in the order of the position.
+    """
+
+    leaves: np.ndarray
+    blocks: np.ndarray
+    coupling: Any
+    core: np.ndarray
 
 
 class Arrow(Preconditioner):
@@ -187,10 +207,7 @@ class Arrow(Preconditioner):
 
     Args:
         origin: û, in float64.
-        leaves: Indices of the leaves, a row for each block, (G, k).
-        blocks: L_D, lower triangular, (G, k, k).
-        coupling: W, (c, G k), a SciPy sparse matrix.
-        core: L_S, lower triangular, (c, c).
+        factor: L, with lower triangular blocks L_D and L_S, and W sparse.
         axes: V, orthonormal directions of the leaves, (G k, r); ``None`` for none.
         lengths: s, factors of the scale along each, (r,).
 
@@ -201,13 +218,11 @@ class Arrow(Preconditioner):
     def __init__(
         self,
         origin: np.ndarray,
-        leaves: np.ndarray,
-        blocks: np.ndarray,
-        coupling: Any,
-        core: np.ndarray,
+        factor: ArrowBlocks,
         axes: np.ndarray | None = None,
         lengths: np.ndarray | None = None,
     ) -> None:
+        leaves, blocks, coupling, core = factor
         self.origin = np.asarray(origin, np.float64)
         self.dense = False
         self.axes, self.lengths = axes, lengths
@@ -250,20 +265,16 @@ class Arrow(Preconditioner):
             (arrays["coupling"], arrays["indices"], arrays["indptr"]),
             (len(core), leaves.size),
         )
-        axes_and_lengths = arrays.get("axes"), arrays.get("lengths")
-        return cls(
-            arrays["origin"], leaves, arrays["blocks"], W, core, *axes_and_lengths
-        )
+        factor = ArrowBlocks(leaves, arrays["blocks"], W, core)
+        return cls(arrays["origin"], factor, arrays.get("axes"), arrays.get("lengths"))
 
     @property
     def kind(self) -> str:
         """Description of it, in words."""
         G, k = self._shape
-        coupled = (
-            ""
-            if self.lengths is None
-            else f", coupled in {len(self.lengths)} directions"
-        )
+        coupled = ""
+        if self.lengths is not None:
+            coupled = f", coupled in {len(self.lengths)} directions"
         return f"{G} blocks of {k} × {k}{coupled}, and a core of {len(self._core)}"
 
     def _joined(self, leaves: np.ndarray, core: np.ndarray) -> np.ndarray:
@@ -283,27 +294,26 @@ class Arrow(Preconditioner):
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy: Lᵀ times the distance to the origin."""
         leaves, core = self._leaves_and_core(np.asarray(u, np.float64) - self.origin)
-        rotated = self._times_inverse_axes(
-            self._by_block("gji,...gj->...gi", self._blocks, leaves)
-        )
-        return self._joined(rotated + _right(core, self._coupling), core @ self._core)
+        rotated = self._by_block("gji,...gj->...gi", self._blocks, leaves)
+        scaled = self._times_inverse_axes(rotated)
+        coupled = _times_sparse(core, self._coupling)
+        return self._joined(scaled + coupled, core @ self._core)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """Return C times each of some vectors, (..., d), as NumPy."""
         leaves, core = self._leaves_and_core(vectors)
         core = core @ self._inverse_core
-        leaves = self._times_axes(leaves - _right(core, self._coupling))
-        return self._joined(
-            self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core
-        )
+        leaves = self._times_axes(leaves - _times_sparse(core, self._coupling))
+        leaves = self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves)
+        return self._joined(leaves, core)
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
         leaves, core = self._leaves_and_core(vectors)
-        leaves = self._times_axes(
-            self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves)
-        )
-        core = (core - _right(leaves, self._coupling.T)) @ self._inverse_core.T
+        rotated = self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves)
+        leaves = self._times_axes(rotated)
+        coupled = _times_sparse(leaves, self._coupling.T)
+        core = (core - coupled) @ self._inverse_core.T
         return self._joined(leaves, core)
 
     def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
@@ -318,9 +328,8 @@ class Arrow(Preconditioner):
         """Return the gradient with respect to ζ, Cᵀ = L⁻¹ times that with respect to u."""
         leaves, core = self._split(slope)
         leaves = self._by_axes(self._blockwise(self._inverse_blocks, leaves))
-        return self._whole(
-            leaves, _product(self._inverse_core, core - self._along_core(leaves))
-        )
+        core = _product(self._inverse_core, core - self._along_core(leaves))
+        return self._whole(leaves, core)
 
     def score(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u, L times that with respect to ζ."""
@@ -347,9 +356,8 @@ class Arrow(Preconditioner):
     def _blockwise(self, blocks: np.ndarray, leaves: tf.Tensor) -> tf.Tensor:
         if self._shape[1] == 1:
             return tf.constant(blocks[:, :, 0], leaves.dtype) * leaves
-        return tf.reduce_sum(
-            tf.constant(blocks, leaves.dtype) * leaves[:, tf.newaxis, :], 2
-        )
+        products = tf.constant(blocks, leaves.dtype) * leaves[:, tf.newaxis, :]
+        return tf.reduce_sum(products, 2)
 
     def _across(self, core: tf.Tensor) -> tf.Tensor:
         """Return Wᵀ times a vector of the core, (G, k)."""
@@ -369,7 +377,8 @@ class Arrow(Preconditioner):
 
     @property
     def _is_sparse(self) -> bool:
-        return self._coupling.nnz < _MAX_DENSITY * np.prod(self._coupling.shape)
+        size = np.prod(self._coupling.shape)
+        return self._coupling.nnz < _SETTINGS.max_density * size
 
     def scaled(self, factors: np.ndarray) -> Arrow:
         """Return C diag(factors); with axes, factors of the leaves are 1."""
@@ -377,10 +386,8 @@ class Arrow(Preconditioner):
         assert self.axes is None or (leaves == 1.0).all()
         blocks = self._blocks / leaves.reshape(*self._shape)[:, np.newaxis, :]
         W = self._coupling @ scipy.sparse.diags(1.0 / leaves)
-        axes_and_lengths = self.axes, self.lengths
-        return Arrow(
-            self.origin, self.leaves, blocks, W, self._core / core, *axes_and_lengths
-        )
+        factor = ArrowBlocks(self.leaves, blocks, W, self._core / core)
+        return Arrow(self.origin, factor, self.axes, self.lengths)
 
     def centered_at(self, origin: np.ndarray) -> Arrow:
         """Return the same with another origin."""
@@ -390,12 +397,7 @@ class Arrow(Preconditioner):
 
 
 def arrow_of(
-    origin: np.ndarray,
-    leaves: np.ndarray,
-    blocks: np.ndarray,
-    coupling: Any,
-    core: np.ndarray,
-    few: np.ndarray | None = None,
+    origin: np.ndarray, information: ArrowBlocks, few: np.ndarray | None = None
 ) -> Arrow:
     """Return the whitening by an information of the shape of an arrow.
 
@@ -404,44 +406,33 @@ def arrow_of(
 
     Args:
         origin: û.
-        leaves: Indices of the leaves, (G, k).
-        blocks: D, (G, k, k).
-        coupling: B, (c, G k), dense or sparse.
-        core: A, (c, c), in the order of u.
+        information: Blocks of the information.
         few: Mask of the coordinates of the core that are changed alone, (c,), so that the
             information of the rest stays; ``None`` for none.
     """
-    values, vectors = np.linalg.eigh(blocks)
+    leaves = information.leaves
+    values, vectors = np.linalg.eigh(information.blocks)
     values = _lift_eigenvalues(values)
-    blocks = np.linalg.cholesky(
-        (vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2)
-    )
+    definite = (vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2)
+    blocks = np.linalg.cholesky(definite)
     inverse = np.linalg.inv(blocks)
-    G, k = leaves.shape
-    B = scipy.sparse.csr_matrix(coupling)
-    W = (
-        B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc")
-        if k > 1
-        else (B.multiply(inverse.reshape(1, -1)).tocsr())
-    )
-    schur = core - np.asarray((W @ W.T).toarray())
-    return Arrow(
-        origin,
-        leaves,
-        blocks,
-        W,
-        _definite_root(schur if few is None else _repair_core(schur, few)),
-    )
+    B = scipy.sparse.csr_matrix(information.coupling)
+    if leaves.shape[1] > 1:
+        W = B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc")
+    else:
+        W = B.multiply(inverse.reshape(1, -1)).tocsr()
+    schur = information.core - np.asarray((W @ W.T).toarray())
+    if few is not None:
+        schur = _repair_core(schur, few)
+    return Arrow(origin, ArrowBlocks(leaves, blocks, W, _definite_root(schur)))
 
 
 def arrow_of_coupled(
     origin: np.ndarray,
-    leaves: np.ndarray,
+    information: ArrowBlocks,
     axes: np.ndarray,
     values: np.ndarray,
-    coupling: np.ndarray,
     solved: np.ndarray,
-    core: np.ndarray,
 ) -> Arrow:
     """Return the whitening by an information that is nearly the identity among single leaves.
 
@@ -449,18 +440,16 @@ def arrow_of_coupled(
 
     Args:
         origin: û.
-        leaves: Indices of the leaves, (G,).
+        information: Blocks of the information, with ones for D, (G, 1, 1).
         axes: Directions in which leaves are coupled, orthonormal, (G, r).
         values: Information in each of these, (r,).
-        coupling: B, (c, G).
         solved: B D⁻¹, (c, G).
-        core: A, (c, c), in the order of u.
     """
     lengths = 1.0 / np.sqrt(values)
     W = solved + ((solved @ axes) * (1.0 / lengths - 1.0)) @ axes.T
-    blocks = np.ones((len(leaves), 1, 1))
-    root = _definite_root(core - solved @ coupling.T)
-    return Arrow(origin, leaves[:, np.newaxis], blocks, W, root, axes, lengths)
+    root = _definite_root(information.core - solved @ information.coupling.T)
+    factor = information._replace(coupling=W, core=root)
+    return Arrow(origin, factor, axes, lengths)
 
 
 def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
@@ -480,9 +469,8 @@ def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
 def _lift_eigenvalues(values: np.ndarray) -> np.ndarray:
     """Return eigenvalues made positive, and not much smaller than usual."""
     values = np.abs(values)
-    return np.maximum(
-        values, _MIN_EIGENVALUE * max(float(np.median(values)), np.finfo(float).tiny)
-    )
+    usual = max(float(np.median(values)), np.finfo(float).tiny)
+    return np.maximum(values, _SETTINGS.min_eigenvalue * usual)
 
 
 def _definite_root(matrix: np.ndarray) -> np.ndarray:
@@ -496,9 +484,8 @@ def _definite_root(matrix: np.ndarray) -> np.ndarray:
         return scale[:, np.newaxis] * np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(scaled)
-        return scale[:, np.newaxis] * np.linalg.cholesky(
-            (vectors * _lift_eigenvalues(values)) @ vectors.T
-        )
+        definite = (vectors * _lift_eigenvalues(values)) @ vectors.T
+        return scale[:, np.newaxis] * np.linalg.cholesky(definite)
 
 
 def inverse_root(matrix: np.ndarray) -> np.ndarray:
@@ -511,12 +498,11 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
     return scipy.linalg.lapack.dtrtri(reversed_root, lower=1)[0].T[::-1, ::-1]
 
 
-def _right(vectors: np.ndarray, matrix: Any) -> np.ndarray:
+def _times_sparse(vectors: np.ndarray, matrix: Any) -> np.ndarray:
     """Return each row vector times a sparse matrix."""
     flat = vectors.reshape(int(np.prod(vectors.shape[:-1])), vectors.shape[-1])
-    return np.asarray((matrix.T @ flat.T).T).reshape(
-        *vectors.shape[:-1], matrix.shape[1]
-    )
+    products = np.asarray((matrix.T @ flat.T).T)
+    return products.reshape(*vectors.shape[:-1], matrix.shape[1])
 
 
 def _product(matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:

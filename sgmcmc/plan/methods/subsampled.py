@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data, Tensors
-from sgmcmc.data.passes import Pass, pieces, shards
+from sgmcmc.data.passes import Pass, chunks, shards
 from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.subsampling import RowBounds, Subsampled
 from sgmcmc.graphs.tracing import jacobian
@@ -179,7 +179,7 @@ def _tables(
     tables: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     max_rows = max(1, 2**22 // max(1, target.size))
     for shard in shards(data, max_rows):
-        for _, columns in pieces(data, shard):
+        for _, columns in chunks(data, shard):
             tables[0].append(_factors(dynamics, target, params, columns))
             tables[1].append(terms.run("gradients", point, columns).numpy())
     return np.concatenate(tables[0]), np.concatenate(tables[1])

@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,6 @@ from sgmcmc.data.stored import open_stored
 from sgmcmc.libraries import library_of
 from sgmcmc.machines import HERE, Machines, Spread
 
-_ROWS = 16  # rows at the beginning, in the middle and at the end by which a file is recognized
-
 _TABLE = ""  # stands for a dataset that is one table
 
 Opener = Callable[[], Any]
@@ -33,11 +32,9 @@ def read_machines(executor: Any) -> Machines:
     """Return the executors of chains and passes over the data, from the user's ``executor``."""
     if executor is None:
         return HERE
-    return (
-        executor
-        if isinstance(executor, Machines)
-        else Spread(executor, {Data: courier})
-    )
+    if isinstance(executor, Machines):
+        return executor
+    return Spread(executor, {Data: courier})
 
 
 def courier(data: Data) -> tuple[str, Callable[[], Any]]:
@@ -56,79 +53,82 @@ class _PackedData:
     """A dataset on its way: it unpickles to the dataset."""
 
     def __init__(self, data: Data) -> None:
-        source, dtype, integers, levels = data.given or ({}, None, (), None)
+        source, dtype, integers, levels = data.read_from or ({}, None, (), None)
         openers = _openers(source)
         opened = [name for name in data.columns if name in openers or _TABLE in openers]
-        self._arguments = (
-            {
-                n: _portable(c, data.size)
-                for n, c in data.columns.items()
-                if n not in opened
+        self._parcel = _Parcel(
+            sent={
+                name: _portable(column, data.size)
+                for name, column in data.columns.items()
+                if name not in opened
             },
-            openers,
-            {name: _sample_digest(data.columns[name], data.size) for name in opened},
-            [(name, column.dtype) for name, column in data.columns.items()],
-            data.size,
-            dtype,
-            tuple(integers),
-            levels,
+            openers=openers,
+            digests={
+                name: _sample_digest(data.columns[name], data.size) for name in opened
+            },
+            dtypes=[(name, column.dtype) for name, column in data.columns.items()],
+            size=data.size,
+            reading=(dtype, tuple(integers), levels),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _open_dataset, self._arguments
+        return _Parcel.open, (self._parcel,)
 
 
-def _open_dataset(
-    sent: Mapping[str, Column],
-    openers: Mapping[str, Opener],
-    digests: Mapping[str, str],
-    dtypes: Sequence[tuple[str, np.dtype]],
-    size: int,
-    dtype: Any,
-    integers: tuple[str, ...],
-    levels: Mapping[str, Levels] | None,
-) -> Data:
-    """Return a dataset in a worker, which reads only the parts of files that it passes over.
+@dataclass(frozen=True)
+class _Parcel:
+    """What is sent of a dataset.
 
-    Args:
-        sent: Columns that were sent as they are.
+    Attributes:
+        sent: Columns that are sent as they are.
         openers: Functions that open the others, by name, or all of them as one table.
-        digests: Digests of a few rows of each, by name.
+        digests: Digests of a few rows of each of these, by name.
         dtypes: Dtypes of all columns, in their order.
         size: Number of observations.
-        dtype, integers: Dtype of the chain, and the columns that stay integers.
-        levels: Levels of the model, by column, if these rows are new to it.
+        reading: Dtype of the chain, columns that stay integers, and levels of the model by column,
+            if these rows are new to it.
     """
-    columns = dict(sent)
-    try:
-        opened = {name: opener() for name, opener in openers.items()}
-        for name, kind in dtypes:
-            if (
-                name in opened
-                and _is_array(opened[name])
-                and name not in (levels or ())
-            ):
-                columns[name] = open_stored(opened.pop(name), kind)
-        if opened:
-            columns |= read_dataset(
-                opened.get(_TABLE, opened), dtype, integers, levels=levels
-            ).columns
-        changed = [
-            n
-            for n, expected in digests.items()
-            if _sample_digest(columns[n], size) != expected
-        ]
-    except OSError as error:
-        raise OSError(
-            "`executor`: a worker cannot open the dataset. Files must be where all workers "
-            f"find them, under the same path. {error}"
-        ) from None
-    if changed:
-        raise ValueError(
-            f"`executor`: a worker finds other values in `dataset[{changed[0]!r}]` than the "
-            "process that makes the call. Is it another file, or has it changed?"
-        )
-    return Data({name: columns[name] for name, _ in dtypes}, size)
+
+    sent: Mapping[str, Column]
+    openers: Mapping[str, Opener]
+    digests: Mapping[str, str]
+    dtypes: Sequence[tuple[str, np.dtype]]
+    size: int
+    reading: tuple[Any, tuple[str, ...], Mapping[str, Levels] | None]
+
+    def open(self) -> Data:
+        """Return the dataset in a worker, which reads only the rows that it passes over."""
+        try:
+            columns = self._columns()
+            changed = [
+                name
+                for name, expected in self.digests.items()
+                if _sample_digest(columns[name], self.size) != expected
+            ]
+        except OSError as error:
+            raise OSError(
+                "`executor`: a worker cannot open the dataset. Files must be where all workers "
+                f"find them, under the same path. {error}"
+            ) from None
+        if changed:
+            raise ValueError(
+                f"`executor`: a worker finds other values in `dataset[{changed[0]!r}]` than the "
+                "process that makes the call. Is it another file, or has it changed?"
+            )
+        return Data({name: columns[name] for name, _ in self.dtypes}, self.size)
+
+    def _columns(self) -> dict[str, Column]:
+        columns = dict(self.sent)
+        dtype, integers, levels = self.reading
+        sources = {name: opener() for name, opener in self.openers.items()}
+        for name, kind in self.dtypes:
+            is_array = name in sources and _is_array(sources[name])
+            if is_array and name not in (levels or ()):
+                columns[name] = open_stored(sources.pop(name), kind)
+        if sources:
+            source = sources.get(_TABLE, sources)
+            columns |= read_dataset(source, dtype, integers, levels=levels).columns
+        return columns
 
 
 def _is_array(source: Any) -> bool:
@@ -139,9 +139,10 @@ def _is_array(source: Any) -> bool:
 
 def _sample_digest(column: Column, size: int) -> str:
     """Return a digest of a few rows of a column; a digest of all would have to read them."""
-    starts = sorted({0, size // 2, max(0, size - _ROWS)})
+    rows = 16  # at the beginning, in the middle, and at the end
+    starts = sorted({0, size // 2, max(0, size - rows)})
     arrays = [
-        np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts
+        np.asarray(column.tensor(start, min(start + rows, size))) for start in starts
     ]
     return f"{size} rows, " + digest(np.concatenate(arrays))
 
@@ -169,18 +170,15 @@ def _opener(values: Any) -> Opener | None:
     if isinstance(values, np.ndarray):
         return _memmap_opener(values)
     kind = type(values).__module__.partition(".")[0]
-    if (
-        kind == "h5py"
-        and getattr(getattr(values, "file", None), "driver", "") == "sec2"
-    ):
+    driver = getattr(getattr(values, "file", None), "driver", "")
+    if kind == "h5py" and driver == "sec2":
         return partial(_open_hdf5, os.path.abspath(values.file.filename), values.name)
     if is_url(values):
         return partial(_as_it_is, values)
     if isinstance(values, str | os.PathLike):
         return partial(Path, os.path.abspath(values))
-    if kind in ("zarr", "dask") or (
-        library_of(values) == "pyarrow" and "Dataset" in type(values).__name__
-    ):
+    is_arrow = library_of(values) == "pyarrow" and "Dataset" in type(values).__name__
+    if is_arrow or kind in ("zarr", "dask"):
         # These are pickled as their place, without their content.
         return partial(_as_it_is, values)
     return None
@@ -192,16 +190,13 @@ def _memmap_opener(array: np.ndarray) -> Opener | None:
     root = array
     while isinstance(root.base, np.memmap):
         root = root.base
-    if (
-        filename is None
-        or not array.flags.c_contiguous
-        or not isinstance(root, np.memmap)
-    ):
+    if filename is None or not isinstance(root, np.memmap):
+        return None
+    if not array.flags.c_contiguous:
         return None
     offset = root.offset + array.ctypes.data - root.ctypes.data
-    return partial(
-        np.memmap, os.path.abspath(filename), array.dtype, "r", offset, array.shape
-    )
+    path = os.path.abspath(filename)
+    return partial(np.memmap, path, array.dtype, "r", offset, array.shape)
 
 
 def _open_hdf5(path: str, name: str) -> Any:
