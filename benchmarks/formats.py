@@ -143,7 +143,7 @@ def measure(form: str, path: Path) -> dict[str, float]:
     import tensorflow as tf
 
     import sgmcmc
-    from sgmcmc.data.passes import pieces, shards
+    from sgmcmc.data.passes import chunks, shards
     from sgmcmc.data.reading import read_dataset
 
     def log_lik(
