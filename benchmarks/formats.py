@@ -185,7 +185,7 @@ def measure(form: str, path: Path) -> dict[str, float]:
         lambda: sum(
             float(tf.reduce_sum(getattr(piece["x"], "values", piece["x"])))
             for shard in shards(data)
-            for *_, piece in pieces(data, shard)
+            for *_, piece in chunks(data, shard)
         )
     )
     return {**found, "own MB more": own_memory() - before}
