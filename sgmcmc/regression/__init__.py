@@ -1,7 +1,7 @@
 """Regressions by formula."""
 
+from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.glm import glm
-from sgmcmc.regression.result import Regression
 from sgmcmc.results.loo import Difference, Loo
 
 __all__ = ["Difference", "Loo", "Regression", "glm"]

@@ -1,15 +1,17 @@
-"""Values of columns and expressions: numbers in float64, whatever their storage."""
+"""Values of expressions of columns: in float64, whatever the storage of the columns."""
 
 from __future__ import annotations
 
+import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _OBJECTS_OF_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 
@@ -199,3 +201,108 @@ def as_numeric(values: pd.Series) -> Any:
 def as_integer(values: Any) -> Any:
     """Return numbers without their fractions."""
     return np.trunc(as_numeric(values))
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "sd": lambda x: np.std(x, ddof=1),
+    "sum": np.sum,
+    "min": np.min,
+    "max": np.max,
+    "quantile": np.quantile,
+}
+
+FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
+    name: getattr(np, name)
+    for name in (
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "exp",
+        "expm1",
+        "sqrt",
+        "abs",
+        "sin",
+        "cos",
+    )
+}
+
+# Functions of formulas in addition to those of formulaic.
+FUNCTIONS |= {
+    "as_numeric": as_numeric, "as_integer": as_integer,
+    "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x),
+}  # fmt: skip
+
+# Attributes of columns that are those of the column itself, and not of its numbers in float64.
+_RAW = {"isin", "isna", "notna", "astype", "str", "dt"}
+
+# Functions that are handed values as they are, and not in float64.
+_OF_LEVELS = {"C", "I", "as_numeric", "as_integer"}
+
+MODULES = {"np", "contr"}  # names before a dot that are no columns
+
+
+def transforms() -> Mapping[str, Any]:
+    """Return the functions of formulas that formulaic has, but those of other rows."""
+    from formulaic.transforms import TRANSFORMS
+
+    return {name: function for name, function in TRANSFORMS.items() if name != "lag"}
+
+
+def _function(name: str) -> Any:
+    return FUNCTIONS[name] if name in FUNCTIONS else transforms()[name]
+
+
+def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    """Return the value of a checked expression: operators, calls and names, and nothing else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names[node.id] if node.id in names else _function(node.id)
+    if isinstance(node, ast.Attribute):
+        return _attribute(node, names)
+    if isinstance(node, ast.Dict):
+        keys = [_value(key, names) for key in node.keys if key is not None]
+        return dict(
+            zip(keys, (_value(value, names) for value in node.values), strict=True)
+        )
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
+        return kind(_value(element, names) for element in node.elts)
+    if isinstance(node, ast.BinOp):
+        operation = ARITHMETIC[type(node.op).__name__]
+        return operation(_value(node.left, names), _value(node.right, names))
+    if isinstance(node, ast.UnaryOp):
+        return SIGNS[type(node.op).__name__](_value(node.operand, names))
+    if isinstance(node, ast.Compare):
+        operation = ARITHMETIC[type(node.ops[0]).__name__]
+        return operation(_value(node.left, names), _value(node.comparators[0], names))
+    assert isinstance(node, ast.Call)
+    called = node.func
+    function = (
+        _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
+    )
+    read = (
+        plain
+        if isinstance(called, ast.Name) and called.id in _OF_LEVELS
+        else as_argument
+    )
+    words = {
+        word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg
+    }
+    return function(*(read(_value(element, names)) for element in node.args), **words)
+
+
+def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
+    """Return an attribute of a module, or of a column, whose numbers are in float64."""
+    if owner_of(node) in MODULES:
+        return getattr(transforms()[owner_of(node)], node.attr)
+    owner = _value(node.value, names)
+    return getattr(plain(owner) if node.attr in _RAW else as_argument(owner), node.attr)
+
+
+def owner_of(node: ast.Attribute) -> str:
+    """Return the name that an attribute follows; empty if it follows something else."""
+    return node.value.id if isinstance(node.value, ast.Name) else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.checks import describe, did_you_mean, or_list
+from sgmcmc.checks import describe
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
 from sgmcmc.regression.columns import (
@@ -22,17 +22,18 @@ from sgmcmc.regression.columns import (
 )
 from sgmcmc.regression.design import Design, make_design
 from sgmcmc.regression.expressions import Constants
-from sgmcmc.regression.families import FAMILIES, Family, Responses
-from sgmcmc.regression.formula import Bar, Formula
-from sgmcmc.regression.model import Effects, Model
-from sgmcmc.regression.names import (
+from sgmcmc.regression.families import Family, Responses
+from sgmcmc.regression.formula import (
     INTERCEPT,
+    Bar,
+    Formula,
     cut_names,
     escaped,
     parameter_names,
     quoted,
     unquoted,
 )
+from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.response import read_response, response_levels, responses
 
 if TYPE_CHECKING:
@@ -45,40 +46,6 @@ _ROUNDING = (
 
 # Part of the squares that residuals have, below which they are computed one by one.
 _CANCELED = 1e-10
-
-
-def read_family(family: Any, link: Any) -> Family:
-    """Return a family and link by name.
-
-    Raises:
-        ValueError: There is no such family, or it has no such link.
-    """
-    if not isinstance(family, str) or family not in FAMILIES:
-        hint = ""
-        if isinstance(family, str):
-            synonym = _SYNONYMS.get(family.lower())
-            hint = f" Did you mean {synonym!r}?" if synonym else ""
-            hint = hint or did_you_mean(family, list(FAMILIES))
-        raise ValueError(
-            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + hint
-        )
-    links = FAMILIES[family]
-    if link is None:
-        return next(iter(links.values()))
-    if not isinstance(link, str) or link not in links:
-        raise ValueError(
-            f"`link` of {family} must be {or_list(links)}; it is {link!r}."
-        )
-    return links[link]
-
-
-# Names of families in other packages.
-_SYNONYMS = {
-    "normal": "gaussian", "t": "student", "logistic": "bernoulli", "binary": "bernoulli",
-    "nbinom": "negative_binomial", "negbinomial": "negative_binomial",
-    "negbin": "negative_binomial",
-    "cumulative": "ordinal", "multinomial": "categorical", "zip": "zero_inflated_poisson",
-}  # fmt: skip
 
 
 def make_model(

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse
 
 from sgmcmc.regression.design import Design
+from sgmcmc.regression.formula import INTERCEPT
 from sgmcmc.regression.frames import chunks
-from sgmcmc.regression.names import INTERCEPT
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,60 +1,279 @@
-"""Expressions in formulas: what they may contain, and which parts are statistics of all rows."""
+"""Expressions in formulas: syntax, limits, and which parts are statistics of all rows."""
 
 from __future__ import annotations
 
 import ast
 import copy
+import keyword
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc.checks import did_you_mean
 from sgmcmc.regression.arithmetic import (
-    ARITHMETIC,
-    SIGNS,
-    as_argument,
-    as_integer,
-    as_numeric,
-    plain,
+    _REDUCTIONS,
+    FUNCTIONS,
+    _value,
+    owner_of,
+    transforms,
 )
-from sgmcmc.regression.limits import need_moderate
-from sgmcmc.regression.parsing import Parser, shown
+from sgmcmc.regression.formula import Token, shown, tokens_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "sd": lambda x: np.std(x, ddof=1),
-    "sum": np.sum,
-    "min": np.min,
-    "max": np.max,
-    "quantile": np.quantile,
-}
 
-FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
-    name: getattr(np, name)
-    for name in (
-        "log",
-        "log1p",
-        "log2",
-        "log10",
-        "exp",
-        "expm1",
-        "sqrt",
-        "abs",
-        "sin",
-        "cos",
-    )
-}
-# Functions of formulas in addition to those of formulaic.
-FUNCTIONS |= {
-    "as_numeric": as_numeric, "as_integer": as_integer,
-    "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x),
+_COMPARED: dict[str, type[ast.cmpop]] = {
+    "==": ast.Eq, "!=": ast.NotEq, "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE,
+    "%in%": ast.In, "in": ast.In,
 }  # fmt: skip
+
+# Operators with their precedence in R; those of Python alone have that of `*`.
+_BINARY: dict[str, tuple[int, type[ast.operator]]] = {
+    "|": (1, ast.BitOr), "&": (2, ast.BitAnd), "+": (5, ast.Add), "-": (5, ast.Sub),
+    "*": (6, ast.Mult), "/": (6, ast.Div), "//": (6, ast.FloorDiv), "%": (6, ast.Mod),
+    "%%": (7, ast.Mod), "%/%": (7, ast.FloorDiv), "**": (9, ast.Pow),
+}  # fmt: skip
+
+_NOT, _COMPARISON, _SIGN, _POWER = 3, 4, 8, 9
+
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+
+_CONSTANTS = {"TRUE": True, "True": True, "FALSE": False, "False": False, "None": None}
+
+
+@dataclass
+class Parser:
+    """A parser of expressions, with the precedence of R and the calls and methods of Python.
+
+    Names of columns that Python cannot have, or that functions have, get plain names.
+
+    Args:
+        text: Expression.
+        columns: Names of columns.
+
+    Attributes:
+        named: Column by its name in the tree.
+
+    Example:
+        >>> ast.unparse(Parser("x > 0 & !a", ["x", "a"]).parse())
+        '(x > 0) & ~a'
+    """
+
+    text: str
+    columns: Collection[str]
+    named: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        end = Token("end", "", len(self.text), len(self.text))
+        self._tokens = [*tokens_of(self.text, self.columns), end]
+        self._index = 0
+        self._prefix = "quoted"
+        while any(name.startswith(self._prefix) for name in self.columns):
+            self._prefix += "_"
+
+    def parse(self) -> ast.expr:
+        """Return the tree.
+
+        Raises:
+            ValueError: It is no expression.
+        """
+        tree = self._expression(0)
+        if self._now.kind != "end":
+            self._refuse()
+        return tree
+
+    @property
+    def _now(self) -> Token:
+        return self._tokens[self._index]
+
+    def _is(self, *texts: str) -> bool:
+        return self._now.kind == "op" and self._now.text in texts
+
+    def _next(self) -> Token:
+        self._index += 1
+        return self._tokens[self._index - 1]
+
+    def _refuse(self, reason: str = "") -> None:
+        remainder = self.text[self._now.start :].strip()
+        where = f" at {remainder[:20]!r}" if remainder else ", which ends too early"
+        raise ValueError(
+            f"`formula`: {self.text.strip()!r} cannot be read{where}. {reason}".rstrip()
+        )
+
+    def _need(self, text: str) -> None:
+        if not self._is(text):
+            self._refuse(f"There should be {text!r}.")
+        self._next()
+
+    def _expression(self, weakest: int) -> ast.expr:
+        """Return an expression of operators with at least this precedence."""
+        left = self._prefixed()
+        while True:
+            text = self._now.text if self._now.kind in ("op", "name") else ""
+            if text in ("&&", "||", "and", "or"):
+                single = "&" if text in ("&&", "and") else "|"
+                self._refuse(f"Write {single} for {text}: it is for each row.")
+            if text == "^":
+                raise ValueError(
+                    f"`formula`: {self.text!r} has ^. Powers inside of I() are x ** 2."
+                )
+            if text in _COMPARED and weakest <= _COMPARISON:
+                left = self._comparison(left)
+            elif text in _BINARY and _BINARY[text][0] >= weakest:
+                strength, kind = _BINARY[text]
+                self._next()
+                right = self._expression(_SIGN if kind is ast.Pow else strength + 1)
+                left = ast.BinOp(left, kind(), right)
+            else:
+                return left
+
+    def _comparison(self, left: ast.expr) -> ast.expr:
+        """Return a comparison; of several in a row, such as ``0 < x < 1``, all must hold."""
+        chain: ast.expr | None = None
+        while self._now.text in _COMPARED and self._now.kind in ("op", "name"):
+            kind = _COMPARED[self._next().text]
+            right = self._expression(_COMPARISON + 1)
+            comparison = ast.Compare(left, [kind()], [right])
+            chain = (
+                comparison
+                if chain is None
+                else ast.BinOp(chain, ast.BitAnd(), comparison)
+            )
+            left = right
+        assert chain is not None
+        return chain
+
+    def _prefixed(self) -> ast.expr:
+        if self._is("-", "+"):
+            kind = ast.USub() if self._next().text == "-" else ast.UAdd()
+            return ast.UnaryOp(kind, self._expression(_POWER))
+        if self._is("~"):
+            self._next()
+            return ast.UnaryOp(ast.Invert(), self._expression(_POWER))
+        in_words = self._now.kind == "name" and self._now.text == "not"
+        if self._is("!") or (in_words and "not" not in self.columns):
+            self._next()
+            return ast.UnaryOp(ast.Invert(), self._expression(_NOT))
+        return self._with_calls(self._primary())
+
+    def _with_calls(self, expression: ast.expr) -> ast.expr:
+        while self._now.kind == "op":
+            if self._is("(") and isinstance(expression, ast.Name | ast.Attribute):
+                self._next()
+                expression = self._call(expression)
+            elif self._is("."):
+                self._next()
+                if self._now.kind != "name":
+                    self._refuse()
+                expression = ast.Attribute(expression, self._next().text, ast.Load())
+            elif self._is("["):
+                raise ValueError(
+                    f"`formula`: {self.text!r} holds a subscript, which formulas may not. Compute "
+                    "a column of `data` before."
+                )
+            else:
+                break
+        return expression
+
+    def _call(self, function: ast.expr) -> ast.expr:
+        arguments: list[ast.expr] = []
+        words: list[ast.keyword] = []
+        while not self._is(")"):
+            after = self._tokens[self._index + 1 : self._index + 2]
+            if self._now.kind == "name" and after and after[0].text == "=":
+                word = self._next().text
+                self._next()
+                words.append(ast.keyword(word, self._expression(0)))
+            else:
+                arguments.append(self._expression(0))
+            if not self._is(")"):
+                self._need(",")
+        self._next()
+        name = function.id if isinstance(function, ast.Name) else ""
+        if name == "c":
+            return ast.List(arguments, ast.Load())
+        if (
+            name == "Q"
+            and len(arguments) == 1
+            and isinstance(arguments[0], ast.Constant)
+        ):
+            return ast.Name(self._column(str(arguments[0].value)), ast.Load())
+        return ast.Call(function, arguments, words)
+
+    def _primary(self) -> ast.expr:
+        token = self._next()
+        if token.kind == "number":
+            text = token.text.removesuffix("L")
+            return ast.Constant(int(text) if text.isdigit() else float(text))
+        if token.kind == "string":
+            return ast.Constant(ast.literal_eval(token.text))
+        if token.kind == "quoted":
+            return ast.Name(self._column(token.text), ast.Load())
+        if token.kind == "name":
+            return self._name(token.text)
+        if token.kind == "op" and token.text in _OPENING:
+            return self._in_parentheses(token.text)
+        self._index -= 1
+        self._refuse()
+        raise AssertionError
+
+    def _name(self, name: str) -> ast.expr:
+        called = self._is("(")
+        if name == "as" and self._is("."):  # as.numeric(x)
+            self._next()
+            return ast.Name(f"as_{self._next().text}", ast.Load())
+        module = self._is(".") and name in ("np", "contr")
+        if called or module:
+            return ast.Name(name, ast.Load())
+        if name in self.columns:
+            return ast.Name(self._column(name, plain=True), ast.Load())
+        if name in _CONSTANTS:
+            return ast.Constant(_CONSTANTS[name])
+        return ast.Name(name, ast.Load())
+
+    def _column(self, name: str, plain: bool = False) -> str:
+        for identifier, column in self.named.items():
+            if column == name:
+                return identifier
+        usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+        usable &= plain or name in self.columns
+        usable &= name not in ("np", "contr")
+        identifier = name if usable else f"{self._prefix}{len(self.named)}_"
+        self.named[identifier] = name
+        return identifier
+
+    def _in_parentheses(self, opening: str) -> ast.expr:
+        close = _OPENING[opening]
+        elements: list[ast.expr] = []
+        values: list[ast.expr] = []
+        comma = False
+        while not self._is(close):
+            elements.append(self._expression(0))
+            if self._now.text == "for":
+                raise ValueError(
+                    f"`formula`: {self.text!r} holds a listcomp, which formulas may not. Compute a "
+                    "column of `data` before."
+                )
+            if opening == "{" and self._is(":"):
+                self._next()
+                values.append(self._expression(0))
+            if not self._is(close):
+                self._need(",")
+                comma = True
+        self._next()
+        if opening == "[":
+            return ast.List(elements, ast.Load())
+        if opening == "{":
+            return ast.Dict(list(elements), values) if values else ast.Set(elements)
+        if len(elements) == 1 and not comma:
+            return elements[0]
+        return ast.Tuple(elements, ast.Load())
+
 
 # Names of NumPy that may follow `np.`, besides functions that act on each number alone.
 _OF_NUMPY = {
@@ -74,14 +293,6 @@ _OF_COLUMNS = {
 # Name and value of each number of all rows, by the expression that it is the value of.
 Constants = dict[str, tuple[str, Any]]
 
-# Attributes of columns that are those of the column itself, and not of its numbers in float64.
-_RAW = {"isin", "isna", "notna", "astype", "str", "dt"}
-
-# Functions that are handed values as they are, and not in float64.
-_OF_LEVELS = {"C", "I", "as_numeric", "as_integer"}
-
-MODULES = {"np", "contr"}  # names before a dot that are no columns
-
 # Replacements of functions that R's formulas have.
 _OF_R = {
     "cbind": "y | trials(n) on the left side", "cut": "a column of `data`, pd.cut(x, 3)",
@@ -97,13 +308,6 @@ _NOT_OF_R = {
     "T": "TRUE", "F": "FALSE", "NA": "x.isna()", "NULL": "no term at all", "NaN": "x.isna()",
     "Inf": "a number",
 }  # fmt: skip
-
-
-def transforms() -> Mapping[str, Any]:
-    """Return the functions of formulas that formulaic has, but those of other rows."""
-    from formulaic.transforms import TRANSFORMS
-
-    return {name: function for name, function in TRANSFORMS.items() if name != "lag"}
 
 
 class Expression:
@@ -285,63 +489,6 @@ def calls(node: ast.AST) -> set[str]:
     }
 
 
-def _function(name: str) -> Any:
-    return FUNCTIONS[name] if name in FUNCTIONS else transforms()[name]
-
-
-def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
-    """Return the value of a checked expression: operators, calls and names, and nothing else."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return names[node.id] if node.id in names else _function(node.id)
-    if isinstance(node, ast.Attribute):
-        return _attribute(node, names)
-    if isinstance(node, ast.Dict):
-        keys = [_value(key, names) for key in node.keys if key is not None]
-        return dict(
-            zip(keys, (_value(value, names) for value in node.values), strict=True)
-        )
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
-        return kind(_value(element, names) for element in node.elts)
-    if isinstance(node, ast.BinOp):
-        operation = ARITHMETIC[type(node.op).__name__]
-        return operation(_value(node.left, names), _value(node.right, names))
-    if isinstance(node, ast.UnaryOp):
-        return SIGNS[type(node.op).__name__](_value(node.operand, names))
-    if isinstance(node, ast.Compare):
-        operation = ARITHMETIC[type(node.ops[0]).__name__]
-        return operation(_value(node.left, names), _value(node.comparators[0], names))
-    assert isinstance(node, ast.Call)
-    called = node.func
-    function = (
-        _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
-    )
-    read = (
-        plain
-        if isinstance(called, ast.Name) and called.id in _OF_LEVELS
-        else as_argument
-    )
-    words = {
-        word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg
-    }
-    return function(*(read(_value(element, names)) for element in node.args), **words)
-
-
-def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
-    """Return an attribute of a module, or of a column, whose numbers are in float64."""
-    if owner_of(node) in MODULES:
-        return getattr(transforms()[owner_of(node)], node.attr)
-    owner = _value(node.value, names)
-    return getattr(plain(owner) if node.attr in _RAW else as_argument(owner), node.attr)
-
-
-def owner_of(node: ast.Attribute) -> str:
-    """Return the name that an attribute follows; empty if it follows something else."""
-    return node.value.id if isinstance(node.value, ast.Name) else ""
-
-
 class _Freezer(ast.NodeTransformer):
     """Replaces parts of an expression that are numbers of all rows by names of constants."""
 
@@ -385,3 +532,173 @@ def _is_close(values: np.ndarray, recomputed: np.ndarray) -> bool:
     if values.dtype.kind == "f":
         return bool(np.allclose(values, recomputed, equal_nan=True))
     return bool((values == recomputed).all())
+
+
+_MANY_COLUMNS = (
+    1000  # largest number of columns that an argument, such as `df`, may ask for
+)
+
+_LARGEST_POWER = 10  # largest power of terms, such as `(a + b)**2`
+
+_LARGEST = 1e300  # largest number that constants may make
+
+# Arguments that are numbers of columns, by function, in the order in which they may be given after
+# the variable.
+_COUNTS = {
+    "bs": ("df", "degree"), "cc": ("df",), "cr": ("df",), "cs": ("df",), "poly": ("degree",),
+    "hashed": ("levels",), "lag": (),
+}  # fmt: skip
+
+_UP_TO_THE_POWER = (ast.Pow, ast.Mult, ast.LShift, ast.MatMult)
+
+
+def need_moderate(text: str, tree: ast.expr) -> None:
+    """Refuse an expression that makes very many columns, or very large numbers or texts.
+
+    Args:
+        text: Expression, for messages.
+        tree: The same, read.
+
+    Raises:
+        ValueError: It does; the message names the part.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            _need_few_columns(text, node, node.func.id)
+        if isinstance(node, ast.BinOp):
+            _need_small(text, node)
+
+
+def need_low_powers(terms: str) -> None:
+    """Refuse terms to a high power, which are all of their interactions.
+
+    Raises:
+        ValueError: There is one.
+    """
+    outside, before = terms, ""
+    while outside != before:  # calls, from the innermost
+        before = outside
+        outside = re.sub(r"[\w.]+\s*\([^()]*\)", "0_", outside)
+    for power in re.findall(r"(?:\*\*|\^)\s*\(*\s*(\d+)", outside):
+        if len(power) > 3 or int(power) > _LARGEST_POWER:
+            raise ValueError(
+                f"`formula`: {terms!r} has terms to the power {power[:20]}; at most "
+                f"{_LARGEST_POWER} is supported. Powers of numbers are in I(): I(x**12)."
+            )
+
+
+def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
+    if name not in _COUNTS:
+        return
+    counts = _COUNTS[name]
+    arguments = list(zip(counts, call.args[1:], strict=False))
+    arguments += [
+        (word.arg, word.value) for word in call.keywords if word.arg in counts
+    ]
+    for argument, value in arguments:
+        if isinstance(value, ast.Constant) and value.value is None:
+            continue
+        number = _constant(text, value)
+        if number is None or not 0 <= number <= _MANY_COLUMNS:
+            raise ValueError(
+                f"`formula`: {text!r} has {argument}={ast.unparse(value)[:40]}; it must be a "
+                f"number up to {_MANY_COLUMNS}."
+            )
+    for value in [*call.args[1:], *(word.value for word in call.keywords)]:
+        if isinstance(value, ast.List | ast.Tuple) and len(value.elts) > _MANY_COLUMNS:
+            raise ValueError(
+                f"`formula`: {name}() has more than {_MANY_COLUMNS} knots."
+            )
+
+
+def _need_small(text: str, node: ast.BinOp) -> None:
+    """Refuse large numbers, repeated texts and lists, and texts with numbers put in."""
+    if isinstance(node.op, ast.Mult | ast.Mod):
+        for operand in (node.left, node.right):
+            if _is_sequence(operand):
+                raise ValueError(
+                    f"`formula`: {text!r} multiplies or formats text or a list, which formulas may "
+                    "not. Compute a column of `data` before."
+                )
+    if isinstance(node.op, ast.LShift):
+        raise ValueError(
+            f"`formula`: {text!r} has <<, which formulas may not. Write * 2**k."
+        )
+    if isinstance(node.op, _UP_TO_THE_POWER):
+        _constant(text, node)
+
+
+def _is_sequence(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str | bytes)
+    if isinstance(node, ast.BinOp):
+        return _is_sequence(node.left) or _is_sequence(node.right)
+    text = any(
+        isinstance(child, ast.Attribute) and child.attr == "str"
+        for child in ast.walk(node)
+    )
+    return isinstance(node, ast.List | ast.Tuple) or (
+        text and not _is_number_of_text(node)
+    )
+
+
+def _is_number_of_text(node: ast.expr) -> bool:
+    """Return whether an expression of text is a number, such as ``s.str.len()``, or a flag."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return True
+    return node.func.attr in ("len", "startswith", "endswith", "contains")
+
+
+def _constant(text: str, node: ast.expr) -> float | None:
+    """Return the value of an expression of numbers alone; ``None`` of others.
+
+    Raises:
+        ValueError: It is too large for a floating point number.
+    """
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            return None
+        value = float(node.value) if abs(node.value) <= _LARGEST else math.inf
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        inner = _constant(text, node.operand)
+        return (
+            None
+            if inner is None
+            else -inner
+            if isinstance(node.op, ast.USub)
+            else inner
+        )
+    elif isinstance(node, ast.BinOp):
+        left, right = _constant(text, node.left), _constant(text, node.right)
+        if (
+            isinstance(node.op, ast.Pow)
+            and right is not None
+            and abs(right) > _MANY_COLUMNS
+        ):
+            value = math.inf  # of columns, too: integers of any length
+        elif left is None or right is None:
+            return None
+        else:
+            value = _combined(node.op, left, right)
+    else:
+        return None
+    if not abs(value) <= _LARGEST:
+        raise ValueError(f"`formula`: {text[:80]!r} has a number that is too large.")
+    return value
+
+
+def _combined(operation: ast.operator, left: float, right: float) -> float:
+    try:
+        if isinstance(operation, ast.Pow):
+            return float(abs(left) ** right)
+        if isinstance(operation, ast.Mult):
+            return left * right
+        if isinstance(operation, ast.Add):
+            return left + right
+        if isinstance(operation, ast.Sub):
+            return left - right
+        return left / right if isinstance(operation, ast.Div) else 0.0
+    except ZeroDivisionError:
+        return 0.0
+    except OverflowError:
+        return math.inf

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe, did_you_mean, or_list
+
+if TYPE_CHECKING:
+    pass
+
+
 Tensors = dict[str, tf.Tensor]
+
 Columns = dict[str, np.ndarray]
+
 _LOG_2PI = float(np.log(2 * np.pi))
 
 AT = "at"  # column with the reference z of each row; families without it have z = 0
@@ -578,4 +586,38 @@ FAMILIES: dict[str, dict[str, Family]] = {
             several=True,
         )
     },
+}  # fmt: skip
+
+
+def read_family(family: Any, link: Any) -> Family:
+    """Return a family and link by name.
+
+    Raises:
+        ValueError: There is no such family, or it has no such link.
+    """
+    if not isinstance(family, str) or family not in FAMILIES:
+        hint = ""
+        if isinstance(family, str):
+            synonym = _SYNONYMS.get(family.lower())
+            hint = f" Did you mean {synonym!r}?" if synonym else ""
+            hint = hint or did_you_mean(family, list(FAMILIES))
+        raise ValueError(
+            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + hint
+        )
+    links = FAMILIES[family]
+    if link is None:
+        return next(iter(links.values()))
+    if not isinstance(link, str) or link not in links:
+        raise ValueError(
+            f"`link` of {family} must be {or_list(links)}; it is {link!r}."
+        )
+    return links[link]
+
+
+# Names of families in other packages.
+_SYNONYMS = {
+    "normal": "gaussian", "t": "student", "logistic": "bernoulli", "binary": "bernoulli",
+    "nbinom": "negative_binomial", "negbinomial": "negative_binomial",
+    "negbin": "negative_binomial",
+    "cumulative": "ordinal", "multinomial": "categorical", "zip": "zero_inflated_poisson",
 }  # fmt: skip

@@ -3,16 +3,209 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgmcmc.checks import describe
-from sgmcmc.regression.names import columns_of, quoted, spelled, unquoted
-from sgmcmc.regression.parsing import closing, columns_in, tokens_of, top_level
-from sgmcmc.regression.parsing import shown as written
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+INTERCEPT = "Intercept"  # name of the intercept among the terms
+
+PLAIN = re.compile(r"[^\W\d]\w*")  # names that are written without backticks
+
+# Names of the entries of the dataset besides the groups.
+_ENTRIES = re.compile(
+    r"y|X|at|constant|p|log_odds|link|weights|trials|censored|reference|place_\d+|weight_\d+|Z_.*",
+    re.DOTALL,
+)
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks."""
+    return f"`{name}`"
+
+
+def unquoted(name: str) -> str:
+    """Return a name without the backticks around it, if there are any."""
+    return name[1:-1] if re.fullmatch(r"`[^`]+`", name) else name
+
+
+def escaped(name: str, reserved: Collection[str]) -> str:
+    """Return the name of a term, in backticks if it is also one of the regression's own."""
+    return quoted(name) if name in reserved else name
+
+
+def spelled(columns: Sequence[str]) -> str:
+    """Return a factor of one or more columns, such as ``a:b``, from the names of its columns."""
+    return ":".join(
+        name if re.fullmatch(r"[\w.]+", name) else quoted(name) for name in columns
+    )
+
+
+def columns_of(by: str) -> list[str]:
+    """Return the names of the columns of a factor, such as ``a:b``.
+
+    Example:
+        >>> columns_of("a:`b:c`")
+        ['a', 'b:c']
+    """
+    return [unquoted(name) for name in re.findall(r"`[^`]+`|[^:]+", by)]
+
+
+def entry_of(by: str) -> str:
+    """Return the name of the entry of the dataset with the groups of a factor."""
+    return quoted(by) if _ENTRIES.fullmatch(by) else by
+
+
+def cut_names(levels: Sequence[Any]) -> list[str]:
+    """Return the names of the cutpoints between levels."""
+    return [f"{low}|{high}" for low, high in zip(levels, levels[1:], strict=False)]
+
+
+def parameter_names(factors: Sequence[str]) -> dict[str, str]:
+    """Return the name from which those of a factor's parameters are made, by factor.
+
+    Example:
+        >>> parameter_names(["g", "a:b", "c:d", "c_d"])
+        {'g': 'g', 'a:b': 'a_b', 'c:d': 'c:d', 'c_d': 'c_d'}
+    """
+    short = {by: by.replace(":", "_") for by in factors}
+    count = Counter(short.values())
+    return {by: name if count[name] == 1 else by for by, name in short.items()}
+
+
+def place_name(number: int) -> str:
+    """Return the entry of the dataset with the indices of a term that is held as integers."""
+    return f"place_{number}"
+
+
+def weight_name(number: int) -> str:
+    """Return the entry of the dataset with the numbers of a term that is held as integers."""
+    return f"weight_{number}"
+
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<quoted>`[^`]+`)
+    |(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?L?)
+    |(?P<name>[^\W\d]\w*)
+    |(?P<op>%%|%/%|%in%|\|\||&&|\*\*|//|<=|>=|==|!=|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_DOTTED = re.compile(r"\.?[^\W\d][\w.]*")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a formula.
+
+    Attributes:
+        kind: "quoted" for names of columns in backticks or with dots, "string", "number", "name",
+            "op", or "end".
+        text: Token; of a column its name.
+        start, end: Positions in the text.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
+    """Return the tokens of a text.
+
+    Args:
+        text: Text.
+        columns: Names of columns; those with dots, such as ``Sepal.Length``, are one token.
+    """
+    dotted = {name for name in columns if "." in name}
+    tokens, position = [], 0
+    while position < len(text):
+        column = _dotted_column(text, position, dotted) if dotted else None
+        if column:
+            tokens.append(Token("quoted", column, position, position + len(column)))
+            position += len(column)
+            continue
+        match = _TOKEN.match(text, position)
+        assert match is not None and match.lastgroup is not None
+        if match.lastgroup != "space":
+            shown = unquoted(match[0]) if match.lastgroup == "quoted" else match[0]
+            tokens.append(Token(match.lastgroup, shown, position, match.end()))
+        position = match.end()
+    for token in tokens:
+        if token.kind == "op" and token.text in "`'\"":
+            raise ValueError(
+                f"`formula`: {token.text} is not closed in {text.strip()!r}."
+            )
+    return tokens
+
+
+def _dotted_column(text: str, start: int, dotted: Collection[str]) -> str | None:
+    """Return the longest name with dots that starts at a position, and is no function's."""
+    match = (
+        None
+        if start and re.match(r"[\w.]", text[start - 1])
+        else _DOTTED.match(text, start)
+    )
+    longest = match[0] if match else ""
+    for end in range(len(longest), 0, -1):
+        remainder = text[start + end :]
+        if longest[:end] in dotted and not re.match(r"\w|\s*\(", remainder):
+            return longest[:end]
+    return None
+
+
+def closing(tokens: Sequence[Token], start: int, text: str) -> int:
+    """Return the number of the token that closes the one at ``start``."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        if tokens[index].kind == "op":
+            depth += (tokens[index].text in "([{") - (tokens[index].text in ")]}")
+        if depth == 0:
+            return index
+    raise ValueError(f"`formula`: a parenthesis is not closed in {text.strip()!r}.")
+
+
+def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens that are in no parentheses, with their numbers."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.kind == "op" and token.text in ")]}":
+            depth -= 1
+        if depth == 0:
+            yield index, token
+        if token.kind == "op" and token.text in "([{":
+            depth += 1
+
+
+def columns_in(text: str, columns: Collection[str]) -> list[str]:
+    """Return the columns that a text names, in the order of the text."""
+    tokens = [*tokens_of(text, columns), Token("end", "", len(text), len(text))]
+    named: dict[str, None] = {}
+    for before, token, after in zip(
+        [tokens[-1], *tokens], tokens, tokens[1:], strict=False
+    ):
+        called = (
+            token.kind == "name" and after.text in ("(", "=") and after.kind == "op"
+        )
+        attribute = before.kind == "op" and before.text == "."
+        if token.kind in ("name", "quoted") and token.text in columns and not called:
+            if token.kind == "quoted" or not attribute:
+                named[token.text] = None
+    return list(named)
+
+
+def shown(name: str) -> str:
+    """Return a column as it is written inside of expressions."""
+    return name if PLAIN.fullmatch(name) else quoted(name)
 
 
 @dataclass(frozen=True)
@@ -148,7 +341,7 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
         raise ValueError(
             "`formula`: '.' is all other columns, and there are no other columns."
         )
-    total = f"({' + '.join(map(written, remaining))})"
+    total = f"({' + '.join(map(shown, remaining))})"
     fixed = _DOT.sub(lambda match: match[1] or total, formula.fixed)
     return replace(formula, fixed=fixed, dotted=True)
 

@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.regression.arithmetic import plain
-from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.families import read_family
+from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.frames import column, need_one_order, read_rows
-from sgmcmc.regression.noise import need_noise
-from sgmcmc.regression.result import Regression
+from sgmcmc.regression.response import need_noise
 from sgmcmc.samplers.sample import sample
 
 if TYPE_CHECKING:

@@ -14,9 +14,15 @@ from sgmcmc.regression.columns import Block, block
 from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import AT, Family, Responses, Tensors
-from sgmcmc.regression.formula import Bar, Formula
+from sgmcmc.regression.formula import (
+    INTERCEPT,
+    Bar,
+    Formula,
+    entry_of,
+    place_name,
+    weight_name,
+)
 from sgmcmc.regression.frames import Factor, labels
-from sgmcmc.regression.names import INTERCEPT, entry_of, place_name, weight_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""The response of a regression: from the left side of a formula to numbers, with its levels."""
+"""The response of a regression: its numbers, levels and range, and whether it has noise."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 
 from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import as_levels
-from sgmcmc.regression.design import evaluated
+from sgmcmc.regression.columns import blocks
+from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family, Responses
-from sgmcmc.regression.formula import Formula
-from sgmcmc.regression.frames import TEXT
-from sgmcmc.regression.names import unquoted
+from sgmcmc.regression.formula import INTERCEPT, Formula, unquoted
+from sgmcmc.regression.frames import TEXT, labels
+from sgmcmc.regression.model import Model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,3 +215,90 @@ def responses(
     if formula.censored is not None:
         columns["censored"] = censored_of(formula, frame)
     return Responses.of(y, **columns)
+
+
+_ROUNDING = 1e-13  # residual, in units of the response, below which it is rounding
+
+_FIRST_ROWS = 2000  # number of rows that are compared first
+
+_MOST_TERMS = 500  # largest number of terms that may determine the response, as checked
+
+# The parameter of each family that has no posterior if there is no noise.
+_SCALES = {"gaussian": "sigma", "student": "sigma", "gamma": "shape", "weibull": "shape",
+           "beta": "phi"}  # fmt: skip
+
+
+def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
+    """Refuse responses that the terms, or the groups, determine.
+
+    The likelihood then grows without bound as the noise goes to 0.
+
+    Args:
+        model: Model.
+        y: Response.
+        frame: All rows.
+
+    Raises:
+        ValueError: There is no noise; the message says why.
+    """
+    parameter = _SCALES.get(model.family.name)
+    if parameter is None or len(y) < 2:
+        return
+    offset = model.formula.offset
+    if parameter == "sigma" and offset is not None:
+        y = y - evaluated(offset, frame, model.constants)
+    size = float(np.abs(y).max()) * _ROUNDING
+    grouped = [effects for effects in model.effects if INTERCEPT in effects.terms]
+    reason = ""
+    if np.ptp(y) <= size and (INTERCEPT in model.terms or grouped):
+        reason = f"is {y[0]:.6g} in every row"
+    elif parameter == "sigma" and _determined(model.design, y, frame):
+        reason = "is a linear combination of the terms"
+    elif parameter == "sigma":
+        constant = [
+            effects.by
+            for effects in grouped
+            if _constant_in_groups(effects.by, y, frame, size)
+        ]
+        reason = (
+            f"is the same in all rows of each group of {constant[0]!r}"
+            if constant
+            else ""
+        )
+    if reason:
+        less = " less offset" if parameter == "sigma" and offset is not None else ""
+        raise ValueError(
+            f"`formula`: the response{less} {reason}. It has no noise, and {parameter!r} of family "
+            f"{model.family.name!r} no posterior."
+        )
+
+
+def _constant_in_groups(
+    by: str, y: np.ndarray, frame: pd.DataFrame, size: float
+) -> bool:
+    import pandas as pd
+
+    groups = labels(frame, by)
+    if len(groups.levels) >= len(y):
+        return False
+    response = pd.Series(y).groupby(np.asarray(groups.codes))
+    return bool((response.max() - response.min() <= size).all())
+
+
+def _determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
+    """Return whether terms determine a response, as those of fewer rows do not."""
+    d = len(design.terms)
+    if not d or d > _MOST_TERMS or design.coded or len(y) <= d:
+        return False
+    few = frame.iloc[: max(_FIRST_ROWS, 2 * d)].reset_index(drop=True)
+    matrix = design.matrix(few)
+    size = float(np.abs(y).max()) * _ROUNDING * np.sqrt(d)
+    b = np.linalg.lstsq(matrix, y[: len(few)], rcond=None)[0]
+    if np.abs(y[: len(few)] - matrix @ b).max() > size:
+        return False
+    start = 0
+    for rows, design_rows in blocks(design, frame):
+        if np.abs(y[start : start + len(rows)] - design_rows.dense @ b).max() > size:
+            return False
+        start += len(rows)
+    return True

@@ -14,14 +14,13 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
 from sgmcmc.checks import outside
-from sgmcmc.regression import earlier
-from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.columns import moments
 from sgmcmc.regression.expressions import Expression
-from sgmcmc.regression.formula import parse, with_dot
+from sgmcmc.regression.families import read_family
+from sgmcmc.regression.formula import INTERCEPT, columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
-from sgmcmc.regression.model import Model
-from sgmcmc.regression.names import columns_of
-from sgmcmc.regression.packed import packed, unpacked
+from sgmcmc.regression.model import Effects, Model
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import SamplerOrigin
 from sgmcmc.samplers.sample import setup
@@ -29,7 +28,9 @@ from sgmcmc.samplers.sample import setup
 if TYPE_CHECKING:
     import pandas as pd
 
+
 _FORMAT = 3
+
 _DRAWS, _MODEL = "draws.npz", "model.npz"
 
 
@@ -103,7 +104,9 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
         "formula": content.formula,
         "family": content.family,
         "link": content.link,
-        "priors": {name: _plain(prior) for name, prior in content.priors.items()},
+        "priors": {
+            name: _prior_as_json(prior) for name, prior in content.priors.items()
+        },
         "dropped": content.dropped,
         "weights": content.weights_column,
         "columns": columns,
@@ -126,7 +129,7 @@ def read(folder: Path) -> tuple[Samples, Content]:
         raise ValueError(f"`folder`: {str(folder)!r} contains no saved regression.")
     arrays = dict(read_arrays(folder / _MODEL))
     about = json.loads(str(arrays["about"]))
-    if about.get("format") not in (*earlier.FORMATS, _FORMAT):
+    if about.get("format") not in (*EARLIER_FORMATS, _FORMAT):
         raise ValueError(
             f"`folder`: {str(folder)!r} was written in format {about.get('format')} by another "
             f"version of the package. This one reads formats up to {_FORMAT}."
@@ -155,9 +158,9 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     model, y = make_model(
         formula, frame, family, dict(content.priors) or None, content.weights
     )
-    if content.format in earlier.FORMATS:
+    if content.format in EARLIER_FORMATS:
         samples = Samples(
-            earlier.in_units_of(model, samples, frame),
+            in_units_of(model, samples, frame),
             log_post=samples.log_post,
             settings=samples.settings,
             report=samples.report,
@@ -185,7 +188,218 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     return model, samples.made_by(SamplerOrigin(stepwise._sampler))
 
 
-def _plain(prior: Any) -> Any:
+def _prior_as_json(prior: Any) -> Any:
     return (
         float(prior) if checks.is_number(prior) else [float(value) for value in prior]
     )
+
+
+Arrays = dict[str, np.ndarray]  # arrays by name
+
+# Types of levels of a factor that has several.
+_SINGLE = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+def packed(frame: pd.DataFrame) -> tuple[Arrays, list[dict[str, Any]]]:
+    """Return the columns of a frame as arrays, and their descriptions, of types that JSON has.
+
+    Raises:
+        ValueError: A column holds what cannot be written; the message names it.
+    """
+    import pandas as pd
+
+    arrays: Arrays = {}
+    columns = []
+    for number, name in enumerate(frame.columns):
+        values = frame[name]
+        about: dict[str, Any] = {"name": str(name)}
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            levels = _packed_values(
+                name, values.cat.categories, f"levels/{number}", arrays
+            )
+            about |= {
+                "kind": "category",
+                "ordered": bool(values.cat.ordered),
+                "levels": levels,
+            }
+            arrays[f"column/{number}"] = values.cat.codes.to_numpy()
+        elif values.dtype.kind == "O" or isinstance(values.dtype, pd.StringDtype):
+            codes, levels = pd.factorize(values)
+            about |= {"kind": "objects"}
+            about["levels"] = _packed_values(
+                name, pd.Index(levels), f"levels/{number}", arrays
+            )
+            arrays[f"column/{number}"] = codes.astype(np.int32)
+        else:
+            about |= _packed_values(name, pd.Index(values), f"column/{number}", arrays)
+        columns.append(about)
+    return arrays, columns
+
+
+def unpacked(
+    arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]
+) -> pd.DataFrame:
+    """Return the frame that :func:`packed` took apart."""
+    import pandas as pd
+
+    columns_by_name: dict[str, Any] = {}
+    for number, about in enumerate(columns):
+        values: Any = arrays.get(f"column/{number}")
+        kind = about["kind"]
+        if kind in ("category", "objects"):
+            # Format 1 has no descriptions of levels.
+            level_kind = about.get("levels", {"kind": "array"})
+            levels = _unpacked_values(level_kind, f"levels/{number}", arrays)
+            if kind == "category":
+                values = pd.Categorical.from_codes(
+                    values, levels, ordered=about["ordered"]
+                )
+            else:
+                values = np.array([*levels, None], object)[values]
+        else:
+            values = _unpacked_values(about, f"column/{number}", arrays)
+        columns_by_name[about["name"]] = values
+    return pd.DataFrame(columns_by_name)
+
+
+def _packed_values(
+    name: Any, values: pd.Index, key: str, arrays: Arrays
+) -> dict[str, Any]:
+    """Return the description of values, whose arrays are added."""
+    import pandas as pd
+
+    if isinstance(values.dtype, pd.IntervalDtype):
+        ends = {
+            end: _packed_values(name, getattr(values, end), f"{key}/{end}", arrays)
+            for end in ("left", "right")
+        }
+        return {"kind": "interval", "closed": values.closed, **ends}
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        arrays[key] = values.tz_convert("UTC").tz_localize(None).to_numpy()
+        return {"kind": "zone", "zone": str(values.dtype.tz)}
+    array = values.to_numpy()
+    if array.dtype.kind not in "OUT":
+        arrays[key] = array
+        return {"kind": "array"}
+    kinds = {type(value).__name__ for value in array}
+    if kinds <= {"str"}:
+        text = array.astype(str)
+        if (text == array).all():  # NumPy drops zero bytes at the end
+            arrays[key] = text
+            return {"kind": "array"}
+    single = [
+        value.item() if isinstance(value, np.generic) else value for value in array
+    ]
+    if not all(type(value) in _SINGLE.values() for value in single):
+        raise ValueError(
+            f"`data[{name!r}]` holds {', '.join(sorted(kinds))}, which cannot be written."
+        )
+    typed = [[type(value).__name__, value] for value in single]
+    arrays[key] = np.array(json.dumps(typed))
+    return {"kind": "several"}
+
+
+def _unpacked_values(
+    about: Mapping[str, Any], key: str, arrays: Mapping[str, np.ndarray]
+) -> Any:
+    import pandas as pd
+
+    kind = about["kind"]
+    if kind == "interval":
+        left, right = (
+            _unpacked_values(about[end], f"{key}/{end}", arrays)
+            for end in ("left", "right")
+        )
+        return pd.IntervalIndex.from_arrays(left, right, closed=about["closed"])
+    values = arrays[key]
+    if kind == "zone":
+        return pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(about["zone"])
+    if kind == "several":
+        typed = json.loads(str(values))
+        levels = np.empty(len(typed), object)
+        levels[:] = [_SINGLE[kind_of_value](value) for kind_of_value, value in typed]
+        return levels
+    return values.astype(object) if values.dtype.kind == "U" else values
+
+
+EARLIER_FORMATS = (1, 2)  # formats of files with these units
+
+
+def in_units_of(
+    model: Model, draws: Mapping[str, np.ndarray], frame: pd.DataFrame
+) -> dict[str, np.ndarray]:
+    """Return draws of an earlier version as those of the model of this version.
+
+    Args:
+        model: Model, made from the same formula and data.
+        draws: Draws by parameter, (..., draws, *shape).
+        frame: Data.
+    """
+    converted = {name: np.asarray(values) for name, values in draws.items()}
+    shift: float | np.ndarray = 0.0
+    if model.terms:
+        coefficients, cut_shift = _earlier_coefficients(
+            model, converted["b"].astype(np.float64), frame
+        )
+        centered = coefficients.copy()
+        if model.terms[0] == INTERCEPT:
+            centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
+        converted["b"] = (centered - model.origin) * (model.scale / model.unit)
+        shift = cut_shift - (coefficients @ model.center)[..., np.newaxis]
+    if "cut" in converted:
+        converted["cut"] = converted["cut"] + shift - model.level
+    for factor_effects in model.effects:
+        _convert_scales(factor_effects, converted)
+        name = f"r_{factor_effects.name}"
+        if name not in converted:
+            continue
+        of_bars = [moments(design, frame) for design in factor_effects.designs]
+        size = np.concatenate(
+            [np.hypot(columns.mean, columns.sd) for columns in of_bars]
+        )
+        center = factor_effects.center
+        effects = converted[name] / np.where(size > 0, size, 1.0)
+        for index in np.flatnonzero(center).tolist():
+            intercept = factor_effects.intercept_of(index)
+            effects[..., intercept] += center[index] * effects[..., index]
+        converted[name] = effects * (factor_effects.scale / factor_effects.unit)
+    return {name: converted[name].astype(draws[name].dtype) for name in draws}
+
+
+def _earlier_coefficients(
+    model: Model, b: np.ndarray, frame: pd.DataFrame
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return coefficients of the user's columns, and what cutpoints at means lack, (..., 1)."""
+    columns = moments(model.design, frame)
+    scale, center = columns.scale, columns.mean
+    if model.terms[0] == INTERCEPT:
+        scale[0] = 1.0
+        coefficients = b / scale
+        coefficients[..., 0] -= coefficients[..., 1:] @ center[1:]
+        return coefficients, np.zeros(1)
+    coefficients = b / scale
+    return coefficients, (coefficients @ center)[..., np.newaxis]
+
+
+def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:
+    """Replace standard deviations and correlations at zero by those at the means of columns."""
+    if not effects.center.any():
+        return
+    sds, partial = f"sd_{effects.name}", f"cor_{effects.name}"
+    at_zero = effects.root(
+        draws[sds].astype(np.float64), draws[partial].astype(np.float64)
+    )
+    zeros = np.zeros(draws[sds].shape[:-1])
+    rows = [np.stack([entry + zeros for entry in row], -1) for row in at_zero]
+    for index in np.flatnonzero(effects.center).tolist():
+        first = effects.intercept_of(index)
+        rows[first] = rows[first] + effects.center[index] * rows[index]
+    matrix = np.stack(rows, -2)
+    root = np.linalg.cholesky(matrix @ np.swapaxes(matrix, -1, -2))
+    norms = np.linalg.norm(root, axis=-1)
+    partials = []
+    for i, j in effects.pairs:
+        first = next(indices[0] for indices in effects.correlated if i in indices)
+        before = np.sum(root[..., i, first:j] ** 2, -1)
+        partials.append(root[..., i, j] / np.sqrt(norms[..., i] ** 2 - before))
+    draws[sds], draws[partial] = norms, np.stack(partials, -1)

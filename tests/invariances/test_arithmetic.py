@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression import building
+from sgmcmc.regression import building, families
 from sgmcmc.regression.columns import block
 from sgmcmc.regression.design import Design, evaluated, make_design
 from sgmcmc.regression.formula import parse, used_columns, with_dot
-from sgmcmc.regression.noise import need_noise
+from sgmcmc.regression.response import need_noise
 
 N = 200
 RNG = np.random.default_rng(5)
@@ -93,7 +93,7 @@ def test_responses_offsets_and_trials_do_not_depend_on_the_storage(
         np.testing.assert_allclose(
             evaluated(text, stored, {}).astype(float), wanted, rtol=1e-12
         )
-    family = building.read_family("binomial", None)
+    family = families.read_family("binomial", None)
     formula = parse("u | trials(u + v + 1) ~ x + offset(log(u * v + 1))")
     model, y = building.make_model(formula, stored, family, None)
     rows = building.posterior(model, y, stored, None)["dataset"]
@@ -166,7 +166,7 @@ def test_operators_have_the_precedence_of_r(text: str, wanted: Any) -> None:
             _columns(f"np.where({text}, x, 5)")[:, 0], np.where(wanted, X, 5)
         )
         formula = parse(f"{text} ~ x") if "|" not in text else parse(f"({text}) ~ x")
-        family = building.read_family("bernoulli", None)
+        family = families.read_family("bernoulli", None)
         assert (building.make_model(formula, FRAME, family, None)[1] == wanted).all()
 
 
@@ -211,7 +211,7 @@ def test_a_column_may_have_any_name(name: str) -> None:
     )
     assert set(used_columns(formula, renamed, None)) == {name, "x", "f"}
     model, y = building.make_model(
-        formula, renamed, building.read_family("gaussian", None), None
+        formula, renamed, families.read_family("gaussian", None), None
     )
     np.testing.assert_array_equal(y, z)
     rows = model.rows(renamed)
@@ -309,13 +309,13 @@ def test_values_out_of_range_are_refused_by_name(
     )  # fmt: skip
     with pytest.raises((ValueError, TypeError), match=message):
         building.make_model(
-            parse(formula), frame, building.read_family(family, None), None
+            parse(formula), frame, families.read_family(family, None), None
         )
 
 
 def test_offsets_of_new_rows_must_be_finite() -> None:
     frame = FRAME.assign(t=1.0)
-    family = building.read_family("poisson", None)
+    family = families.read_family("poisson", None)
     model, _ = building.make_model(parse("u ~ x + offset(log(t))"), frame, family, None)
     with pytest.raises(ValueError, match=r"'log\(t\)' is -inf in row 2, where t is 0"):
         model.rows(frame[:3].assign(t=[1.0, 1.0, 0.0]))
@@ -351,7 +351,7 @@ def test_responses_without_noise_are_refused(
     formula: str, family: str, message: str
 ) -> None:
     model, y = building.make_model(
-        parse(formula), FRAME, building.read_family(family, None), None
+        parse(formula), FRAME, families.read_family(family, None), None
     )
     if not message:
         need_noise(model, y, FRAME)

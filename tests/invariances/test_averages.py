@@ -11,8 +11,9 @@ import pytest
 import scipy.special
 
 import sgmcmc
-from sgmcmc.regression import linear
-from sgmcmc.regression.building import make_model, read_family
+from sgmcmc.regression import linear_predictor
+from sgmcmc.regression.building import make_model
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import REFERENCE
 from tests import seams
@@ -270,7 +271,7 @@ WIDE["y"] = RNG.poisson(WIDE["t"] * np.exp(0.3 * WIDE["x"]))
 WIDE["k"] = RNG.choice(["a", "b", "c"], 400)
 
 
-class Known(linear.LinearPredictor):
+class Known(linear_predictor.LinearPredictor):
     """A linear predictor with draws of coefficients that need no chain."""
 
     def __init__(self, formula: str, family: str) -> None:
@@ -319,7 +320,7 @@ def test_changes_of_a_few_numbers_are_those_of_all(
     ]
     for changed in changes:
         after = known.numbers(WIDE.assign(**changed))
-        change = linear.Change.of(before, after, known.model.design.dense)
+        change = linear_predictor.Change.of(before, after, known.model.design.dense)
         assert change is not None
         wanted = known.values(after.part(part), effects)
         found = known.changed(eta, change.part(part), effects)
@@ -334,7 +335,7 @@ def test_changes_from_or_to_infinity() -> None:
     for offset in (before.offset, np.full(400, -np.inf)):
         after = replace(before, offset=np.full(400, -np.inf))
         assert (
-            linear.Change.of(
+            linear_predictor.Change.of(
                 replace(before, offset=offset), after, known.model.design.dense
             )
             is None

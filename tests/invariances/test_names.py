@@ -12,11 +12,10 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.inputs.parameters import read_start
-from sgmcmc.regression import building
+from sgmcmc.regression import building, families
 from sgmcmc.regression.families import AT
-from sgmcmc.regression.formula import parse, with_dot
+from sgmcmc.regression.formula import entry_of, parameter_names, parse, with_dot
 from sgmcmc.regression.model import REFERENCE
-from sgmcmc.regression.names import entry_of, parameter_names
 
 N = 300
 RNG = np.random.default_rng(7)
@@ -31,7 +30,7 @@ def _made(
 ) -> Any:
     parsed = with_dot(parse(formula), frame, None)
     return building.make_model(
-        parsed, frame, building.read_family(family, None), priors
+        parsed, frame, families.read_family(family, None), priors
     )
 
 

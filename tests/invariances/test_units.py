@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import Model
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression.criticism import of_single_rows, predictive_panel
+from sgmcmc.regression.fit import of_single_rows, predictive_panel
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100}
 N = 200

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.groups.model import read_groups
-from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.building import make_model, posterior
 from sgmcmc.regression.columns import (
     block,
     blocks,
@@ -22,6 +22,7 @@ from sgmcmc.regression.columns import (
     need_independent,
 )
 from sgmcmc.regression.design import Design, make_design
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from tests import seams
 

@@ -17,7 +17,8 @@ from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.groups.labels import find, labeled
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.spec import Groups
-from sgmcmc.regression.building import make_model, read_family
+from sgmcmc.regression.building import make_model
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.frames import as_frame, labels, with_levels_of
 from sgmcmc.regression.model import Model

@@ -12,7 +12,8 @@ import scipy.stats as st
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.results.loo import leave_one_out
 

@@ -16,8 +16,8 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.atomic_files import read_arrays, write_arrays
-from sgmcmc.regression.packed import packed, unpacked
-from sgmcmc.regression.result import Regression
+from sgmcmc.regression.fit import Regression
+from sgmcmc.regression.saved import packed, unpacked
 
 RNG = np.random.default_rng(3)
 N = 300

@@ -10,8 +10,9 @@ import pytest
 from tensorflow_probability import distributions as tfd
 
 import sgmcmc
-from sgmcmc.regression.building import make_model, read_family
+from sgmcmc.regression.building import make_model
 from sgmcmc.regression.design import evaluated
+from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 
 N = 60
