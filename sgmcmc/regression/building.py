@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc import checks
-from sgmcmc.checks import describe
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
 from sgmcmc.regression.columns import (
@@ -30,22 +29,24 @@ from sgmcmc.regression.formula import (
     cut_names,
     escaped,
     parameter_names,
-    quoted,
-    unquoted,
 )
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.priors import log_prior, read_priors
 from sgmcmc.regression.response import read_response, response_levels, responses
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_ROUNDING = (
-    1e-13  # part of the response below which differences are rounding of float64
-)
+@dataclass(frozen=True)
+class _Settings:
+    rounding: float = 1e-13  # of the response: smaller differences are those of float64
+    # Part of the squares that residuals have, below which they are computed one by one:
+    canceled: float = 1e-10
+    start_of_sds: float = 0.5  # of effects of groups, in units of response over factor
 
-# Part of the squares that residuals have, below which they are computed one by one.
-_CANCELED = 1e-10
+
+_SETTINGS = _Settings()
 
 
 def make_model(
@@ -73,37 +74,39 @@ def make_model(
             "of whose levels has a linear predictor."
         )
     design = make_design(formula.fixed, frame)
+    has_intercept = design.has_intercept
     response = responses(formula, frame, y, constants, weights)
-    intercept = design.terms[:1] == (INTERCEPT,)
     start = family.start(response)
     centered, values, unit = None, None, 1.0
     if family.scaled:
-        centered = _CenteredResponse.of(response, start if intercept else 0.0)
+        centered = _CenteredResponse.of(response, start if has_intercept else 0.0)
         values, unit = centered.values, centered.unit
-    effects = _effects(formula.bars, frame, weights, unit)
-    reserved = _reserved_names(family, effects, outcomes)
+    effects = _make_effects(formula.bars, frame, weights, unit)
+    reserved = [*family.scalar_names, *(["sd"] if effects else [])]
+    reserved += cut_names(outcomes) if family.has_cutpoints else []
+    reserved += [name for of_factor in effects for name in of_factor.rows]
     design = design.named([escaped(term, reserved) for term in design.terms])
     column_moments = moments(design, frame, weights, values)
     aliased = dependent(design, column_moments, frame, weights)
     if not formula.dotted:
         need_independent(design, aliased, column_moments.rows)
-    center = column_moments.mean if intercept else np.zeros(len(design.terms))
+    center = column_moments.mean if has_intercept else np.zeros(len(design.terms))
     scale = column_moments.scale
     origin, residual = np.zeros(len(design.terms)), 1.0
     if centered is not None:
         origin, residual = centered.explained(column_moments, design, frame, weights)
-    offset_mean = float(np.average(response.offset, weights=response.weights))
+    offset_mean = response.mean(response.offset)
     cuts: tuple[float, ...] = ()
-    if family.name == "ordinal":
-        if not intercept:
+    if family.has_cutpoints:
+        if not has_intercept:
             raise ValueError(
                 "`formula`: cutpoints of family 'ordinal' replace the intercept, which cannot be "
                 "removed."
             )
         design = design.without_intercept()
         center, scale, origin = center[1:], scale[1:], origin[1:]
-        cuts = _cutpoints(response, len(outcomes))
-    elif intercept:
+        cuts = _start_of_cutpoints(response, len(outcomes))
+    elif has_intercept:
         center[0], scale[0] = 0.0, 1.0
         origin[0] = -offset_mean if family.intercept == "probability" else start
     model = Model(
@@ -118,23 +121,13 @@ def make_model(
         start=start,
         offset_mean=offset_mean,
         residual=residual,
-        priors=_read_priors(priors, design.terms, family, bool(effects)),
+        priors=read_priors(priors, design.terms, family, bool(effects)),
         outcomes=outcomes,
         cuts=cuts,
         constants=constants,
         aliased=tuple(aliased),
     )
     return model, y
-
-
-def _reserved_names(
-    family: Family, effects: Sequence[Effects], outcomes: Sequence[Any]
-) -> list[str]:
-    names = [name for name, support in family.aux if support != "ordered"]
-    names += cut_names(outcomes) if len(names) < len(family.aux) else []
-    for factor_effects in effects:
-        names += factor_effects.rows
-    return [*names, *(["sd"] if effects else [])]
 
 
 @dataclass(frozen=True)
@@ -159,14 +152,12 @@ class _CenteredResponse:
             response: Responses.
             center: Mean of the response less offset; 0 if there is no intercept.
         """
-        centered = response.y - response.offset
-        mean = np.average(centered, weights=response.weights)
-        unit = float(
-            np.sqrt(np.average((centered - mean) ** 2, weights=response.weights))
-        )
-        size = float(np.sqrt(np.average(centered**2, weights=response.weights)))
-        unit = unit if unit > _ROUNDING * size else size or 1.0
-        centered = centered - center
+        values = response.y - response.offset
+        mean = np.average(values, weights=response.weights)
+        sd = float(np.sqrt(response.mean((values - mean) ** 2)))
+        size = float(np.sqrt(response.mean(values**2)))
+        unit = sd if sd > _SETTINGS.rounding * size else size or 1.0
+        centered = values - center
         return cls(centered, float(response.weights @ centered**2), unit)
 
     def explained(
@@ -177,50 +168,39 @@ class _CenteredResponse:
         weights: np.ndarray | None,
     ) -> tuple[np.ndarray, float]:
         """Return coefficients by least squares, and the standard deviation of residuals."""
-        intercept = design.terms[:1] == (INTERCEPT,)
-        origin = least_squares(column_moments, intercept)
+        has_intercept = design.has_intercept
+        center = column_moments.mean if has_intercept else np.zeros(len(design.terms))
+
+        def fitted(coefficients: np.ndarray) -> np.ndarray:
+            chunks = [
+                design_rows.times(design, coefficients, center)
+                for _, design_rows in blocks(design, frame)
+            ]
+            return np.concatenate(chunks)
+
+        origin = least_squares(column_moments, has_intercept)
         residual_squares = self.total - float(origin @ column_moments.response)
-        if residual_squares < _CANCELED * self.total and column_moments.rows > len(
-            design.terms
-        ):
-            residuals = self.values - _fixed(design, frame, column_moments, origin)
+        has_residuals = column_moments.rows > len(design.terms)
+        if has_residuals and residual_squares < _SETTINGS.canceled * self.total:
+            residuals = self.values - fitted(origin)
             residual_moments = moments(design, frame, weights, residuals)
-            change = least_squares(residual_moments, intercept)
+            change = least_squares(residual_moments, has_intercept)
             origin = origin + change
-            residuals -= _fixed(design, frame, column_moments, change)
+            residuals -= fitted(change)
             w = np.ones(len(residuals)) if weights is None else weights
             residual_squares = float(w @ residuals**2)
-        residual = np.sqrt(max(residual_squares, 0.0) / column_moments.total)
-        return origin, float(
-            residual
-        ) if residual > _ROUNDING * self.unit else self.unit
+        sd = float(np.sqrt(max(residual_squares, 0.0) / column_moments.total))
+        return origin, sd if sd > _SETTINGS.rounding * self.unit else self.unit
 
 
-def _fixed(
-    design: Design,
-    frame: pd.DataFrame,
-    column_moments: Moments,
-    coefficients: np.ndarray,
-) -> np.ndarray:
-    """Return the fixed part of the predictor of centered columns, (rows,)."""
-    intercept = design.terms[:1] == (INTERCEPT,)
-    center = column_moments.mean if intercept else np.zeros(len(design.terms))
-    return np.concatenate(
-        [
-            design_rows.times(design, coefficients, center)
-            for _, design_rows in blocks(design, frame)
-        ]
-    )
-
-
-def _cutpoints(response: Responses, levels: int) -> tuple[float, ...]:
+def _start_of_cutpoints(response: Responses, levels: int) -> tuple[float, ...]:
     """Return the log odds of the shares of levels, half a row more in each."""
     counts = np.bincount(response.y.astype(int), response.weights, levels) + 0.5
     cumulative = np.cumsum(counts)[:-1] / counts.sum()
     return tuple(np.log(cumulative / (1.0 - cumulative)).tolist())
 
 
-def _effects(
+def _make_effects(
     bars: Sequence[Bar], frame: pd.DataFrame, weights: np.ndarray | None, unit: float
 ) -> tuple[Effects, ...]:
     effects = []
@@ -244,7 +224,7 @@ def _effects(
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
         center, scale = (np.concatenate(arrays) for arrays in zip(*sizes, strict=True))
-        factor_effects = Effects(
+        of_factor = Effects(
             by=by,
             name=name,
             bars=factor_bars,
@@ -255,7 +235,7 @@ def _effects(
             scale=scale,
             unit=unit,
         )
-        effects.append(factor_effects)
+        effects.append(of_factor)
     return tuple(effects)
 
 
@@ -268,59 +248,12 @@ def _center_and_scale(
     """
     if design.terms == (INTERCEPT,):
         return np.zeros(1), np.ones(1)
-    column_moments = moments(design, frame, weights)
-    size = np.where(column_moments.mean != 0, np.abs(column_moments.mean), 1.0)
-    scale = np.where(column_moments.varies, column_moments.sd, size)
+    columns = moments(design, frame, weights)
+    size = np.where(columns.mean != 0, np.abs(columns.mean), 1.0)
+    scale = np.where(columns.varies, columns.sd, size)
     has_intercept = correlated and design.terms[0] == INTERCEPT
-    return np.where(
-        column_moments.varies & has_intercept, column_moments.mean, 0.0
-    ), scale
-
-
-def _read_priors(
-    priors: Any, terms: Sequence[str], family: Family, grouped: bool
-) -> dict[str, Any]:
-    scales = [name for name, support in family.aux if support != "ordered"]
-    allowed = [*terms, *scales, *(["sd"] if grouped else [])]
-    by_term = {
-        name if name in allowed else unquoted(name): value
-        for name, value in checks.by_name("priors", priors, "of priors by term").items()
-    }
-    checks.known_keys("priors", by_term, allowed, "the terms are")
-    for name, value in by_term.items():
-        pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
-        if pair and not (all(map(checks.is_number, value)) and value[1] > 0):
-            raise ValueError(
-                f"`priors[{name!r}]` must be a mean and a positive standard deviation; it is "
-                f"{value!r}."
-            )
-        rate = name not in (*terms, "zi") and checks.is_number(value) and value > 0
-        if not (hasattr(value, "log_prob") or pair or rate):
-            expected = (
-                "a pair (mean, sd) of a normal, or "
-                if name in terms
-                else ("" if name == "zi" else "the rate of an exponential, or ")
-            )
-            raise TypeError(
-                f"`priors[{name!r}]` must be {expected}a distribution with `log_prob`; it is "
-                f"{describe(value)}."
-                + (f" The term is {quoted(name)!r}." if quoted(name) in terms else "")
-            )
-    return by_term
-
-
-def groups_of(model: Model) -> list[Groups]:
-    """Return the groups of a model, as samplers expect them."""
-    normal = model.family.name == "gaussian"
-    return [
-        Groups(
-            effects.entry,
-            {f"r_{effects.name}": np.zeros(len(effects.terms))},
-            effects.log_density,
-            normal=normal,
-        )
-        for effects in model.effects
-    ]
+    is_centered = columns.varies & has_intercept
+    return np.where(is_centered, columns.mean, 0.0), scale
 
 
 def posterior(
@@ -342,26 +275,59 @@ def posterior(
     Raises:
         ValueError: There is nothing to sample.
     """
-    params: dict[str, Any] = {}
-    bijectors: dict[str, Any] = {}
-    if model.terms:
-        several = (len(model.outcomes) - 1,) if model.family.several else ()
-        params["b"] = np.zeros((*several, len(model.terms)))
-        if model.terms[0] == INTERCEPT and not model.family.scaled:
-            params["b"][..., 0] = model.start - model.origin[0]
-    _add_scales(model, params, bijectors)
+    params, bijectors = _parameters(model)
     if not params:
         raise ValueError("`formula` has no terms: there is nothing to sample.")
-    groups = groups_of(model)
-    return {
+    arguments = {
         "log_lik": model.log_lik,
         "dataset": _dataset(model, y, frame, weights, np.dtype(dtype)),
         "params": params,
-        "log_prior": model.log_prior,
+        "log_prior": partial(log_prior, model),
         "bijectors": bijectors or None,
         "integers": model.integers,
-        **({"groups": groups} if groups else {}),
     }
+    if model.effects:
+        arguments["groups"] = groups_of(model)
+    return arguments
+
+
+def _parameters(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return starting values and bijectors of the parameters, by name."""
+    from tensorflow_probability import bijectors as tfb
+
+    params: dict[str, Any] = {}
+    bijectors: dict[str, Any] = {}
+    if model.terms:
+        params["b"] = np.zeros((*model.predictors, len(model.terms)))
+        if model.has_intercept and not model.family.scaled:
+            params["b"][..., 0] = model.start - model.origin[0]
+    by_support = {"positive": tfb.Exp, "unit": tfb.Sigmoid, "ordered": tfb.Ascending}
+    for parameter in model.family.aux:
+        start: Any = model.residual if parameter.scaled else parameter.start
+        if parameter.support == "ordered":
+            start = np.asarray(model.cuts)
+        params[parameter.name] = start
+        bijectors[parameter.name] = by_support[parameter.support]()
+    for effects in model.effects:
+        sds = _SETTINGS.start_of_sds * model.unit / effects.scale
+        params[effects.sds_name], bijectors[effects.sds_name] = sds, tfb.Exp()
+        if effects.pairs:
+            params[effects.correlations_name] = np.zeros(len(effects.pairs))
+            bijectors[effects.correlations_name] = tfb.Tanh()
+    return params, bijectors
+
+
+def groups_of(model: Model) -> list[Groups]:
+    """Return the groups of a model, as samplers expect them."""
+    return [
+        Groups(
+            effects.entry,
+            {effects.effects_name: np.zeros(len(effects.terms))},
+            effects.log_density,
+            normal=model.family.quadratic,
+        )
+        for effects in model.effects
+    ]
 
 
 def _dataset(
@@ -392,30 +358,5 @@ def _dataset(
             array = np.asarray(values)
             column_dtype = dtype if array.dtype.kind == "f" else array.dtype
             writers.setdefault(name, Spool(column_dtype)).add(array)
-    return {name: writer.array() for name, writer in writers.items()} | model.labels(
-        frame
-    )
-
-
-def _add_scales(
-    model: Model, params: dict[str, Any], bijectors: dict[str, Any]
-) -> None:
-    from tensorflow_probability import bijectors as tfb
-
-    for name, support in model.family.aux:
-        if support == "ordered":
-            params[name], bijectors[name] = np.asarray(model.cuts), tfb.Ascending()
-        elif support == "unit":
-            params[name], bijectors[name] = 0.2, tfb.Sigmoid()
-        else:
-            params[name] = (
-                model.residual if name == "sigma" else 5.0 if name == "nu" else 1.0
-            )
-            bijectors[name] = tfb.Exp()
-    for effects in model.effects:
-        sds = f"sd_{effects.name}"
-        params[sds] = 0.5 * model.unit / effects.scale
-        bijectors[sds] = tfb.Exp()
-        if effects.pairs:
-            params[f"cor_{effects.name}"] = np.zeros(len(effects.pairs))
-            bijectors[f"cor_{effects.name}"] = tfb.Tanh()
+    arrays = {name: writer.array() for name, writer in writers.items()}
+    return arrays | model.labels(frame)

@@ -369,6 +369,11 @@ class Design:
     factors: dict[str, Factor]
     subexpressions: Subexpressions
 
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the first column is the intercept."""
+        return self.terms[:1] == (INTERCEPT,)
+
     def matrix(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the dense columns of some rows, (rows, dense columns), in float64.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import numpy as np
 from sgmcmc import checks, libraries
 from sgmcmc.regression import predictions, saved
 from sgmcmc.regression.formula import INTERCEPT, cut_names
-from sgmcmc.regression.model import SD_OF_LOG, Effects, Model
+from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.predictions import Predictor, Question
+from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
@@ -153,13 +154,13 @@ class Regression:
     @property
     def _labels(self) -> dict[str, str]:
         """The formula's terms by the names of the chain's coordinates."""
-        model, labels = self._model, {}
+        model = self._model
+        labels = {}
         if model.terms:
-            several = (len(model.outcomes) - 1,) if model.family.several else ()
-            names = coordinate_names("b", (*several, len(model.terms)))
-            labels = dict(zip(names, self._fixed_names, strict=True))
+            names = coordinate_names("b", (*model.predictors, len(model.terms)))
+            labels = dict(zip(names, model.fixed_names, strict=True))
         for effects in model.effects:
-            names = coordinate_names(f"sd_{effects.name}", (len(effects.terms),))
+            names = coordinate_names(effects.sds_name, (len(effects.terms),))
             labels |= dict(zip(names, effects.rows, strict=False))
         return labels
 
@@ -178,19 +179,18 @@ class Regression:
         by_term: dict[str, np.ndarray] = {}
         if model.terms:
             of_terms = model.coefficients(draws["b"].astype(np.float64))
-            for index, name in enumerate(self._fixed_names):
+            for index, name in enumerate(self._model.fixed_names):
                 by_term[name] = of_terms.reshape(*of_terms.shape[:2], -1)[..., index]
         for effects in model.effects:
             by_term |= self._of_groups(effects, draws)
-        for name, support in model.family.aux:
-            if support == "ordered":
-                cuts = model.cutpoints(draws[name], draws.get("b"))
-                for index, shown in enumerate(cut_names(model.outcomes)):
-                    by_term[shown] = cuts[..., index]
+        for parameter in model.family.aux:
+            values = draws[parameter.name]
+            if parameter.support != "ordered":
+                by_term[parameter.name] = values.astype(np.float64) + parameter.shift
                 continue
-            by_term[name] = draws[name].astype(np.float64) + (
-                1.0 if name == "nu" else 0.0
-            )
+            cuts = model.cutpoints(values, draws.get("b"))
+            for index, name in enumerate(cut_names(model.outcomes)):
+                by_term[name] = cuts[..., index]
         return by_term
 
     @property
@@ -210,22 +210,18 @@ class Regression:
             + determined_by_priors(self._model, draws)
         )
 
-    @property
-    def _fixed_names(self) -> list[str]:
-        return self._model.fixed_names
-
     def _of_groups(self, effects: Effects, draws: Any) -> dict[str, np.ndarray]:
-        draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
-        root = effects.uncentered(
-            effects.root(draws[f"sd_{effects.name}"], draws.get(f"cor_{effects.name}"))
-        )
-        sds = [np.sqrt(sum(entry**2 for entry in row)) for row in root]
-        cors = [
-            sum(a * b for a, b in zip(root[i], root[j], strict=True))
-            / (sds[i] * sds[j])
-            for i, j in effects.pairs
-        ]
-        return dict(zip(effects.rows, sds + cors, strict=True))
+        sds = np.asarray(draws[effects.sds_name], np.float64)
+        partial = draws.get(effects.correlations_name)
+        if partial is not None:
+            partial = np.asarray(partial, np.float64)
+        root = effects.uncentered(effects.root(sds, partial))
+        raw_sds = [np.sqrt(sum(entry**2 for entry in row)) for row in root]
+        correlations = []
+        for i, j in effects.pairs:
+            covariance = sum(a * b for a, b in zip(root[i], root[j], strict=True))
+            correlations.append(covariance / (raw_sds[i] * raw_sds[j]))
+        return dict(zip(effects.rows, raw_sds + correlations, strict=True))
 
     def summary(self, prob: float = 0.95, robust: bool = False) -> pd.DataFrame:
         """Return a frame with a row for each term and each SD of groups.
@@ -268,7 +264,7 @@ class Regression:
     @property
     def fixed(self) -> pd.DataFrame:
         """The rows of the summary of fixed terms."""
-        return self.summary().loc[self._fixed_names]
+        return self.summary().loc[self._model.fixed_names]
 
     @property
     def group_sds(self) -> pd.DataFrame:
@@ -279,7 +275,7 @@ class Regression:
     @property
     def priors(self) -> dict[str, str]:
         """The prior of each term, in words."""
-        return self._model.described_priors()
+        return described_priors(self._model)
 
     def effects(self, by: str | None = None, prob: float = 0.95) -> pd.DataFrame:
         """Return a frame with a row for each group and effect.
@@ -306,7 +302,7 @@ class Regression:
             )
         effects = next(effects for effects in self._model.effects if effects.by == by)
         draws = effects.of_columns(
-            self._predictor.thinned.effects(effects.entry)[f"r_{effects.name}"]
+            self._predictor.thinned.effects(effects.entry)[effects.effects_name]
         )
         structure = (
             self.samples.origin.groups if self.samples.origin is not None else None
@@ -370,7 +366,7 @@ class Regression:
                 f"Responses of family {self.family!r} are levels, without residuals."
             )
         y = self._predictor.response(self._frame)
-        if self.family == "binomial":
+        if self._model.family.has_trials:
             y = y / trials_of(self._model.formula, self._frame)
         return y - self.predict()
 
@@ -511,7 +507,7 @@ class Regression:
         terms = self._model.terms * max(1, len(self._model.outcomes) - 1)
         names = [
             name
-            for name, term in zip(self._fixed_names, terms, strict=False)
+            for name, term in zip(self._model.fixed_names, terms, strict=False)
             if term != INTERCEPT
         ]
         table = self.summary(prob).loc[names]
@@ -557,7 +553,7 @@ class Regression:
                     f"Groups: {effects.by}, {len(origin.groups.labels[effects.entry])} levels"
                 )
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
-        hidden = list(table.index[_SHOWN : len(self._fixed_names)])
+        hidden = list(table.index[_SHOWN : len(self._model.fixed_names)])
         table = table.drop(index=hidden)
         more = (
             [f"{len(hidden)} more terms: see summary() and priors."] if hidden else []
@@ -573,103 +569,6 @@ class Regression:
         warnings = self.warnings
         lines += ["", "Warnings: " + ("none" if not warnings else "")]
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
-
-
-# Posterior SD, in prior SDs, from which a warning says that its prior determines a term.
-_LARGEST_RATIO = 0.5
-
-# The same for a uniform prior, whose density has no curvature that adds to that of the data.
-_LARGEST_RATIO_UNIFORM = 0.75
-
-_SD_OF_LOG_NU = (
-    0.9  # standard deviation of log(ν − 1) if ν > 1 has a gamma(2, 0.1) distribution
-)
-
-
-def determined_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a warning for each parameter about which the data say little.
-
-    A term is named if its default prior, normal with standard deviation s, has a part of the
-    information that is not small: sd(β | y) > s/2. That happens if the response is separated by
-    the term, or if terms are nearly collinear. The intercept is compared at the means of all
-    columns. Of standard deviations σ, both σ and log σ must be so uncertain: else the data at least
-    bound it. Of shapes log k counts, since they have no upper bound. Priors that the user has given
-    are not checked.
-
-    Args:
-        model: Model.
-        draws: Draws of the chain by parameter, (chains, draws, ...).
-
-    Returns:
-        Warnings, which name the term and the likely reason.
-    """
-    messages = _determined_terms(model, draws) if model.terms else []
-    for name, ratio, largest in _sd_ratios(model, draws):
-        if ratio > largest:
-            messages.append(
-                f"{name!r} is held by its prior: its posterior SD is {ratio:.2f} of the prior's. "
-                "The data say little of it: see `priors`."
-            )
-    return messages
-
-
-def _determined_terms(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
-    messages = []
-    reason = (
-        "It separates the responses, is nearly a combination of other terms, or there are few rows"
-        if model.family.name in ("bernoulli", "binomial", "ordinal", "categorical")
-        else "It is nearly a combination of other terms, or there are few rows"
-    )
-    priors, sds = model.described_priors(), model.default_sds
-    b = np.asarray(draws["b"], np.float64)
-    sizes = (
-        b.std((0, 1)) * model.unit / np.where(model.is_intercept, 1.0, model.scale)
-    ).ravel()
-    for name, term, size in zip(
-        model.fixed_names,
-        model.terms * (len(sizes) // len(model.terms)),
-        sizes,
-        strict=True,
-    ):
-        ratio = float(size) / sds.get(term, np.inf)
-        if ratio > _LARGEST_RATIO:
-            why = "Nearly all responses are alike" if term == INTERCEPT else reason
-            messages.append(
-                f"The term {name!r} is held by its prior: its posterior SD is {ratio:.2f} of the "
-                f"prior's, {priors[term]}. {why}: see `priors`."
-            )
-    return messages
-
-
-def _sd_ratios(
-    model: Model, draws: Mapping[str, np.ndarray]
-) -> Iterator[tuple[str, float, float]]:
-    """Yield scales, shapes and correlations, posterior over prior SD, and what is too much."""
-    draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
-    for name, support in model.family.aux:
-        if support == "ordered" or name in model.priors:
-            continue
-        values = draws[name]
-        if support == "unit":
-            yield name, float(values.std() * np.sqrt(12.0)), _LARGEST_RATIO_UNIFORM
-            continue
-        ratio = np.log(values).std() / (_SD_OF_LOG_NU if name == "nu" else SD_OF_LOG)
-        bound = values.std() / model.unit if name == "sigma" else np.inf
-        yield name, float(min(ratio, bound)), _LARGEST_RATIO
-    for effects in model.effects:
-        sds = draws[f"sd_{effects.name}"]
-        for index, name in enumerate(effects.rows[: len(effects.terms)]):
-            if "sd" in model.priors:
-                continue
-            bound = sds[..., index].std() * effects.scale[index] / model.unit
-            ratio = np.log(sds[..., index]).std() / SD_OF_LOG
-            yield name, float(min(ratio, bound)), _LARGEST_RATIO
-        for number, (name, (i, j)) in enumerate(
-            zip(effects.rows[len(effects.terms) :], effects.pairs, strict=True)
-        ):
-            partial = draws[f"cor_{effects.name}"][..., number]
-            ratio = float(partial.std() * np.sqrt(2.0 * effects.power(i, j) + 3.0))
-            yield name, ratio, _LARGEST_RATIO_UNIFORM
 
 
 def of_aliased(model: Model) -> list[str]:

@@ -222,12 +222,12 @@ class LinearPredictor:
         weights = samples.weights
         self.weights = None if weights is None else np.tile(weights, self._shape[0])
         self.aux = {}
-        for name, support in model.family.aux:
-            values = np.asarray(arrays[name], np.float64)
-            last = values.shape[2:] if support == "ordered" else ()
-            self.aux[name] = values.reshape(self.draws, 1, *last)
-            if support == "ordered":
-                self.aux[name] = self.aux[name] + model.level
+        for parameter in model.family.aux:
+            values = np.asarray(arrays[parameter.name], np.float64)
+            values = values.reshape(self.draws, 1, *values.shape[2:])
+            if parameter.support == "ordered":
+                values = values + model.level
+            self.aux[parameter.name] = values
         self._b = None
         if model.terms:
             b = np.asarray(arrays["b"], np.float64)
@@ -286,7 +286,7 @@ class LinearPredictor:
         effects = self.model.effects[number]
         arrays = by_chain(self._samples.settings, self._samples)
         by_name = self.origin.effects_of_labels(arrays, effects.entry, labels, seed)
-        draws = np.asarray(by_name[f"r_{effects.name}"], np.float64)
+        draws = np.asarray(by_name[effects.effects_name], np.float64)
         draws = effects.unit * draws.reshape(self.draws, len(labels), -1)
         return np.ascontiguousarray(np.moveaxis(draws, 2, 0))
 

@@ -1,4 +1,4 @@
-"""The model of a regression: its predictor, log-likelihood and priors."""
+"""The model of a regression: its predictor, its effects of groups, and its log-likelihood."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import checks
 from sgmcmc.regression.columns import Block, block
 from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
-from sgmcmc.regression.families import AT, Family, Responses, Tensors
+from sgmcmc.regression.families import AT, Auxiliary, Family, Responses, Tensors
 from sgmcmc.regression.formula import (
     INTERCEPT,
     Bar,
@@ -27,27 +26,20 @@ from sgmcmc.regression.frames import Factor, labels
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOG_2PI = float(np.log(2 * np.pi))
-_PRIOR_SD = (
-    2.5  # standard deviations of the default priors, in units of response over term
-)
-_PRIOR_RATE = (
-    100.0  # mean of the default prior of a rate, in units of that of all rows together
-)
-_PRIOR_DISPERSION = 10.0  # mean of the default prior of 1/shape and 1/phi
-SD_OF_LOG = float(
-    np.pi / np.sqrt(6.0)
-)  # standard deviation of the log of an exponential variable
 
-# Standard deviation of a logistic variable: of the log odds of a uniform probability.
-_SD_OF_LOGISTIC = float(np.pi / np.sqrt(3.0))
+@dataclass(frozen=True)
+class _Settings:
+    # Correlated effects of a group from which on their density is made of matrices: graphs of
+    # single entries, and above all of their derivatives, take long to make.
+    many_effects: int = 3
+
+
+_SETTINGS = _Settings()
+
+_LOG_2PI = float(np.log(2 * np.pi))
 
 # Entry of rows with the predictor from which that of the chain is counted, in float64.
 REFERENCE = "reference"
-
-
-# Number of correlated effects of a group from which on their density is made of matrices.
-_MANY_EFFECTS = 3
 
 
 @dataclass(frozen=True)
@@ -96,12 +88,28 @@ class Effects:
         return entry_of(self.by)
 
     @property
+    def effects_name(self) -> str:
+        """Name of the parameter with the effects."""
+        return f"r_{self.name}"
+
+    @property
+    def sds_name(self) -> str:
+        """Name of the parameter with their standard deviations."""
+        return f"sd_{self.name}"
+
+    @property
+    def correlations_name(self) -> str:
+        """Name of the parameter with their partial correlations."""
+        return f"cor_{self.name}"
+
+    @property
     def rows(self) -> list[str]:
         """Names of standard deviations, and of correlations in the order of ``pairs``."""
         sds = [f"sd({self.by}: {term})" for term in self.terms]
-        return sds + [
+        correlations = [
             f"cor({self.by}: {self.terms[j]}, {self.terms[i]})" for i, j in self.pairs
         ]
+        return sds + correlations
 
     def power(self, i: int, j: int) -> float:
         """Return that of 1 − p² in the density of the partial correlation p of a pair."""
@@ -127,37 +135,41 @@ class Effects:
                 triangle[i][i] = sds[..., i] * remaining**0.5
         return triangle
 
+    def root_matrix(self, sds: tf.Tensor, partial: tf.Tensor) -> tf.Tensor:
+        """Return :meth:`root` as a matrix, (q, q), if all effects are correlated."""
+        q = sds.shape[0]
+        pairs = q * (q - 1) // 2
+        indices = np.full((q, q), pairs)  # that of the zero at the end
+        indices[np.tril_indices(q, -1)] = np.arange(pairs)
+        with_zero = tf.concat([partial, tf.zeros_like(partial[:1])], 0)
+        between = tf.gather(with_zero, tf.constant(indices))
+        logs = tf.math.log1p(-(between**2))
+        remaining = tf.exp(0.5 * tf.cumsum(logs, axis=1, exclusive=True))
+        return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * remaining
+
     def log_density(self, effects: Tensors, params: Tensors) -> tf.Tensor:
         """Return the log density of the effects of each group, in units of ``unit / scale``."""
-        sds = params[f"sd_{self.name}"]
+        sds = params[self.sds_name]
         sds *= tf.constant(self.scale / self.unit, sds.dtype)
-        partial, r = params.get(f"cor_{self.name}"), effects[f"r_{self.name}"]
+        partial, r = params.get(self.correlations_name), effects[self.effects_name]
         q = len(self.terms)
-        if q >= _MANY_EFFECTS and len(self.pairs) == q * (q - 1) // 2:
-            # Graphs of single entries, and above all of their derivatives, take long to make.
-            triangle = _triangle(sds, partial)
+        all_correlated = len(self.pairs) == q * (q - 1) // 2
+        if q >= _SETTINGS.many_effects and all_correlated:
+            triangle = self.root_matrix(sds, partial)
             standard = tf.linalg.triangular_solve(triangle, tf.transpose(r))
             log_determinant = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(triangle)))
-            return (
-                -0.5 * tf.reduce_sum(standard**2, 0)
-                - log_determinant
-                - 0.5 * q * _LOG_2PI
-            )
+            squares = tf.reduce_sum(standard**2, 0)
+            return -0.5 * squares - log_determinant - 0.5 * q * _LOG_2PI
         root = self.root(sds, partial)
         total: Any = 0.0
         standardized: list[tf.Tensor] = []
         for i in range(q):
-            explained = sum(
-                (root[i][k] * standardized[k] for k in range(i)),
-                start=tf.zeros([], r.dtype),
-            )
-            standardized.append((r[:, i] - explained) / root[i][i])
-            total = (
-                total
-                - 0.5 * standardized[i] ** 2
-                - tf.math.log(root[i][i])
-                - 0.5 * _LOG_2PI
-            )
+            explained = tf.zeros([], r.dtype)
+            for k in range(i):
+                explained += root[i][k] * standardized[k]
+            z = (r[:, i] - explained) / root[i][i]
+            standardized.append(z)
+            total = total - 0.5 * z**2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
@@ -173,9 +185,8 @@ class Effects:
         """Return the effects of the user's columns, (..., effects), of those that the chain has."""
         raw = effects * (self.unit / self.scale)
         for effect in np.flatnonzero(self.center).tolist():
-            raw[..., self.intercept_of(effect)] -= (
-                self.center[effect] * raw[..., effect]
-            )
+            shift = self.center[effect] * raw[..., effect]
+            raw[..., self.intercept_of(effect)] -= shift
         return raw
 
     def uncentered(self, root: list[list[Any]]) -> list[list[Any]]:
@@ -191,19 +202,6 @@ class Effects:
                 a - center * b for a, b in zip(rows[first], root[effect], strict=True)
             ]
         return rows
-
-
-def _triangle(sds: tf.Tensor, partial: tf.Tensor) -> tf.Tensor:
-    """Return the lower triangle of :meth:`Effects.root`, (q, q), if all effects are correlated."""
-    q = sds.shape[0]
-    pairs = q * (q - 1) // 2
-    indices = np.full((q, q), pairs)  # that of the zero at the end
-    indices[np.tril_indices(q, -1)] = np.arange(pairs)
-    with_zero = tf.concat([partial, tf.zeros_like(partial[:1])], 0)
-    between = tf.gather(with_zero, tf.constant(indices))
-    logs = tf.math.log1p(-(between**2))
-    remaining = tf.exp(0.5 * tf.cumsum(logs, axis=1, exclusive=True))
-    return sds[:, tf.newaxis] * (between + tf.eye(q, dtype=sds.dtype)) * remaining
 
 
 @dataclass(frozen=True)
@@ -254,9 +252,19 @@ class Model:
         return self.design.terms
 
     @property
+    def has_intercept(self) -> bool:
+        """Whether the first fixed term is the intercept."""
+        return self.terms[:1] == (INTERCEPT,)
+
+    @property
     def is_intercept(self) -> np.ndarray:
         """Whether each term is the intercept."""
         return np.array([term == INTERCEPT for term in self.terms])
+
+    @property
+    def predictors(self) -> tuple[int, ...]:
+        """Shape of the predictors of one row: one number, or one for each level but the first."""
+        return (len(self.outcomes) - 1,) if self.family.several else ()
 
     @property
     def fixed_names(self) -> list[str]:
@@ -270,7 +278,7 @@ class Model:
     @property
     def level(self) -> float:
         """Predictor that cutpoints of the chain are counted from."""
-        return self.offset_mean if self.family.name == "ordinal" else 0.0
+        return self.offset_mean if self.family.has_cutpoints else 0.0
 
     @property
     def integers(self) -> list[str]:
@@ -278,13 +286,24 @@ class Model:
         return [place_name(number) for number in range(len(self.design.coded))]
 
     @property
+    def designs(self) -> list[Design]:
+        """The design of fixed terms, and those of all effects of groups."""
+        of_effects = [design for effects in self.effects for design in effects.designs]
+        return [self.design, *of_effects]
+
+    @property
     def factors(self) -> dict[str, Factor]:
         """Columns of the data that are factors of terms."""
         factors = dict(self.design.factors)
-        for effects in self.effects:
-            for design in effects.designs:
-                factors = {**design.factors, **factors}
+        for design in self.designs[1:]:
+            factors = {**design.factors, **factors}
         return factors
+
+    def prior_of(self, parameter: Auxiliary) -> Any:
+        """Return the user's prior of an auxiliary parameter; ``None`` for the default."""
+        if parameter.support == "ordered":
+            return None
+        return self.priors.get(parameter.name)
 
     def rows(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without the response."""
@@ -300,20 +319,17 @@ class Model:
         The entry ``REFERENCE`` is the predictor at ``origin``, in float64.
         """
         dense = self.design.dense
-        dataset: dict[str, Any] = {
-            "X": (design_rows.dense - self.center[dense]) / self.scale[dense]
-        }
+        centered = design_rows.dense - self.center[dense]
+        dataset: dict[str, Any] = {"X": centered / self.scale[dense]}
         for number, (indices, weights) in enumerate(design_rows.coded):
             dataset[place_name(number)] = tf.constant(indices)
             if weights is not None:
                 dataset[weight_name(number)] = weights
-        reference = (
-            design_rows.times(self.design, self.origin, self.center) - self.level
-        )
-        if self.formula.offset is not None:
-            reference = reference + evaluated(
-                self.formula.offset, frame, self.constants
-            )
+        at_origin = design_rows.times(self.design, self.origin, self.center)
+        reference = at_origin - self.level
+        offset = self.formula.offset
+        if offset is not None:
+            reference = reference + evaluated(offset, frame, self.constants)
         for effects in self.effects:
             dataset[f"Z_{effects.name}"] = effects.columns(frame)
         return {**dataset, REFERENCE: reference}
@@ -344,9 +360,8 @@ class Model:
             else tf.reduce_sum(rows["X"], 1)
         )
         for effects in self.effects:
-            eta += tf.reduce_sum(
-                rows[f"Z_{effects.name}"] * params[f"r_{effects.name}"], 1
-            )
+            of_groups = rows[f"Z_{effects.name}"] * params[effects.effects_name]
+            eta += tf.reduce_sum(of_groups, 1)
         return eta
 
     def _fixed(self, b: tf.Tensor, rows: Tensors) -> tf.Tensor:
@@ -363,9 +378,8 @@ class Model:
             by_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
             center = tf.constant(self.center[columns], b.dtype)
             zero = tf.zeros_like(by_level[..., :1])
-            values = tf.gather(
-                tf.concat([by_level, zero], -1), rows[place_name(number)], axis=-1
-            )
+            with_reference = tf.concat([by_level, zero], -1)
+            values = tf.gather(with_reference, rows[place_name(number)], axis=-1)
             if term.weight is not None:
                 values *= rows[weight_name(number)]
             eta += values - tf.reduce_sum(by_level * center, -1, keepdims=True)
@@ -374,8 +388,10 @@ class Model:
     def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each row."""
         eta = self.predictor(params, rows)
-        if self.family.scaled:
-            params = {**params, "sigma": params["sigma"] / self.unit}
+        for parameter in self.family.aux:
+            if parameter.scaled:
+                in_units = params[parameter.name] / self.unit
+                params = {**params, parameter.name: in_units}
         terms = self.family.log_density(eta, params, rows)
         if self.family.scaled:
             terms -= float(np.log(self.unit))
@@ -384,12 +400,10 @@ class Model:
     def coefficients(self, b: Any) -> Any:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
         raw = b * (self.unit / self.scale) + self.origin
-        if self.terms and self.terms[0] == INTERCEPT:
-            intercept = raw[..., :1] - (raw[..., 1:] * self.center[1:]).sum(
-                -1, keepdims=True
-            )
-            raw = np.concatenate([intercept, raw[..., 1:]], -1)
-        return raw
+        if not self.has_intercept:
+            return raw
+        at_means = (raw[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
+        return np.concatenate([raw[..., :1] - at_means, raw[..., 1:]], -1)
 
     def cutpoints(self, cuts: np.ndarray, b: Any) -> np.ndarray:
         """Return cutpoints of the user's columns, (..., levels − 1), of those of the chain."""
@@ -397,192 +411,3 @@ class Model:
         if self.terms:
             shift = (self.coefficients(b) * self.center).sum(-1, keepdims=True)
         return np.asarray(cuts, np.float64) + self.level + shift
-
-    def log_prior(self, params: Tensors) -> tf.Tensor:
-        """Return the log prior density of all parameters but effects."""
-        total = tf.zeros([], next(iter(params.values())).dtype)
-        if self.terms:
-            total += self._log_prior_of_terms(params["b"])
-        for name, support in self.family.aux:
-            value = params[name]
-            if support == "ordered":
-                # Probabilities of levels at the means of all columns are uniform on the simplex.
-                total -= tf.reduce_sum(tf.nn.softplus(value) + tf.nn.softplus(-value))
-            else:
-                total += self._log_prior_of_aux(name, value)
-        for effects in self.effects:
-            total += self._log_prior_of_sds(effects, params)
-            for k, (i, j) in enumerate(effects.pairs):
-                # LKJ with shape 1: a partial correlation given j others has the density
-                # (1 − p²)^((q − 2 − j)/2).
-                power = effects.power(i, j)
-                if power:
-                    total += power * tf.math.log1p(
-                        -(params[f"cor_{effects.name}"][k] ** 2)
-                    )
-        return total
-
-    def _log_prior_of_aux(self, name: str, value: tf.Tensor) -> tf.Tensor:
-        prior = self.priors.get(name)
-        if prior is not None:
-            return _density(prior, value)
-        if name == "zi":
-            return tf.zeros([], value.dtype)
-        if name == "sigma":
-            return -value / self.unit
-        if name == "nu":  # gamma(2, 0.1) of ν = 1 + value
-            return tf.math.log1p(value) - 0.1 * value
-        # 1/value is exponential with mean _PRIOR_DISPERSION.
-        return -2.0 * tf.math.log(value) - 1.0 / (_PRIOR_DISPERSION * value)
-
-    def _log_prior_of_sds(self, effects: Effects, params: Tensors) -> tf.Tensor:
-        sds, prior = params[f"sd_{effects.name}"], self.priors.get("sd")
-        if prior is None:
-            return -tf.reduce_sum(
-                sds * tf.constant(effects.scale / self.unit, sds.dtype)
-            )
-        if not effects.center.any():
-            return _density(prior, sds)
-        # The user's priors are those of the effects at zero. Σ = T Σ₀ Tᵀ with |T| = 1, and the
-        # volume of a covariance is Π sd^q times that of SDs and correlations.
-        root = effects.uncentered(effects.root(sds, params.get(f"cor_{effects.name}")))
-        uncentered_sds = [tf.sqrt(sum(entry**2 for entry in row)) for row in root]
-        total = _density(prior, tf.stack(uncentered_sds))
-        for indices in effects.correlated:
-            for index in indices:
-                total += len(indices) * (
-                    tf.math.log(sds[index]) - tf.math.log(uncentered_sds[index])
-                )
-        return total
-
-    def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
-        mean, sd = self._normals()
-        unit = np.where(self.is_intercept, self.unit, self.unit / self.scale)
-        custom = np.array(
-            [hasattr(self.priors.get(term), "log_prob") for term in self.terms]
-        )
-        normal = np.isfinite(sd) & ~custom
-        standard = b - tf.constant((mean - self.origin) / unit, b.dtype)
-        standard /= tf.constant(np.where(normal, sd, unit) / unit, b.dtype)
-        total = -0.5 * tf.reduce_sum(
-            tf.where(normal, standard**2, tf.zeros([], b.dtype))
-        )
-        for index in np.flatnonzero(custom):
-            value = b[..., index] * float(unit[index]) + float(self.origin[index])
-            total += _density(self.priors[self.terms[index]], value)
-        if not (custom[0] or normal[0]):
-            total += self._log_prior_of_intercept(b[..., 0])
-        return total
-
-    def _log_prior_of_intercept(self, b: tf.Tensor) -> tf.Tensor:
-        """Return the log density of an intercept whose prior is not normal."""
-        kind, link = self.family.intercept, self.family.link
-        if kind in ("rate", "time"):
-            size = b + float(self.origin[0] - self.start)
-            size = size if kind == "rate" else -size
-            return size - tf.exp(size) / _PRIOR_RATE
-        if kind == "simplex":
-            return tf.reduce_sum(
-                tf.nn.log_softmax(tf.concat([tf.zeros([1], b.dtype), b], 0))
-            )
-        a = b + float(self.origin[0] + self.offset_mean)
-        if link == "probit":
-            return -0.5 * a**2
-        return (
-            a - tf.exp(a)
-            if link == "cloglog"
-            else -tf.nn.softplus(a) - tf.nn.softplus(-a)
-        )
-
-    def _normals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and SD of the normal prior of each coefficient, (terms,).
-
-        An infinite SD is that of an intercept whose prior is not normal.
-        """
-        mean, sd = np.zeros(len(self.terms)), _PRIOR_SD * self.unit / self.scale
-        for index, term in enumerate(self.terms):
-            prior = self.priors.get(term)
-            if term == INTERCEPT:
-                normal = self.family.intercept == "normal"
-                mean[index], sd[index] = (
-                    self.start,
-                    _PRIOR_SD * self.unit if normal else np.inf,
-                )
-            if isinstance(prior, tuple | list):
-                mean[index], sd[index] = prior
-        return mean, sd
-
-    @property
-    def default_sds(self) -> dict[str, float]:
-        """Standard deviations of the default priors, by fixed term; of the intercept at means."""
-        kind, link = self.family.intercept, self.family.link
-        of_intercept = {
-            "normal": _PRIOR_SD * self.unit, "rate": SD_OF_LOG, "time": SD_OF_LOG,
-            "simplex": _SD_OF_LOGISTIC,
-            "probability": {"logit": _SD_OF_LOGISTIC, "probit": 1.0}.get(link, SD_OF_LOG),
-        }  # fmt: skip
-        sds = dict(zip(self.terms, _PRIOR_SD * self.unit / self.scale, strict=True))
-        if INTERCEPT in sds:
-            sds[INTERCEPT] = of_intercept[kind]
-        return {term: float(sd) for term, sd in sds.items() if term not in self.priors}
-
-    def described_priors(self) -> dict[str, str]:
-        """Return the prior of each parameter, in words."""
-        described = {}
-        for term, mean, sd in zip(self.terms, *self._normals(), strict=True):
-            prior = self.priors.get(term)
-            at = " (at the means of all columns)" if term == INTERCEPT else ""
-            if hasattr(prior, "log_prob"):
-                described[term] = str(prior)
-            elif np.isfinite(sd):
-                described[term] = f"normal({mean:.4g}, {sd:.4g}){at}"
-            else:
-                described[term] = self._intercept_in_words() + at
-        for name, support in self.family.aux:
-            if support == "ordered":
-                described[name] = (
-                    "uniform probabilities of levels (at the means of all columns)"
-                )
-            elif name in self.priors:
-                described[name] = _in_words(self.priors[name])
-            elif name in ("zi", "nu"):
-                described[name] = "uniform(0, 1)" if name == "zi" else "gamma(2, 0.1)"
-            elif name == "sigma":
-                described[name] = _in_words(1.0 / self.unit)
-            else:
-                described[name] = f"1/exponential({1.0 / _PRIOR_DISPERSION:.4g})"
-        if "sd" in self.priors and self.effects:
-            described["sd"] = _in_words(self.priors["sd"])
-            return described
-        for effects in self.effects:
-            at = " (at the means of all columns)" if effects.center.any() else ""
-            for name, term, scale in zip(
-                effects.rows, effects.terms, effects.scale, strict=False
-            ):
-                described[name] = _in_words(scale / self.unit) + at * (
-                    term == INTERCEPT
-                )
-        return described
-
-    def _intercept_in_words(self) -> str:
-        kind = self.family.intercept
-        if kind == "rate":
-            return f"log of exponential({np.exp(-self.start) / _PRIOR_RATE:.4g})"
-        if kind == "time":
-            return f"-log of exponential({np.exp(self.start) / _PRIOR_RATE:.4g})"
-        return (
-            "uniform probability"
-            if kind == "probability"
-            else "uniform probabilities of levels"
-        )
-
-
-def _density(prior: Any, value: tf.Tensor) -> tf.Tensor:
-    """Return the log density of the user's prior: a distribution, or the rate of an exponential."""
-    if hasattr(prior, "log_prob"):
-        return tf.reduce_sum(tf.cast(prior.log_prob(value), value.dtype))
-    return -float(prior) * tf.reduce_sum(value)
-
-
-def _in_words(prior: Any) -> str:
-    return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)

@@ -117,9 +117,7 @@ class Predictor:
         rng = np.random.default_rng(seed)
         draws = []
         for frame, eta in self.pieces(data, seed):
-            trials = (
-                trials_of(model.formula, frame) if family.name == "binomial" else None
-            )
+            trials = trials_of(model.formula, frame) if family.has_trials else None
             drawn = family.draw(rng, eta, self.linear.aux, trials)
             draws.append(
                 np.asarray(model.outcomes)[drawn] if family.by_level else drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(frozen=True)
+class _Settings:
+    rounding: float = (
+        1e-13  # residual, in units of the response, below which it is rounding
+    )
+    first_rows: int = 2000  # that are compared first
+    max_terms: int = 500  # for which it is checked whether they determine the response
+    many_levels: int = 20  # of a number, from which on it looks like a measurement
+
+
+_SETTINGS = _Settings()
+
+
 def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """Return the number of trials of each row; 1 if the formula has none.
 
@@ -28,9 +42,8 @@ def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """
     trials = _of_each_row("trials", formula.trials or "1", frame)
     bad = (trials < 1) | (trials != np.floor(trials))
-    return _refuse_first(
-        bad, trials, f"trials({formula.trials}) must hold integers, 1 or more"
-    )
+    requirement = f"trials({formula.trials}) must hold integers, 1 or more"
+    return _refuse_first(bad, trials, requirement)
 
 
 def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
@@ -90,35 +103,18 @@ def response_levels(
     """
     name = unquoted(formula.response)
     values = evaluated(formula.response, frame, constants)
-    categories = (
-        getattr(frame[name].dtype, "categories", None)
-        if name in frame.columns
-        else None
-    )
-    if family.by_level:
-        values = as_levels(values)
-    if name in frame.attrs.get(TEXT, ()):
-        categories = None
+    categories = None
+    if name in frame.columns and name not in frame.attrs.get(TEXT, ()):
+        categories = getattr(frame[name].dtype, "categories", None)
     if not family.by_level:
-        if values.dtype.kind in "biuf":
-            return ()
-        texts = np.unique(values.astype(str))
-        if family.name != "bernoulli" or len(texts) != 2:
-            or_two = ", or two levels" if family.name == "bernoulli" else ""
-            raise TypeError(
-                f"`data[{name!r}]`, the response of family {family.name!r}, must hold numbers"
-                f"{or_two}; it has the levels {', '.join(texts[:4])}{' …' * (len(texts) > 4)}."
-            )
-        return (
-            tuple(map(str, texts))
-            if categories is None
-            else _observed(categories, values)
-        )
+        return _two_levels(name, values, categories, family)
+    values = as_levels(values)
+    is_number = values.dtype.kind in "biuf"
     if categories is not None:
         levels = _observed(categories, values)
-    elif values.dtype.kind in "biuf":
+    elif is_number:
         levels = tuple(np.unique(values).tolist())
-    elif family.name == "ordinal":
+    elif family.has_cutpoints:
         raise TypeError(
             f"`data[{name!r}]`, the response of family 'ordinal', must hold numbers or an ordered "
             "factor, pd.Categorical(values, categories=[...], ordered=True): text has no order."
@@ -129,12 +125,31 @@ def response_levels(
         raise ValueError(
             f"`data[{name!r}]`, the response, has one level: it needs two or more."
         )
-    if values.dtype.kind == "f" and len(levels) > max(20, len(values) // 2):
+    many_levels = max(_SETTINGS.many_levels, len(values) // 2)
+    if values.dtype.kind == "f" and len(levels) > many_levels:
         raise ValueError(
             f"`data[{name!r}]`, the response of family {family.name!r}, has {len(levels)} levels "
             f"in {len(values)} rows: it looks like a measurement."
         )
     return levels
+
+
+def _two_levels(
+    name: str, values: np.ndarray, categories: Any, family: Family
+) -> tuple[Any, ...]:
+    """Return the two levels of a response that is no number; () if it is one."""
+    if values.dtype.kind in "biuf":
+        return ()
+    texts = np.unique(values.astype(str))
+    if not family.may_be_two_levels or len(texts) != 2:
+        or_two = ", or two levels" if family.may_be_two_levels else ""
+        raise TypeError(
+            f"`data[{name!r}]`, the response of family {family.name!r}, must hold numbers"
+            f"{or_two}; it has the levels {', '.join(texts[:4])}{' …' * (len(texts) > 4)}."
+        )
+    if categories is None:
+        return tuple(map(str, texts))
+    return _observed(categories, values)
 
 
 def _observed(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
@@ -161,37 +176,32 @@ def read_response(
         ValueError: It is out of the family's range, or the left side has what the family lacks.
     """
     values = evaluated(formula.response, frame, constants)
+    label = f"data[{formula.response!r}]"
     if levels:
-        label = f"data[{formula.response!r}]"
-        known_levels = Levels.of(levels)
-        y = (
-            factorized(values, label)
-            .coded_by(known_levels, label, "regression")
-            .astype(np.float64)
-        )
+        observed = factorized(values, label)
+        codes = observed.coded_by(Levels.of(levels), label, "regression")
+        y = codes.astype(np.float64)
     else:
         y = values.astype(np.float64)
-    bad = ~(np.isfinite(y) & family.good(y))
+    bad = ~(np.isfinite(y) & family.is_valid(y))
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(
-            f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
+            f"`{label}`, the response of family {family.name!r}, must hold "
             f"{family.range}; row {row} has {y[row]:g}."
         )
-    if family.name == "binomial" and formula.trials is None:
+    if family.has_trials and formula.trials is None:
         raise ValueError(
-            f"`formula`: family 'binomial' needs the number of trials of each row, "
+            f"`formula`: family {family.name!r} needs the number of trials of each row, "
             f"'{formula.response} | trials(n) ~ ...'. Family 'bernoulli' is for single trials."
         )
-    if formula.trials is not None and family.name != "binomial":
+    if formula.trials is not None and not family.has_trials:
         raise ValueError(
             f"`formula`: trials(n) is for family 'binomial' only; the family is {family.name!r}."
         )
-    if family.name == "binomial" and (y > trials_of(formula, frame)).any():
-        raise ValueError(
-            f"`data[{formula.response!r}]` has more successes than trials."
-        )
-    if formula.censored is not None and family.name not in ("exponential", "weibull"):
+    if family.has_trials and (y > trials_of(formula, frame)).any():
+        raise ValueError(f"`{label}` has more successes than trials.")
+    if formula.censored is not None and not family.may_be_censored:
         raise ValueError(
             f"`formula`: cens(c) is not compatible with family {family.name!r}."
         )
@@ -217,17 +227,6 @@ def responses(
     return Responses.of(y, **columns)
 
 
-_ROUNDING = 1e-13  # residual, in units of the response, below which it is rounding
-
-_FIRST_ROWS = 2000  # number of rows that are compared first
-
-_MOST_TERMS = 500  # largest number of terms that may determine the response, as checked
-
-# The parameter of each family that has no posterior if there is no noise.
-_SCALES = {"gaussian": "sigma", "student": "sigma", "gamma": "shape", "weibull": "shape",
-           "beta": "phi"}  # fmt: skip
-
-
 def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
     """Refuse responses that the terms, or the groups, determine.
 
@@ -241,58 +240,51 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
     Raises:
         ValueError: There is no noise; the message says why.
     """
-    parameter = _SCALES.get(model.family.name)
-    if parameter is None or len(y) < 2:
+    family, offset = model.family, model.formula.offset
+    if family.noise is None or len(y) < 2:
         return
-    offset = model.formula.offset
-    if parameter == "sigma" and offset is not None:
+    less_offset = ""
+    if family.scaled and offset is not None:
         y = y - evaluated(offset, frame, model.constants)
-    size = float(np.abs(y).max()) * _ROUNDING
-    grouped = [effects for effects in model.effects if INTERCEPT in effects.terms]
-    reason = ""
-    if np.ptp(y) <= size and (INTERCEPT in model.terms or grouped):
-        reason = f"is {y[0]:.6g} in every row"
-    elif parameter == "sigma" and _determined(model.design, y, frame):
-        reason = "is a linear combination of the terms"
-    elif parameter == "sigma":
-        constant = [
-            effects.by
-            for effects in grouped
-            if _constant_in_groups(effects.by, y, frame, size)
-        ]
-        reason = (
-            f"is the same in all rows of each group of {constant[0]!r}"
-            if constant
-            else ""
-        )
+        less_offset = " less offset"
+    reason = _reason_without_noise(model, y, frame)
     if reason:
-        less = " less offset" if parameter == "sigma" and offset is not None else ""
         raise ValueError(
-            f"`formula`: the response{less} {reason}. It has no noise, and {parameter!r} of family "
-            f"{model.family.name!r} no posterior."
+            f"`formula`: the response{less_offset} {reason}. It has no noise, and "
+            f"{family.noise!r} of family {family.name!r} no posterior."
         )
 
 
-def _constant_in_groups(
-    by: str, y: np.ndarray, frame: pd.DataFrame, size: float
-) -> bool:
+def _reason_without_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> str:
+    """Return why a response has no noise; empty if it has."""
     import pandas as pd
 
-    groups = labels(frame, by)
-    if len(groups.levels) >= len(y):
-        return False
-    response = pd.Series(y).groupby(np.asarray(groups.codes))
-    return bool((response.max() - response.min() <= size).all())
+    size = float(np.abs(y).max()) * _SETTINGS.rounding
+    factors = [effects.by for effects in model.effects if INTERCEPT in effects.terms]
+    if np.ptp(y) <= size and (INTERCEPT in model.terms or factors):
+        return f"is {y[0]:.6g} in every row"
+    if not model.family.scaled:
+        return ""
+    if _is_determined(model.design, y, frame):
+        return "is a linear combination of the terms"
+    for by in factors:
+        groups = labels(frame, by)
+        if len(groups.levels) >= len(y):
+            continue
+        of_groups = pd.Series(y).groupby(np.asarray(groups.codes))
+        if (of_groups.max() - of_groups.min() <= size).all():
+            return f"is the same in all rows of each group of {by!r}"
+    return ""
 
 
-def _determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
+def _is_determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
     """Return whether terms determine a response, as those of fewer rows do not."""
     d = len(design.terms)
-    if not d or d > _MOST_TERMS or design.coded or len(y) <= d:
+    if not d or d > _SETTINGS.max_terms or design.coded or len(y) <= d:
         return False
-    few = frame.iloc[: max(_FIRST_ROWS, 2 * d)].reset_index(drop=True)
+    few = frame.iloc[: max(_SETTINGS.first_rows, 2 * d)].reset_index(drop=True)
     matrix = design.matrix(few)
-    size = float(np.abs(y).max()) * _ROUNDING * np.sqrt(d)
+    size = float(np.abs(y).max()) * _SETTINGS.rounding * np.sqrt(d)
     b = np.linalg.lstsq(matrix, y[: len(few)], rcond=None)[0]
     if np.abs(y[: len(few)] - matrix @ b).max() > size:
         return False

@@ -350,7 +350,7 @@ def in_units_of(
         converted["cut"] = converted["cut"] + shift - model.level
     for factor_effects in model.effects:
         _convert_scales(factor_effects, converted)
-        name = f"r_{factor_effects.name}"
+        name = factor_effects.effects_name
         if name not in converted:
             continue
         of_bars = [moments(design, frame) for design in factor_effects.designs]
@@ -385,7 +385,7 @@ def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:
     """Replace standard deviations and correlations at zero by those at the means of columns."""
     if not effects.center.any():
         return
-    sds, partial = f"sd_{effects.name}", f"cor_{effects.name}"
+    sds, partial = effects.sds_name, effects.correlations_name
     at_zero = effects.root(
         draws[sds].astype(np.float64), draws[partial].astype(np.float64)
     )

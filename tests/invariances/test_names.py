@@ -16,6 +16,7 @@ from sgmcmc.regression import building, families
 from sgmcmc.regression.families import AT
 from sgmcmc.regression.formula import entry_of, parameter_names, parse, with_dot
 from sgmcmc.regression.model import REFERENCE
+from sgmcmc.regression.priors import described_priors
 
 N = 300
 RNG = np.random.default_rng(7)
@@ -75,7 +76,7 @@ def test_priors_tell_a_term_from_an_auxiliary_parameter(family: str, name: str) 
     own = 2.0 if name != "zi" else None
     priors = {f"`{name}`": (0.25, 0.5)} | ({name: own} if own else {})
     model, _ = _made(f"y ~ {name}", frame, family, priors)
-    said = model.described_priors()
+    said = described_priors(model)
     assert said[f"`{name}`"] == "normal(0.25, 0.5)"
     assert said[name] == ("exponential(2)" if own else "uniform(0, 1)")
     if own:
@@ -87,7 +88,7 @@ def test_names_that_no_parameter_has_stay_as_they_are() -> None:
     frame = pd.DataFrame({"shape": X, "b": Z, "sd": X * Z, "k": G})
     model, _ = _made("k ~ shape + b + sd", frame, "poisson", {"`b`": (0.0, 1.0)})
     assert model.terms == ("Intercept", "shape", "b", "sd")
-    assert model.described_priors()["b"] == "normal(0, 1)"
+    assert described_priors(model)["b"] == "normal(0, 1)"
 
 
 FACTORS = [

@@ -18,6 +18,7 @@ from sgmcmc.regression.building import make_model, posterior
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import Model
+from sgmcmc.regression.priors import described_priors
 
 N = 60
 RNG = np.random.default_rng(4)
@@ -204,7 +205,7 @@ def test_what_is_added_to_response_and_offset_is_nothing(family: str) -> None:
         real=FRAME["real"] + 2.0**20 * FRAME["o"], o=2.0**20 * FRAME["o"]
     )
     added = of(_formula(family, " + offset(o)"), family, frame)
-    assert added[0].described_priors() == plain[0].described_priors()
+    assert described_priors(added[0]) == described_priors(plain[0])
     np.testing.assert_allclose(
         log_posterior(*added, frame, None),
         log_posterior(*plain, FRAME, None),
@@ -221,7 +222,7 @@ def test_weights_are_repeated_rows(family: str) -> None:
     more = "" if family == "categorical" else " + offset(o)"
     weighted = of(_formula(family, more), family, FRAME, weights)
     repeated = of(_formula(family, more), family, frame)
-    assert weighted[0].described_priors() == repeated[0].described_priors()
+    assert described_priors(weighted[0]) == described_priors(repeated[0])
     for name in (
         "center",
         "scale",
@@ -258,7 +259,7 @@ def test_rows_of_weight_zero_do_not_matter(family: str) -> None:
     more = "" if family == "categorical" else " + offset(o)"
     model, y = of(_formula(family, more), family, frame, weights)
     plain = of(_formula(family, more), family, FRAME)
-    assert model.described_priors() == plain[0].described_priors()
+    assert described_priors(model) == described_priors(plain[0])
     made = posterior(model, y, frame, weights)["dataset"]
     assert all(np.isfinite(values).all() for values in made.values())
     np.testing.assert_allclose(

@@ -14,6 +14,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.regression.families import FAMILIES
 from sgmcmc.regression.formula import parse
+from sgmcmc.regression.priors import log_prior
 from tests import seams
 
 N = 400
@@ -203,8 +204,8 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
         key: tf.constant(np.asarray(v), tf.float64)
         for key, v in fit._predictor.dataset(frame).items()
     }
-    aux = [aux for aux, _ in model.family.aux]
-    unit = [where == "unit" for _, where in model.family.aux]
+    aux = [parameter.name for parameter in model.family.aux]
+    unit = [parameter.support == "unit" for parameter in model.family.aux]
 
     def negative(u: np.ndarray) -> float:
         params = {"b": tf.constant(u[:2], tf.float64)}
@@ -213,7 +214,7 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
             value = 1 / (1 + np.exp(-u[2 + k])) if unit[k] else np.exp(u[2 + k])
             jacobian += np.log(value * (1 - value)) if unit[k] else u[2 + k]
             params[key] = tf.constant(value, tf.float64)
-        value = tf.reduce_sum(model.log_lik(params, rows)) + model.log_prior(params)
+        value = tf.reduce_sum(model.log_lik(params, rows)) + log_prior(model, params)
         return -float(value) - jacobian
 
     start = np.concatenate([[model.start - model.origin[0], 0.0], np.zeros(len(aux))])

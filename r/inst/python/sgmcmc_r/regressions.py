@@ -67,14 +67,14 @@ def entries(made: sgmcmc.Regression) -> list[dict[str, Any]]:
         pairs = [[each.terms[j], each.terms[i]] for i, j in each.pairs]
         found += [{"role": "sd", "by": each.by, "terms": [term]} for term in each.terms]
         found += [{"role": "cor", "by": each.by, "terms": pair} for pair in pairs]
-    for name, where in model.family.aux:
-        if where == "ordered":
+    for parameter in model.family.aux:
+        if parameter.support == "ordered":
             places = range(1, len(model.outcomes))
             found += [
                 {"role": "cutpoint", "terms": [], "level": place} for place in places
             ]
         else:
-            found.append({"role": "auxiliary", "terms": [name]})
+            found.append({"role": "auxiliary", "terms": [parameter.name]})
     draws = made._draws
     if len(found) != len(draws):
         raise AssertionError(
