@@ -10,27 +10,28 @@ import numpy as np
 import scipy.sparse
 
 from sgmcmc.regression.design import Design
-from sgmcmc.regression.formula import INTERCEPT
 from sgmcmc.regression.frames import chunks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_COMPARED = (
-    4000  # largest number of columns for which they are all compared with each other
-)
+
+@dataclass(frozen=True)
+class _Settings:
+    max_products: int = 4000  # columns up to which all are compared with each other
+    # Ridge of the scaled normal equations of a regression that need not be exact.
+    ridge: float = 1e-11
+    # Part of a column's variance that is not explained by those before it, below which rounding
+    # matters: it is computed again without squares, if there is a dense matrix.
+    suspect: float = 1e-9
+    unexplained: float = 1e-8  # the same, without squares, of a linear combination
+
+
+_SETTINGS = _Settings()
 
 # Reasons why data say nothing of a term.
 _ZERO = "zero in every row"
 _COMBINED = "a linear combination of the terms before it. Leave one of them out"
-
-_RIDGE = (
-    1e-11  # ridge of the scaled normal equations of a regression that need not be exact
-)
-
-# Part of a column's variance that is not explained by those before it, below which rounding
-# matters: it is computed again without squares, if there is a dense matrix.
-_SUSPECT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,7 @@ def moments(
         response: Response of each row, for ``Moments.response``.
     """
     d = len(design.terms)
-    all_pairs = d <= _COMPARED
-    with_intercept = design.terms[:1] == (INTERCEPT,)
+    all_pairs = d <= _SETTINGS.max_products
     products_of = _products if all_pairs else _squares
     reference, sums, response_sums = np.zeros(d), np.zeros(d), np.zeros(d)
     products = np.zeros((d, d) if all_pairs else d)
@@ -144,11 +144,10 @@ def moments(
         sums += _sums(design, chunk, reference, w)
         products += products_of(design, chunk, reference, w)
         if response is not None:
-            response_sums += _sums(
-                design, chunk, reference, w * response[rows_of_chunk]
-            )
-            if not with_intercept:
-                response_sums += reference * float(w @ response[rows_of_chunk])
+            y = response[rows_of_chunk]
+            response_sums += _sums(design, chunk, reference, w * y)
+            if not design.has_intercept:
+                response_sums += reference * float(w @ y)
         rows += int(np.count_nonzero(w))
         total_weight += float(w.sum())
     shift = sums / total_weight
@@ -160,9 +159,9 @@ def _sparse(design: Design, chunk: Block, number: int) -> scipy.sparse.csr_matri
     indices, numbers = chunk.coded[number]
     n, size = len(indices), design.coded[number].size
     values = np.ones(n) if numbers is None else numbers
-    return scipy.sparse.csr_matrix((values, indices, np.arange(n + 1)), (n, size + 1))[
-        :, :size
-    ]
+    shape = n, size + 1
+    matrix = scipy.sparse.csr_matrix((values, indices, np.arange(n + 1)), shape)
+    return matrix[:, :size]
 
 
 def _sums(
@@ -218,33 +217,33 @@ def dependent(
     an intercept only what varies is compared, so that years and times of a clock, far from zero,
     are like other columns. Rows of weight zero do not count.
     """
-    terms, rows = design.terms, column_moments.total
-    varied = column_moments.sd**2 * rows
-    raw = varied + rows * column_moments.mean**2
-    intercept = bool(terms) and terms[0] == INTERCEPT
+    terms, total = design.terms, column_moments.total
+    has_intercept = design.has_intercept
+    mean = column_moments.mean
+    varied = column_moments.sd**2 * total
+    raw = varied + total * mean**2
     empty = raw == 0
-    constant = (varied <= 1e-24 * raw) & ~empty & intercept
-    constant[: int(intercept)] = False
+    constant = (
+        (varied <= 1e-24 * raw) & ~empty & has_intercept
+    )  # the square of rounding
+    constant[: int(has_intercept)] = False
     aliased = {terms[index]: _ZERO for index in np.flatnonzero(empty)}
     aliased |= {terms[index]: _COMBINED for index in np.flatnonzero(constant)}
-    compared = np.flatnonzero(~(empty | constant))[int(intercept) :]
+    compared = np.flatnonzero(~(empty | constant))[int(has_intercept) :]
     if column_moments.products.ndim == 1 or not compared.size:
         return aliased
     gram = column_moments.products[np.ix_(compared, compared)]
-    if not intercept:
-        gram = gram + rows * np.outer(
-            column_moments.mean[compared], column_moments.mean[compared]
-        )
+    if not has_intercept:
+        gram = gram + total * np.outer(mean[compared], mean[compared])
     size = np.sqrt(np.diag(gram))
     scaled = gram / np.outer(size, size)
-    unexplained = (
-        np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
-    )
-    suspect = np.flatnonzero(unexplained < _SUSPECT)
+    ridge = 1e-2 * _SETTINGS.suspect * np.eye(len(size))
+    unexplained = np.diag(np.linalg.cholesky(scaled + ridge)) ** 2
+    suspect = np.flatnonzero(unexplained < _SETTINGS.suspect)
     if suspect.size and not design.coded:
-        center = column_moments.mean[compared] * intercept
-        unexplained = _triangle(design, frame, (compared, center, size), weights)
-        suspect = np.flatnonzero(unexplained < 1e-8)
+        center = mean[compared] * has_intercept
+        triangle = _triangle(design, frame, (compared, center, size), weights)
+        suspect = np.flatnonzero(np.abs(np.diag(triangle)) < _SETTINGS.unexplained)
     return aliased | {terms[compared[index]]: _COMBINED for index in suspect}
 
 
@@ -272,26 +271,23 @@ def least_squares(column_moments: Moments, intercept: bool) -> np.ndarray:
         column_moments: Moments, with the response.
         intercept: Whether the first column is an intercept, whose coefficient is zero here.
     """
-    coefficients, products = np.zeros(len(column_moments.mean)), column_moments.products
+    mean, total = column_moments.mean, column_moments.total
+    coefficients, products = np.zeros(len(mean)), column_moments.products
     if products.ndim == 1:
         return coefficients
     if not intercept:
-        products = products + column_moments.total * np.outer(
-            column_moments.mean, column_moments.mean
-        )
+        products = products + total * np.outer(mean, mean)
     size = np.sqrt(np.diag(products))
-    varying = np.flatnonzero(
-        size > 1e-12 * np.sqrt(column_moments.total) * np.abs(column_moments.mean)
-    )
-    if varying.size:
-        scaled = products[np.ix_(varying, varying)] / np.outer(
-            size[varying], size[varying]
-        )
-        scaled += _RIDGE * np.eye(len(varying))  # terms may be combinations of others
-        standard = np.linalg.solve(
-            scaled, column_moments.response[varying] / size[varying]
-        )
-        coefficients[varying] = standard / size[varying]
+    rounding = 1e-12 * np.sqrt(total) * np.abs(mean)
+    varying = np.flatnonzero(size > rounding)
+    if not varying.size:
+        return coefficients
+    sizes = size[varying]
+    scaled = products[np.ix_(varying, varying)] / np.outer(sizes, sizes)
+    # Terms may be combinations of others.
+    scaled += _SETTINGS.ridge * np.eye(len(varying))
+    standard = np.linalg.solve(scaled, column_moments.response[varying] / sizes)
+    coefficients[varying] = standard / sizes
     return coefficients
 
 
@@ -301,7 +297,7 @@ def _triangle(
     columns: tuple[np.ndarray, np.ndarray, np.ndarray],
     weights: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the size of each column's residual given those before it, by QR chunk by chunk.
+    """Return R of a QR decomposition, chunk by chunk; its diagonal are the columns' residuals.
 
     Args:
         design, frame: Terms and rows.
@@ -316,7 +312,6 @@ def _triangle(
         if weights is not None:
             scaled *= np.sqrt(weights[start : start + len(scaled), np.newaxis])
         start += len(scaled)
-        triangle = np.asarray(
-            np.linalg.qr(np.concatenate([triangle, scaled]), mode="r")
-        )
-    return np.abs(np.diag(triangle))
+        stacked = np.concatenate([triangle, scaled])
+        triangle = np.asarray(np.linalg.qr(stacked, mode="r"))
+    return triangle

@@ -35,11 +35,9 @@ from sgmcmc.regression.expressions import Constants, Expression, calls, need_low
 from sgmcmc.regression.formula import (
     INTERCEPT,
     PLAIN,
-    Token,
-    closing,
+    atoms_of,
     escaped,
     quoted,
-    tokens_of,
 )
 from sgmcmc.regression.frames import Factor, factor_of, need_column
 
@@ -47,10 +45,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(frozen=True)
+class _Settings:
+    large: int = 32  # columns of a term above which it is held as integers
+    sketch: int = 64  # rows from which the structure of a matrix is found
+
+
+_SETTINGS = _Settings()
+
 _PREFIX = "part_of_formula_"
-
 _PLAIN_NAME = re.compile(rf"{_PREFIX}\d+_")
-
 _COMPUTED = {*FUNCTIONS, "I"}  # functions that are computed here, and not by formulaic
 
 
@@ -117,9 +121,8 @@ class Subexpressions:
             tree: The same with numbers of all rows as names.
             frame: Some rows, from which it is seen whether a part is a factor.
         """
-        return ast.unparse(
-            _Substitution(self, expression, frame).visit(copy.deepcopy(tree))
-        )
+        substitution = _Substitution(self, expression, frame)
+        return ast.unparse(substitution.visit(copy.deepcopy(tree)))
 
     def name(
         self,
@@ -134,13 +137,10 @@ class Subexpressions:
         levels = levels or bool(are_levels(plain(values)))
         # A column is shown as it is called; its name is put in backticks if that is not unique.
         written = column or expression.as_written(tree)
-        key = levels, column or "", written
         for name, subexpression in self.by_name.items():
-            if (
-                subexpression.levels,
-                subexpression.column or "",
-                subexpression.written,
-            ) == key:
+            same_kind = subexpression.levels == levels
+            same_column = (subexpression.column or "") == (column or "")
+            if same_kind and same_column and subexpression.written == written:
                 return name
         name = f"{_PREFIX}{len(self.by_name)}_"
         self.by_name[name] = Subexpression(expression, tree, levels, written, column)
@@ -150,13 +150,12 @@ class Subexpressions:
         """Return the parts that some expressions need, for some rows."""
         import pandas as pd
 
-        names = dict.fromkeys(
-            name for text in expressions for name in _PLAIN_NAME.findall(text)
-        )
-        columns = {
-            name: self.by_name[name].values(rows, self.constants) for name in names
-        }
-        return pd.DataFrame({"rows": np.zeros(len(rows)), **columns})
+        columns: dict[str, Any] = {"rows": np.zeros(len(rows))}
+        for text in expressions:
+            for name in _PLAIN_NAME.findall(text):
+                if name not in columns:
+                    columns[name] = self.by_name[name].values(rows, self.constants)
+        return pd.DataFrame(columns)
 
     def written(self, text: str, unique: bool = False) -> str:
         """Return a text with parts as they are shown.
@@ -184,10 +183,9 @@ class Subexpressions:
             text: Expression, as formulaic has it.
             contrasts: Whether ``C(f, ...)`` is one of these.
         """
-        pattern = (
-            rf"({_PREFIX}\d+_)|C\(({_PREFIX}\d+_)({', .*' if contrasts else ''})?\)"
-        )
-        match = re.fullmatch(pattern, text)
+        options = ", .*" if contrasts else ""
+        plain_name = rf"({_PREFIX}\d+_)"
+        match = re.fullmatch(rf"{plain_name}|C\({plain_name}({options})?\)", text)
         return self.by_name[match[1] or match[2]].column if match else None
 
 
@@ -200,11 +198,8 @@ class _Substitution(ast.NodeTransformer):
         expression: Expression,
         frame: pd.DataFrame,
     ) -> None:
-        self._subexpressions, self._expression, self._frame = (
-            subexpressions,
-            expression,
-            frame,
-        )
+        self._subexpressions, self._expression = subexpressions, expression
+        self._frame = frame
         self._levels = False
 
     def visit(self, node: ast.AST) -> Any:
@@ -219,17 +214,15 @@ class _Substitution(ast.NodeTransformer):
             )
             return ast.Name(name, ast.Load())
         if isinstance(node, ast.Call):
-            levels, self._levels = (
-                self._levels,
-                "C" in calls(ast.Call(node.func, [], [])),
-            )
+            outer = self._levels
+            self._levels = "C" in calls(ast.Call(node.func, [], []))
             node.args = [self.visit(child) for child in node.args]
             node.keywords = [
-                ast.keyword(w.arg, self.visit(w.value)) for w in node.keywords
+                ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords
             ]
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
-            self._levels = levels
+            self._levels = outer
             return node
         node = self.generic_visit(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
@@ -244,61 +237,6 @@ def _flag(node: ast.expr) -> ast.expr:
     if not isinstance(node, ast.Name):
         return node
     return ast.Compare(node, [ast.NotEq()], [ast.Constant(0)])
-
-
-def atoms_of(
-    text: str, columns: Collection[str], prefix: str
-) -> tuple[str, dict[str, str]]:
-    """Return terms whose factors are replaced by plain names, and the factors by these names.
-
-    Args:
-        text: Terms, such as ``x * C(f)``.
-        columns: Names of columns.
-        prefix: Beginning of the plain names.
-
-    Example:
-        >>> atoms_of("x * log(`a b`)", ["x", "a b"], "part")
-        ('part0_ * part1_', {'part0_': 'x', 'part1_': 'log(`a b`)'})
-    """
-    tokens = tokens_of(text, columns)
-    replaced, last, index = "", 0, 0
-    names: dict[str, str] = {}
-    while index < len(tokens):
-        token = tokens[index]
-        first = index
-        if token.kind in ("name", "quoted"):
-            index = _after_factor(tokens, index, text)
-            atom = text[token.start : tokens[index - 1].end]
-        elif token.kind == "op" and token.text == "{":
-            index = closing(tokens, index, text) + 1
-            atom = text[token.end : tokens[index - 1].start]
-        else:
-            index += 1
-            continue
-        name = names.setdefault(atom, f"{prefix}{len(names)}_")
-        replaced += text[last : tokens[first].start] + name
-        last = tokens[index - 1].end
-    return replaced + text[last:], {name: atom for atom, name in names.items()}
-
-
-def _after_factor(tokens: Sequence[Token], index: int, text: str) -> int:
-    """Return the number of the token after a factor: a name, with calls and attributes."""
-    callable_ = tokens[index].kind == "name"
-    index += 1
-    while index < len(tokens) and tokens[index].kind == "op":
-        if tokens[index].text == "(" and callable_:
-            index = closing(tokens, index, text) + 1
-        elif tokens[index].text == "." and index + 1 < len(tokens):
-            index, callable_ = index + 2, True
-            continue
-        else:
-            break
-    return index
-
-
-_LARGE = 32  # columns of a term above which it is held as integers
-
-_SKETCH = 64  # rows from which the structure of a matrix is found
 
 
 @dataclass(frozen=True)
@@ -329,9 +267,8 @@ class Coded:
         absent = np.zeros(len(frame), bool)
         for name, levels, reduced in self.factors:
             values = frame[name]
-            if isinstance(values.dtype, pd.CategoricalDtype) and tuple(
-                values.cat.categories
-            ) == tuple(levels):
+            is_categorical = isinstance(values.dtype, pd.CategoricalDtype)
+            if is_categorical and tuple(values.cat.categories) == tuple(levels):
                 codes = values.cat.codes.to_numpy().astype(np.int32)
             else:
                 codes = pd.Index(levels).get_indexer(values).astype(np.int32)
@@ -386,9 +323,7 @@ class Design:
         if not len(self.dense):
             return np.zeros((len(frame), 0))
         matrix = _matrix(self.spec, frame, self.subexpressions)
-        _need_finite(
-            matrix, [self.terms[index] for index in self.dense], frame, self.variables
-        )
+        self._need_finite(matrix, self.dense, frame)
         return matrix
 
     def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
@@ -396,8 +331,26 @@ class Design:
         if coded.weight is None:
             return None
         weights = _matrix(coded.weight, frame, self.subexpressions)[:, :1]
-        _need_finite(weights, [self.terms[coded.first]], frame, self.variables)
+        self._need_finite(weights, [coded.first], frame)
         return weights[:, 0]
+
+    def _need_finite(
+        self,
+        values: np.ndarray,
+        columns: Sequence[int] | np.ndarray,
+        frame: pd.DataFrame,
+    ) -> None:
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row, number = np.argwhere(bad)[0]
+            term = self.terms[columns[number]]
+            at = ", ".join(
+                f"{name} is {frame[name].iloc[row]}" for name in self.variables
+            )
+            raise ValueError(
+                f"`formula`: the term {term!r} is {values[row, number]:g} in row {row}, where "
+                f"{at}. It must be finite."
+            )
 
     def named(self, terms: Sequence[str]) -> Design:
         """Return the design with other names of its columns."""
@@ -406,14 +359,12 @@ class Design:
     def without_intercept(self) -> Design:
         """Return the design without its first column, the intercept."""
         assert self.terms[0] == INTERCEPT and self.dense[0] == 0
-        spec = self.spec.subset(
-            _formula([t for t in self.spec.formula if str(t) != "1"])
-        )
+        others = [term for term in self.spec.formula if str(term) != "1"]
         return replace(
             self,
             terms=self.terms[1:],
             dense=self.dense[1:] - 1,
-            spec=spec,
+            spec=self.spec.subset(_formula(others)),
             coded=tuple(replace(term, first=term.first - 1) for term in self.coded),
         )
 
@@ -446,40 +397,18 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
             f"`formula`: {terms!r} must be terms of one predictor. Write effects of groups in "
             "parentheses, such as (1 | g)."
         )
-    subexpressions = Subexpressions({})
-    states: dict[str, Any] = {"transform_state": {}, "encoder_state": {}}
-    variables: dict[str, None] = {}
+    learner = _Learner(frame)
     changed = {}
     for expr, factor in {f.expr: f for term in parsed for f in term.factors}.items():
         if factor.eval_method is factor.EvalMethod.LITERAL:
             changed[expr] = factor
-            continue
-        if expr not in atoms:
+        elif expr in atoms:
+            changed[expr] = learner.learned(Expression(atoms[expr], columns))
+        else:
             raise ValueError(f"`formula`: {terms!r} cannot be read.")
-        expression = Expression(atoms[expr], columns)
-        changed[expr] = _learn_factor(
-            expression, frame, subexpressions, states, variables
-        )
-    formula = _formula(
-        [_term([changed[f.expr] for f in term.factors]) for term in parsed]
-    )
-    spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
-    sketch = subexpressions.frame(_sketch(frame), _expressions(spec))
-    context = subexpressions.context
-    spec = _of_formulaic(
-        lambda: spec.get_model_matrix(sketch, context), subexpressions
-    ).model_spec
-    factors = {}
-    for expr, (_, state) in spec.encoder_state.items():
-        column = subexpressions.column(expr)
-        if column and "categories" in state:
-            factors[column] = factor_of(frame[column], state["categories"])
-    largest = _LARGE if large is None else large
-    return _split_terms(spec, subexpressions, tuple(variables), factors, largest)
-
-
-def _sketch(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.iloc[:_SKETCH].reset_index(drop=True)
+    terms_changed = [[changed[f.expr] for f in term.factors] for term in parsed]
+    spec = learner.specification(_formula(list(map(_term, terms_changed))))
+    return learner.design(spec, _SETTINGS.large if large is None else large)
 
 
 def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
@@ -507,15 +436,17 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         column = parsed.column_of(parsed.tree)
-        at = ", ".join(
-            f"{name} is {frame[name].iloc[row]}" for name in parsed.variables
-        )
-        shown = (
-            f"`formula`: {expression!r}" if column is None else f"`data[{column!r}]`"
-        )
-        where = f", where {at}" if column is None and at else ""
+        at = ""
+        if column is None:
+            text = f"`formula`: {expression!r}"
+            at = ", ".join(
+                f"{name} is {frame[name].iloc[row]}" for name in parsed.variables
+            )
+        else:
+            text = f"`data[{column!r}]`"
+        where = f", where {at}" if at else ""
         raise ValueError(
-            f"{shown} is {numbers[row]:g} in row {row}{where}. It must be finite."
+            f"{text} is {numbers[row]:g} in row {row}{where}. It must be finite."
         )
     return numbers
 
@@ -530,22 +461,6 @@ def _matrix(
         subexpressions,
     )
     return np.asarray(matrix, np.float64).reshape(len(frame), -1)
-
-
-def _need_finite(
-    values: np.ndarray,
-    terms: Sequence[str],
-    frame: pd.DataFrame,
-    variables: Sequence[str],
-) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        at = ", ".join(f"{name} is {frame[name].iloc[row]}" for name in variables)
-        raise ValueError(
-            f"`formula`: the term {terms[column]!r} is {values[row, column]:g} in row {row}, where "
-            f"{at}. It must be finite."
-        )
 
 
 def _expressions(spec: Any) -> list[str]:
@@ -579,58 +494,127 @@ def _term(factors: Sequence[Any]) -> Any:
     return Term(factors)
 
 
-def _learn_factor(
-    expression: Expression,
-    frame: pd.DataFrame,
-    subexpressions: Subexpressions,
-    states: dict[str, Any],
-    variables: dict[str, None],
-) -> Any:
-    """Return a factor for formulaic, and learn its state of all rows."""
-    import formulaic
-    from formulaic.parser.types import Factor
+class _Learner:
+    """What the terms of a design learn from all rows, one expression after the other.
 
-    names = expression.variables
-    for name in names:
-        need_column(frame, name)
-    variables |= dict.fromkeys(names)
-    column = expression.column_of(expression.tree)
-    if column is not None and frame[column].dtype.kind in "mM":
-        raise TypeError(
-            f"`data[{column!r}]` holds dates or times, which have no unit. Write a number of them, "
-            f"such as I({column}.dt.dayofyear) or I({column}.dt.days)."
-        )
-    tree = expression.frozen(frame, subexpressions.constants)
-    text = subexpressions.added(expression, tree, _sketch(frame))
-    subexpression = subexpressions.by_name.get(text)
-    if subexpression is None:
-        factor = Factor(text, eval_method="python")
-        is_factor = "C" in calls(expression.tree)
-    else:
-        factor = Factor(text, eval_method="lookup")
-        is_factor = subexpression.levels
-    if is_factor:
-        call = expression.tree
-        inside = call.args[0] if isinstance(call, ast.Call) and call.args else call
-        coded = expression.column_of(inside)
-        if coded is not None:
-            _need_few_levels(frame[coded], coded, written_out=column is None)
-        rows = _unique_rows(frame[names])
-    elif expression.stateful:
-        rows = frame[names]
-    else:
+    Args:
+        frame: All rows.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+        self._sketch = frame.iloc[: _SETTINGS.sketch].reset_index(drop=True)
+        self._subexpressions = Subexpressions({})
+        self._transform_state: dict[str, Any] = {}
+        self._encoder_state: dict[str, Any] = {}
+        self._variables: dict[str, None] = {}
+
+    def learned(self, expression: Expression) -> Any:
+        """Return a factor for formulaic, whose state is that of all rows."""
+        import formulaic
+        from formulaic.parser.types import Factor
+
+        frame, subexpressions = self._frame, self._subexpressions
+        names = expression.variables
+        for name in names:
+            need_column(frame, name)
+        self._variables |= dict.fromkeys(names)
+        column = expression.column_of(expression.tree)
+        if column is not None and frame[column].dtype.kind in "mM":
+            raise TypeError(
+                f"`data[{column!r}]` holds dates or times, which have no unit. Write a number of "
+                f"them, such as I({column}.dt.dayofyear) or I({column}.dt.days)."
+            )
+        tree = expression.frozen(frame, subexpressions.constants)
+        text = subexpressions.added(expression, tree, self._sketch)
+        subexpression = subexpressions.by_name.get(text)
+        if subexpression is None:
+            factor = Factor(text, eval_method="python")
+            is_factor = "C" in calls(expression.tree)
+        else:
+            factor = Factor(text, eval_method="lookup")
+            is_factor = subexpression.levels
+        if is_factor:
+            call = expression.tree
+            inside = call.args[0] if isinstance(call, ast.Call) and call.args else call
+            coded = expression.column_of(inside)
+            if coded is not None:
+                _need_few_levels(frame[coded], coded, written_out=column is None)
+            rows = _unique_rows(frame[names])
+        elif expression.stateful:
+            rows = frame[names]
+        else:
+            return factor
+        formula = _formula([_term([factor])])
+        spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse")
+        spec = self._fitted(spec, subexpressions.frame(rows, [text]))
+        _need_levels(spec.encoder_state, subexpressions, frame)
+        self._transform_state |= spec.transform_state
+        self._encoder_state |= spec.encoder_state
         return factor
-    formula = _formula([_term([factor])])
-    spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse")
-    values = subexpressions.frame(rows, [text])
-    learned = _of_formulaic(
-        lambda: spec.get_model_matrix(values, context=subexpressions.context),
-        subexpressions,
-    ).model_spec
-    _need_levels(learned.encoder_state, subexpressions, frame)
-    states["transform_state"] |= learned.transform_state
-    states["encoder_state"] |= learned.encoder_state
-    return factor
+
+    def _fitted(self, spec: Any, values: pd.DataFrame) -> Any:
+        context = self._subexpressions.context
+        matrix = _of_formulaic(
+            lambda: spec.get_model_matrix(values, context=context), self._subexpressions
+        )
+        return matrix.model_spec
+
+    def specification(self, formula: Any) -> Any:
+        """Return the specification of a formula of factors that are learned, for formulaic."""
+        import formulaic
+
+        spec = formulaic.ModelSpec(
+            formula,
+            na_action="raise",
+            output="sparse",
+            transform_state=self._transform_state,
+            encoder_state=self._encoder_state,
+        )
+        values = self._subexpressions.frame(self._sketch, _expressions(spec))
+        return self._fitted(spec, values)
+
+    def design(self, spec: Any, large: int) -> Design:
+        """Return the design of a specification, terms of more columns than this as integers."""
+        subexpressions = self._subexpressions
+        names: list[str] = []
+        dense: list[int] = []
+        dense_terms, coded = [], []
+        columns: dict[int, None] = {}  # but the intercept
+        for term in spec.structure:
+            first = len(names)
+            names += term.columns
+            indices = range(first, len(names))
+            if term.term.degree:
+                columns |= dict.fromkeys(indices)
+            integers = None
+            if len(term.columns) > large:
+                integers = _coded_columns(term, first, spec, subexpressions)
+            if integers is None:
+                dense += indices
+                dense_terms.append(term.term)
+            else:
+                coded += integers
+        dense_spec = spec if dense else None
+        if dense and coded:
+            dense_spec = spec.subset(_formula(dense_terms))
+        return Design(
+            terms=tuple(_shown_terms(names, columns, subexpressions)),
+            dense=np.asarray(dense, int),
+            spec=dense_spec,
+            coded=tuple(coded),
+            variables=tuple(self._variables),
+            factors=self._factors(spec),
+            subexpressions=subexpressions,
+        )
+
+    def _factors(self, spec: Any) -> dict[str, Factor]:
+        factors = {}
+        for expr, (_, state) in spec.encoder_state.items():
+            column = self._subexpressions.column(expr)
+            if column and "categories" in state:
+                factors[column] = factor_of(self._frame[column], state["categories"])
+        return factors
 
 
 def _unique_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -638,13 +622,12 @@ def _unique_rows(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     unique = frame.drop_duplicates().reset_index(drop=True)
-    return unique.assign(
-        **{
-            name: unique[name].cat.remove_unused_categories()
-            for name in unique.columns
-            if isinstance(unique[name].dtype, pd.CategoricalDtype)
-        }
-    )
+    used = {
+        name: unique[name].cat.remove_unused_categories()
+        for name in unique.columns
+        if isinstance(unique[name].dtype, pd.CategoricalDtype)
+    }
+    return unique.assign(**used)
 
 
 def _need_few_levels(values: pd.Series, name: str, written_out: bool) -> None:
@@ -656,14 +639,14 @@ def _need_few_levels(values: pd.Series, name: str, written_out: bool) -> None:
         written_out: Whether the formula says that it is a factor, as in ``C(x)``.
     """
     levels = values.unique()
-    if len(levels) <= _LARGE:
+    if len(levels) <= _SETTINGS.large:
         return
     if len(levels) == len(values):
         raise ValueError(
             f"`data[{name!r}]` is a factor with a level of its own in each of {len(values)} rows. "
             "Leave it out of the terms; if these are measurements, make them numbers."
         )
-    if not written_out and isinstance(levels[0], str) and all(map(_is_number, levels)):
+    if not written_out and isinstance(levels[0], str) and _are_numbers(levels):
         raise ValueError(
             f"`data[{name!r}]` holds numbers as text, which would be a factor of {len(levels)} "
             f"levels. Make it numbers, pd.to_numeric(data[{name!r}]), or write C({name}) for a "
@@ -671,9 +654,10 @@ def _need_few_levels(values: pd.Series, name: str, written_out: bool) -> None:
         )
 
 
-def _is_number(text: str) -> bool:
+def _are_numbers(texts: Iterable[str]) -> bool:
     try:
-        float(text)
+        for text in texts:
+            float(text)
     except ValueError:
         return False
     return True
@@ -683,55 +667,13 @@ def _need_levels(
     states: Any, subexpressions: Subexpressions, frame: pd.DataFrame
 ) -> None:
     for expression, (_, state) in states.items():
-        if len(state.get("categories", (0, 1))) < 2:
-            column = subexpressions.column(expression)
-            numbers = column is None or frame[column].dtype.kind in "iuf"
-            name = (
-                f"`formula`: {subexpressions.written(expression)}"
-                if numbers
-                else f"`data[{column!r}]`"
-            )
-            raise ValueError(f"{name} has one level: a factor needs two or more.")
-
-
-def _split_terms(
-    spec: Any,
-    subexpressions: Subexpressions,
-    variables: tuple[str, ...],
-    factors: dict[str, Factor],
-    large: int,
-) -> Design:
-    """Return the design of a specification, large terms as integers."""
-    names: list[str] = []
-    dense: list[int] = []
-    dense_terms, coded = [], []
-    columns: dict[int, None] = {}
-    for term in spec.structure:
-        first = len(names)
-        names += term.columns
-        columns |= dict.fromkeys(range(first, len(names))) if term.term.degree else {}
-        integers = None
-        if len(term.columns) > large:
-            integers = _coded_columns(term, first, spec, subexpressions)
-        if integers is None:
-            dense += range(first, len(names))
-            dense_terms.append(term.term)
-        else:
-            coded += integers
-    dense_spec = spec
-    if not dense:
-        dense_spec = None
-    elif coded:
-        dense_spec = spec.subset(_formula(dense_terms))
-    return Design(
-        terms=tuple(_shown_terms(names, columns, subexpressions)),
-        dense=np.asarray(dense, int),
-        spec=dense_spec,
-        coded=tuple(coded),
-        variables=variables,
-        factors=factors,
-        subexpressions=subexpressions,
-    )
+        if len(state.get("categories", (0, 1))) >= 2:
+            continue
+        column = subexpressions.column(expression)
+        name = f"`data[{column!r}]`"
+        if column is None or frame[column].dtype.kind in "iuf":
+            name = f"`formula`: {subexpressions.written(expression)}"
+        raise ValueError(f"{name} has one level: a factor needs two or more.")
 
 
 def _shown_terms(
@@ -777,6 +719,8 @@ def _coded_columns(
                 return None  # contrasts of the user
             factors.append((name, tuple(state["categories"]), bool(factor.reduced)))
             size *= len(state["categories"]) - factor.reduced
+        if scoped.scale != 1 or not factors:
+            return None
         weight = None
         if numbers:
             weight = formulaic.ModelSpec(
@@ -786,11 +730,8 @@ def _coded_columns(
                 transform_state=spec.transform_state,
                 encoder_state=spec.encoder_state,
             )
-        if scoped.scale != 1 or not factors:
-            return None
         coded.append(Coded(first, size, tuple(factors), weight))
         first += size
     size_of_all = sum(term.size for term in coded)
-    return (
-        coded if size_of_all == len(structure.columns) else None
-    )  # else a spline times a factor
+    is_complete = size_of_all == len(structure.columns)
+    return coded if is_complete else None  # else a spline times a factor

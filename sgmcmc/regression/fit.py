@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SHOWN = 60  # largest number of fixed terms that are printed
+@dataclass(frozen=True)
+class _Settings:
+    max_shown: int = 60  # fixed terms that are printed
+    max_rows: int = 2000  # whose predictive draws are plotted
+    max_draws: int = 100  # that are plotted
+    # Rows whose leave-one-out density is computed; it is extrapolated to others.
+    loo_rows: int = 1000
+    max_bars: int = 50  # of a plotted response of integers
 
-_SHOWN_ROWS = 2000  # largest number of rows whose predictive draws are plotted
 
-# Largest number of rows whose leave-one-out density is computed; it is extrapolated to others.
-_LOO_ROWS = 1000
+_SETTINGS = _Settings()
 
 
 class Regression:
@@ -69,9 +75,9 @@ class Regression:
         weights: np.ndarray | None = None,
         weights_column: str | None = None,
     ) -> None:
-        self._model, self._frame, self._weights = model, frame, weights
+        self._model, self._frame = model, frame
+        self._weights, self._weights_column = weights, weights_column
         self._predictor = Predictor(model, samples, frame, weights, weights_column)
-        self._weights_column = weights_column
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
         self.link = model.family.link
@@ -93,14 +99,14 @@ class Regression:
         if only_used:
             frame = frame[saved.used_columns(model, frame, self._weights_column)]
         return saved.Content(
-            self.formula,
-            self.family,
-            self.link,
-            model.priors,
-            frame,
-            self._weights,
-            self._weights_column,
-            self.dropped,
+            formula=self.formula,
+            family=self.family,
+            link=self.link,
+            priors=model.priors,
+            frame=frame,
+            weights=self._weights,
+            weights_column=self._weights_column,
+            dropped=self.dropped,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,8 +115,13 @@ class Regression:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         content: saved.Content = state["content"]
-        model, samples = saved.made_again(state["samples"], content)
-        self.__init__(  # type: ignore[misc]
+        made = self._made_again(state["samples"], content)
+        self.__dict__.update(made.__dict__)
+
+    @classmethod
+    def _made_again(cls, samples: Samples, content: saved.Content) -> Regression:
+        model, samples = saved.made_again(samples, content)
+        return cls(
             model,
             samples,
             content.frame,
@@ -134,16 +145,7 @@ class Regression:
         Raises:
             ValueError: It holds no regression, or one of another version.
         """
-        samples, content = saved.read(Path(folder))
-        model, samples = saved.made_again(samples, content)
-        return cls(
-            model,
-            samples,
-            content.frame,
-            content.dropped,
-            content.weights,
-            content.weights_column,
-        )
+        return cls._made_again(*saved.read(Path(folder)))
 
     @property
     def report(self) -> Report | None:
@@ -196,19 +198,20 @@ class Regression:
     @property
     def warnings(self) -> list[str]:
         """Warnings of the report, and of terms that their priors determine, with the reason."""
-        messages = list(self.report.warnings) if self.report is not None else []
+        report, groups = self.report, self._groups
+        messages = [] if report is None else list(report.warnings)
+        if groups is not None and self._weights is None:
+            levels = {name: len(labels) for name, labels in groups.labels.items()}
+            messages += single_rows_warnings(self._model, levels, len(self._frame))
+        messages += aliased_terms_warning(self._model)
         draws = by_chain(self.samples.settings, self.samples)
+        return messages + determined_by_priors(self._model, draws)
+
+    @property
+    def _groups(self) -> Any:
+        """The groups of the sampler that made the draws; ``None`` if there are none."""
         origin = self.samples.origin
-        if origin is not None and origin.groups is not None and self._weights is None:
-            levels = {
-                name: len(labels) for name, labels in origin.groups.labels.items()
-            }
-            messages += of_single_rows(self._model, levels, len(self._frame))
-        return (
-            messages
-            + of_aliased(self._model)
-            + determined_by_priors(self._model, draws)
-        )
+        return None if origin is None else origin.groups
 
     def _of_groups(self, effects: Effects, draws: Any) -> dict[str, np.ndarray]:
         sds = np.asarray(draws[effects.sds_name], np.float64)
@@ -241,23 +244,22 @@ class Regression:
 
         if not (checks.is_number(prob) and 0 < prob < 1):
             raise ValueError(f"`prob` must be between 0 and 1; it is {prob!r}.")
+        ends = [(1 - prob) / 2, (1 + prob) / 2]
+        arviz = libraries.arviz()
         rows = {}
         for term, draws in self._draws.items():
             interval_draws = self._robust[term] if robust else draws
-            lower, upper = np.quantile(interval_draws, [(1 - prob) / 2, (1 + prob) / 2])
-            r_hat = float("nan")
-            if draws.shape[0] > 1:
-                r_hat = float(libraries.arviz().rhat(np.asarray(draws)))
+            lower, upper = np.quantile(interval_draws, ends)
+            array = np.asarray(draws)
+            several_chains = len(array) > 1
             rows[term] = {
                 "estimate": draws.mean(),
                 "error": draws.std(),
                 **({"robust": interval_draws.std()} if robust else {}),
                 "lower": lower,
                 "upper": upper,
-                "ess_bulk": float(
-                    libraries.arviz().ess(np.asarray(draws), method="bulk")
-                ),
-                "r_hat": r_hat,
+                "ess_bulk": float(arviz.ess(array, method="bulk")),
+                "r_hat": float(arviz.rhat(array)) if several_chains else float("nan"),
             }
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -301,14 +303,10 @@ class Regression:
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
         effects = next(effects for effects in self._model.effects if effects.by == by)
-        draws = effects.of_columns(
-            self._predictor.thinned.effects(effects.entry)[effects.effects_name]
-        )
-        structure = (
-            self.samples.origin.groups if self.samples.origin is not None else None
-        )
-        assert structure is not None
-        names = structure.shown(effects.entry)
+        thinned = self._predictor.thinned.effects(effects.entry)
+        draws = effects.of_columns(thinned[effects.effects_name])
+        assert self._groups is not None
+        names = self._groups.shown(effects.entry)
         index = pd.MultiIndex.from_product([names, effects.terms], names=[by, "term"])
         flat = draws.reshape(-1, len(names) * len(effects.terms))
         ends = np.quantile(flat, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
@@ -386,10 +384,9 @@ class Regression:
         counted = np.arange(len(self._frame))
         if self._weights is not None:
             counted = np.flatnonzero(self._weights)
-        some = counted[chosen_rows(len(counted), _LOO_ROWS, seed)]
-        log_density = self._predictor.log_density(some)
+        some = counted[chosen_rows(len(counted), _SETTINGS.loo_rows, seed)]
         return leave_one_out(
-            log_density,
+            self._predictor.log_density(some),
             some,
             len(self._frame),
             self._predictor.mean_log_density,
@@ -522,44 +519,41 @@ class Regression:
         return axes
 
     def _predictive_check(self) -> Any:
-        levels, rows = self._model.outcomes, np.arange(len(self._frame))
-        if len(rows) > _SHOWN_ROWS:
-            rows = np.sort(
-                np.random.default_rng(0).choice(rows, _SHOWN_ROWS, replace=False)
-            )
+        rows = np.arange(len(self._frame))
+        if len(rows) > _SETTINGS.max_rows:
+            rng = np.random.default_rng(0)
+            rows = np.sort(rng.choice(rows, _SETTINGS.max_rows, replace=False))
         frame = self._frame.iloc[rows].reset_index(drop=True)
         drawn = self.predict(frame, "response")
-        drawn = drawn[:: max(1, len(drawn) // 100)]
+        drawn = drawn[:: max(1, len(drawn) // _SETTINGS.max_draws)]
+        levels = self._model.outcomes
         if self._model.family.by_level:
             codes = {level: code for code, level in enumerate(levels)}
-            drawn = np.array(
-                [[codes[level] for level in row] for row in drawn.tolist()]
-            )
+            coded = [[codes[level] for level in row] for row in drawn.tolist()]
+            drawn = np.array(coded)
         return predictive_panel(self._predictor.response(frame), drawn, levels)
 
     def __repr__(self) -> str:
+        dropped = ""
+        if self.dropped:
+            dropped = f" ({self.dropped} with missing values dropped)"
         lines = [
             f"Family: {self.family} (link {self.link})",
             f"Formula: {self.formula}",
-            f"Rows: {len(self._frame)}"
-            + (
-                f" ({self.dropped} with missing values dropped)" if self.dropped else ""
-            ),
+            f"Rows: {len(self._frame)}{dropped}",
         ]
-        for effects in self._model.effects:
-            origin = self.samples.origin
-            if origin is not None and origin.groups is not None:
-                lines.append(
-                    f"Groups: {effects.by}, {len(origin.groups.labels[effects.entry])} levels"
-                )
+        if self._groups is not None:
+            for effects in self._model.effects:
+                count = len(self._groups.labels[effects.entry])
+                lines.append(f"Groups: {effects.by}, {count} levels")
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
-        hidden = list(table.index[_SHOWN : len(self._model.fixed_names)])
+        max_shown = _SETTINGS.max_shown
+        hidden = list(table.index[max_shown : len(self._model.fixed_names)])
         table = table.drop(index=hidden)
-        more = (
-            [f"{len(hidden)} more terms: see summary() and priors."] if hidden else []
-        )
-        lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), *more]
-        unnamed = set(self._model.terms[_SHOWN:])
+        lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}")]
+        if hidden:
+            lines.append(f"{len(hidden)} more terms: see summary() and priors.")
+        unnamed = set(self._model.terms[max_shown:])
         lines += ["", "Priors:"]
         lines += [
             f"  {name} ~ {prior}"
@@ -571,7 +565,7 @@ class Regression:
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
 
 
-def of_aliased(model: Model) -> list[str]:
+def aliased_terms_warning(model: Model) -> list[str]:
     """Return a warning that names the terms of which the data say nothing."""
     if not model.aliased:
         return []
@@ -594,48 +588,40 @@ def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) 
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(6, 4))
-    whole = bool((y == np.floor(y)).all())
-    if whole and np.ptp(y) <= 50:
-        values = np.arange(y.min(), max(y.max(), np.quantile(drawn, 0.99)) + 1)
-        shares = np.array(
-            [[(row == value).mean() for value in values] for row in drawn]
-        )
+    is_integer = bool((y == np.floor(y)).all())
+    if is_integer and np.ptp(y) <= _SETTINGS.max_bars:
+        largest = max(y.max(), np.quantile(drawn, 0.99))
+        values = np.arange(y.min(), largest + 1)
+        shares = np.stack([(drawn == value).mean(1) for value in values], 1)
         ends = np.quantile(shares, [0.025, 0.975], axis=0)
-        axes.bar(
-            values,
-            [(y == value).mean() for value in values],
-            color="0.8",
-            label="response",
-        )
+        observed = [(y == value).mean() for value in values]
+        axes.bar(values, observed, color="0.8", label="response")
         axes.vlines(values, *ends, color="C0")
-        axes.plot(
-            values, shares.mean(0), "o", color="C0", label="predictive, 95% interval"
-        )
+        label = "predictive, 95% interval"
+        axes.plot(values, shares.mean(0), "o", color="C0", label=label)
         if levels:
             axes.set_xticks(values, [str(levels[int(value)]) for value in values])
         axes.set_ylabel("proportion")
     else:
-        low, high = np.quantile(np.concatenate([y, drawn.ravel()]), [0.001, 0.999])
+        all_numbers = np.concatenate([y, drawn.ravel()])
+        low, high = np.quantile(all_numbers, [0.001, 0.999])
         edges = np.linspace(low, high, 41)
         middle = (edges[1:] + edges[:-1]) / 2
         for row in drawn:
-            axes.plot(
-                middle,
-                np.histogram(row, edges, density=True)[0],
-                color="C0",
-                alpha=0.15,
-            )
+            density = np.histogram(row, edges, density=True)[0]
+            axes.plot(middle, density, color="C0", alpha=0.15)
         axes.plot([], [], color="C0", label="predictive draws")
-        axes.plot(
-            middle, np.histogram(y, edges, density=True)[0], color="k", label="response"
-        )
+        density = np.histogram(y, edges, density=True)[0]
+        axes.plot(middle, density, color="k", label="response")
         axes.set_ylabel("density")
     axes.set_xlabel("response")
     axes.legend()
     return axes
 
 
-def of_single_rows(model: Model, levels: Mapping[str, int], rows: int) -> list[str]:
+def single_rows_warnings(
+    model: Model, levels: Mapping[str, int], rows: int
+) -> list[str]:
     """Return a warning for each factor whose groups have one row each, like the residuals.
 
     Args:

@@ -203,6 +203,56 @@ def columns_in(text: str, columns: Collection[str]) -> list[str]:
     return list(named)
 
 
+def atoms_of(
+    text: str, columns: Collection[str], prefix: str
+) -> tuple[str, dict[str, str]]:
+    """Return terms whose factors are replaced by plain names, and the factors by these names.
+
+    Args:
+        text: Terms, such as ``x * C(f)``.
+        columns: Names of columns.
+        prefix: Beginning of the plain names.
+
+    Example:
+        >>> atoms_of("x * log(`a b`)", ["x", "a b"], "part")
+        ('part0_ * part1_', {'part0_': 'x', 'part1_': 'log(`a b`)'})
+    """
+    tokens = tokens_of(text, columns)
+    replaced, last, index = "", 0, 0
+    names: dict[str, str] = {}
+    while index < len(tokens):
+        token = tokens[index]
+        first = index
+        if token.kind in ("name", "quoted"):
+            index = _after_factor(tokens, index, text)
+            atom = text[token.start : tokens[index - 1].end]
+        elif token.kind == "op" and token.text == "{":
+            index = closing(tokens, index, text) + 1
+            atom = text[token.end : tokens[index - 1].start]
+        else:
+            index += 1
+            continue
+        name = names.setdefault(atom, f"{prefix}{len(names)}_")
+        replaced += text[last : tokens[first].start] + name
+        last = tokens[index - 1].end
+    return replaced + text[last:], {name: atom for atom, name in names.items()}
+
+
+def _after_factor(tokens: Sequence[Token], index: int, text: str) -> int:
+    """Return the number of the token after a factor: a name, with calls and attributes."""
+    callable_ = tokens[index].kind == "name"
+    index += 1
+    while index < len(tokens) and tokens[index].kind == "op":
+        if tokens[index].text == "(" and callable_:
+            index = closing(tokens, index, text) + 1
+        elif tokens[index].text == "." and index + 1 < len(tokens):
+            index, callable_ = index + 2, True
+            continue
+        else:
+            break
+    return index
+
+
 def shown(name: str) -> str:
     """Return a column as it is written inside of expressions."""
     return name if PLAIN.fullmatch(name) else quoted(name)

@@ -6,6 +6,7 @@ import importlib
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,10 +25,16 @@ if TYPE_CHECKING:
 # Returns the columns that are wanted, given a frame that has them but no rows.
 Columns = Callable[["pd.DataFrame"], list[Any]]
 
-# Numbers in the columns of a file from which they are mapped, and not held in memory.
-_MAPPED = 2**25
 
-_PIECE = 2**22  # numbers of a model matrix that are made at a time
+@dataclass(frozen=True)
+class _Settings:
+    # Numbers in the columns of a file from which they are mapped, and not held in memory.
+    mapped: int = 2**25
+    numbers_at_once: int = 2**22  # of a model matrix
+    min_rows: int = 1024  # that are made at a time
+
+
+_SETTINGS = _Settings()
 
 # Entry of `frame.attrs` with the names of categories that were text, whose order is not the user's.
 TEXT = "text"
@@ -71,15 +78,21 @@ def read_rows(
     if hasattr(data, "to_batches") and hasattr(data, "schema"):
         head = data.schema.empty_table().to_pandas()
         names = list(head.columns) if columns is None else columns(head)
-        if not hasattr(data, "select") and data.count_rows() * len(names) > _MAPPED:
+        is_file = not hasattr(data, "select")
+        if is_file and data.count_rows() * len(names) > _SETTINGS.mapped:
             return _mapped(data, names, drop)
         frame = _in_memory(data, names, head)
     elif isinstance(data, pd.DataFrame):
-        frame = _with_categories(data)
+        columns_of_codes = {
+            name: categories(read_categories(data[name], f"data[{name!r}]"))
+            for name, kind in data.dtypes.items()
+            if str(kind).startswith("dictionary<")
+        }
+        frame = data.assign(**columns_of_codes) if columns_of_codes else data
     elif hasattr(data, "to_pandas"):
         frame = data.to_pandas()
     elif isinstance(data, Mapping):
-        frame = pd.DataFrame(_of_dict(data))
+        frame = pd.DataFrame(_columns_of_dict(data))
     else:
         raise TypeError(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
@@ -107,9 +120,8 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
         if hasattr(field.type, "index_type"):
             coded = read_categories(table[field.name], f"data[{field.name!r}]")
             categorical[field.name] = categories(coded)
-    frame = table.select(
-        [name for name in names if name not in categorical]
-    ).to_pandas()
+    others = [name for name in names if name not in categorical]
+    frame = table.select(others).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
 
 
@@ -118,15 +130,12 @@ def categories(column: Categories | None) -> pd.Categorical:
     import pandas as pd
 
     assert column is not None
-    levels = pd.Index(
-        list(column.levels.values)
-    )  # of text, numbers or dates; never of tuples
-    return pd.Categorical.from_codes(
-        column.codes, levels, ordered=column.levels.ordered
-    )
+    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates
+    ordered = column.levels.ordered
+    return pd.Categorical.from_codes(column.codes, levels, ordered=ordered)
 
 
-def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
+def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return columns of a dict for a frame.
 
     Raises:
@@ -147,17 +156,15 @@ def _of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if not sizes:  # one row
         return {name: np.reshape(values, 1) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
-        lengths = ", ".join(
-            f"{name!r} {size}" for name, size in list(sizes.items())[:6]
-        )
+        first_sizes = list(sizes.items())[:6]
+        lengths = ", ".join(f"{name!r} {size}" for name, size in first_sizes)
         raise ValueError(
             f"The columns of `data` must have one length; they have {lengths}."
         )
-    with_index = (pd.Series, pd.DataFrame)
     indexed = {
-        name: value.index
-        for name, value in data.items()
-        if isinstance(value, with_index)
+        name: values.index
+        for name, values in data.items()
+        if isinstance(values, pd.Series | pd.DataFrame)
     }
     first = next(iter(indexed), None)
     for name, index in indexed.items():
@@ -182,29 +189,15 @@ def need_one_order(
 
     Rows are matched by position: rows of one label would not meet.
     """
-    if (
-        len(index) != len(other_index)
-        or index.equals(other_index)
-        or not index.is_unique
-    ):
+    if len(index) != len(other_index) or index.equals(other_index):
         return
-    if other_index.is_unique and index.isin(other_index).all():
+    are_unique = index.is_unique and other_index.is_unique
+    if are_unique and index.isin(other_index).all():
         raise ValueError(
             f"The index of {label} has the labels of {other_label} in another order, and rows are "
             "read by their places. Put both in one order, with .reindex(...), or drop the index, "
             "with .reset_index(drop=True)."
         )
-
-
-def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    names = [
-        n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")
-    ]
-    columns = {
-        name: categories(read_categories(frame[name], f"data[{name!r}]"))
-        for name in names
-    }
-    return frame.assign(**columns) if names else frame
 
 
 def _mapped(
@@ -218,26 +211,20 @@ def _mapped(
     masks = []
     for batch in arrow_batches(stored, list(names)):
         if drop:
-            valid = [_is_valid(column) for column in batch.columns]
-            masks.append(
-                np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool)
-            )
-            batch = batch if masks[-1].all() else batch.filter(array(masks[-1]))
+            mask = np.ones(batch.num_rows, bool)
+            for column in batch.columns:
+                if hasattr(column.type, "index_type"):
+                    column = column.dictionary_decode()  # a level may be missing, too
+                mask &= column.is_valid().to_numpy(zero_copy_only=False)
+            masks.append(mask)
+            batch = batch if mask.all() else batch.filter(array(mask))
         for name, reader in readers.items():
             reader.add(batch.column(name))
-    frame = pd.DataFrame(
-        {name: reader.series() for name, reader in readers.items()}, copy=False
-    )
+    columns = {name: reader.series() for name, reader in readers.items()}
+    frame = pd.DataFrame(columns, copy=False)
     frame.attrs = {TEXT: [name for name, reader in readers.items() if reader.text]}
     mask = np.concatenate(masks) if masks else np.ones(0, bool)
     return frame, None if mask.all() else mask
-
-
-def _is_valid(column: Any) -> np.ndarray:
-    """Return whether each row of an Arrow array has a value; a level may be none."""
-    if hasattr(column.type, "index_type"):
-        column = column.dictionary_decode()
-    return column.is_valid().to_numpy(zero_copy_only=False)
 
 
 class _Reader:
@@ -249,23 +236,20 @@ class _Reader:
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
         self._decimal = types.is_decimal(kind)
+        plain_type = np.float64 if self._decimal else None
         if self._coded:
-            self._dtype = np.dtype(np.int32)
-        else:
-            self._dtype = np.dtype(
-                np.float64 if self._decimal else kind.to_pandas_dtype()
-            )
+            plain_type = np.int32
+        self._dtype = np.dtype(plain_type or kind.to_pandas_dtype())
         self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
         column = column.cast("float64") if self._decimal else column
-        values = (
-            self._coder.of_arrow(column)
-            if self._coded
-            else column.to_pandas().to_numpy()
-        )
+        if self._coded:
+            values = self._coder.of_arrow(column)
+        else:
+            values = column.to_pandas().to_numpy()
         if values.dtype.kind == "O" or self._dtype.kind == "O":
             raise TypeError(
                 f"`data[{self._name!r}]` holds {column.type}, which regressions do not read from "
@@ -304,7 +288,8 @@ def chunks(
         columns: Number of columns.
         rows: Indices of the rows to yield; ``None`` for all, in order.
     """
-    length = max(1024, _PIECE // max(1, columns))
+    affordable = _SETTINGS.numbers_at_once // max(1, columns)
+    length = max(_SETTINGS.min_rows, affordable)
     for start in range(0, len(frame), length):
         chunk = slice(start, start + length)
         yield frame.iloc[chunk if rows is None else rows[chunk]].reset_index(drop=True)
@@ -356,17 +341,17 @@ def labels(frame: pd.DataFrame, by: str) -> Categories:
     sizes = [len(factor.levels) for factor in factors]
     together = np.ravel_multi_index([factor.codes for factor in factors], sizes)
     combinations, codes = np.unique(together, return_inverse=True)
-    values = [[_label(value) for value in factor.levels.values] for factor in factors]
-    combined = [
-        tuple(levels[code] for levels, code in zip(values, combination, strict=True))
-        for combination in zip(*np.unravel_index(combinations, sizes), strict=True)
-    ]
-    return Categories(codes.reshape(-1).astype(np.int32), Levels(tuple(combined)))
-
-
-def _label(value: Any) -> Any:
-    """Return a level as part of a label; an integer is one, whatever its column holds."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    values_of_factors = []
+    indices = np.unravel_index(combinations, sizes)
+    for factor, level_of in zip(factors, indices, strict=True):
+        # An integer is one, whatever its column holds.
+        values = [
+            int(value) if isinstance(value, float) and value.is_integer() else value
+            for value in factor.levels.values
+        ]
+        values_of_factors.append([values[index] for index in level_of])
+    combined = tuple(zip(*values_of_factors, strict=True))
+    return Categories(codes.reshape(-1).astype(np.int32), Levels(combined))
 
 
 class Factor(NamedTuple):
@@ -408,20 +393,17 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
         label = f"data[{name!r}]"
         observed = factorized(frame[name], label)
         codes = observed.coded_by(levels, label, "regression")
+        are_same = set(observed.levels.values) <= set(levels.values)
         if kind == "number":
             columns[name] = np.array(levels.values)[codes]
-        elif kind == "category" or not set(observed.levels.values) <= set(
-            levels.values
-        ):
+        elif kind == "category" or not are_same:
             columns[name] = categories(Categories(codes, levels))
     return frame.assign(**columns) if columns else frame
 
 
 # Kinds of objects, by the names that pandas gives them.
 _TEXT = {"string", "empty"}
-
 _NUMBERS = {"floating", "integer", "mixed-integer-float", "decimal"}
-
 _DATES = {"date", "datetime", "datetime64"}
 
 
@@ -446,9 +428,7 @@ def plain_columns(
         column = _plain_column(values)
         objects = isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
         if used and objects and not _is_text(column):
-            kinds = list(
-                dict.fromkeys(type(value).__name__ for value in column.dropna())
-            )
+            kinds = list(dict.fromkeys(type(v).__name__ for v in column.dropna()))
             raise TypeError(
                 f"`data[{name!r}]` holds Python objects, {', '.join(kinds[:4])}, which are neither "
                 "all numbers nor all text. Make them one or the other, pd.to_numeric(...) or "
@@ -469,10 +449,8 @@ def _is_text(values: pd.Series) -> bool:
     import pandas as pd
 
     # Flags with missing values stay objects, so that the missing ones are found.
-    return pd.api.types.infer_dtype(values, skipna=True) in _TEXT | {
-        "boolean",
-        "interval",
-    }
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    return kind in _TEXT or kind in ("boolean", "interval")
 
 
 def _plain_column(values: pd.Series) -> pd.Series:
@@ -482,11 +460,8 @@ def _plain_column(values: pd.Series) -> pd.Series:
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         levels = _plain_levels(values.cat.categories)
-        return (
-            values
-            if levels is values.cat.categories
-            else values.cat.rename_categories(levels)
-        )
+        is_plain = levels is values.cat.categories
+        return values if is_plain else values.cat.rename_categories(levels)
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return _of_objects(values)
     if str(dtype) == "str":  # text of pandas 3
@@ -500,12 +475,9 @@ def _plain_column(values: pd.Series) -> pd.Series:
             ".imag."
         )
     if isinstance(dtype, np.dtype):
-        wide = kind == "f" and dtype.itemsize not in (4, 8)
-        return (
-            values.astype(np.float32 if dtype.itemsize == 2 else np.float64)
-            if wide
-            else values
-        )
+        if kind == "f" and dtype.itemsize not in (4, 8):
+            return values.astype(np.float32 if dtype.itemsize == 2 else np.float64)
+        return values
     if isinstance(dtype, pd.DatetimeTZDtype | pd.PeriodDtype):
         return values
     if isinstance(dtype, pd.IntervalDtype):
@@ -553,11 +525,11 @@ def _of_objects(values: pd.Series) -> pd.Series:
     if kind == "timedelta":
         return pd.to_timedelta(values)
     present = values[~missing]
-    numeric = kind in _NUMBERS or all(
+    is_numeric = kind in _NUMBERS or all(
         isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
         for value in present
     )
-    if not numeric or not len(present):
+    if not is_numeric or not len(present):
         return values
     if kind == "integer" and not missing.any():
         try:

@@ -22,13 +22,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_EFFECTS = 2**24  # largest number of draws of effects that are held
+@dataclass(frozen=True)
+class _Settings:
+    max_effects: int = 2**24  # draws of effects that are held
+    # Multiplications of a matrix product that BLAS does not share among threads: of few columns
+    # a larger product would take longer, as threads wait for each other.
+    alone: int = 2**18
+    min_rows_alone: int = 16  # of such a product
+    # Draws of expected responses that are made at a time, so that they stay in the cache.
+    draws_at_once: int = 2**17
+    numbers_at_once: int = 2**21  # of rows, for all settings
+    max_averages: int = 2**22  # draws of averages that are held
+    rows_at_once: int = 2**16  # whose numbers are made at a time
 
-# Multiplications of a matrix product that BLAS does not share among threads. Of few columns a
-# larger product would take longer, as threads wait for each other.
-_ALONE = 2**18
 
-_FEW = 16  # least number of rows of such a product
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -45,16 +53,16 @@ class Numbers:
     offset: np.ndarray | None
     factors: tuple[np.ndarray, ...]
 
-    def part(self, rows: np.ndarray) -> Numbers:
-        """Return those of some of the rows."""
+    def select(self, rows: np.ndarray) -> Numbers:
+        """Return the numbers of some of the rows."""
         coded = [
             (indices[rows], None if weights is None else weights[rows])
             for indices, weights in self.fixed.coded
         ]
         return Numbers(
-            Block(self.fixed.dense[rows], coded),
-            None if self.offset is None else self.offset[rows],
-            tuple(factors[rows] for factors in self.factors),
+            fixed=Block(self.fixed.dense[rows], coded),
+            offset=None if self.offset is None else self.offset[rows],
+            factors=tuple(factors[rows] for factors in self.factors),
         )
 
 
@@ -86,52 +94,44 @@ class Change:
             after: Other numbers of these rows.
             dense: Indices of the dense columns among the terms.
         """
+        offset = None
         with np.errstate(invalid="ignore"):  # infinite numbers
             fixed = after.fixed.dense - before.fixed.dense
             factors = [
                 b - a for a, b in zip(before.factors, after.factors, strict=True)
             ]
-        changed = np.flatnonzero(fixed.any(0))
+            if before.offset is not None and after.offset is not None:
+                offset = after.offset - before.offset
         coded: list[tuple[int, np.ndarray, np.ndarray]] = []
         pairs = zip(before.fixed.coded, after.fixed.coded, strict=True)
-        for number, ((from_, old), (to, new)) in enumerate(pairs):
-            old = np.ones(len(from_)) if old is None else old
-            new = np.ones(len(to)) if new is None else new
-            if not (np.array_equal(from_, to) and np.array_equal(old, new)):
-                coded += [(number, from_, -old), (number, to, new)]
-        offset = None
-        if before.offset is not None and after.offset is not None:
-            with np.errstate(invalid="ignore"):
-                offset = after.offset - before.offset
+        for number, ((old_indices, old), (new_indices, new)) in enumerate(pairs):
+            old = np.ones(len(old_indices)) if old is None else old
+            new = np.ones(len(new_indices)) if new is None else new
+            same_column = np.array_equal(old_indices, new_indices)
+            if not (same_column and np.array_equal(old, new)):
+                coded += [(number, old_indices, -old), (number, new_indices, new)]
+        changed = np.flatnonzero(fixed.any(0))
         change = cls(
-            dense[changed],
-            fixed[:, changed],
-            tuple(coded),
-            offset if offset is not None and offset.any() else None,
-            tuple(values if values.any() else None for values in factors),
+            columns=dense[changed],
+            dense=fixed[:, changed],
+            coded=tuple(coded),
+            offset=None if offset is None or not offset.any() else offset,
+            factors=tuple(values if values.any() else None for values in factors),
         )
-        arrays = [
-            change.dense,
-            change.offset,
-            *change.factors,
-            *(values for _, _, values in coded),
-        ]
-        return (
-            change
-            if all(np.isfinite(a).all() for a in arrays if a is not None)
-            else None
-        )
+        weights = [values for _, _, values in coded]
+        arrays = [change.dense, change.offset, *change.factors, *weights]
+        is_finite = all(np.isfinite(a).all() for a in arrays if a is not None)
+        return change if is_finite else None
 
-    def part(self, rows: np.ndarray) -> Change:
-        """Return that of some of the rows."""
+    def select(self, rows: np.ndarray) -> Change:
+        """Return the change of some of the rows."""
+        coded = [(number, index[rows], by[rows]) for number, index, by in self.coded]
         return Change(
-            self.columns,
-            self.dense[rows],
-            tuple(
-                (number, indices[rows], by[rows]) for number, indices, by in self.coded
-            ),
-            None if self.offset is None else self.offset[rows],
-            tuple(None if factor is None else factor[rows] for factor in self.factors),
+            columns=self.columns,
+            dense=self.dense[rows],
+            coded=tuple(coded),
+            offset=None if self.offset is None else self.offset[rows],
+            factors=tuple(None if f is None else f[rows] for f in self.factors),
         )
 
 
@@ -152,7 +152,7 @@ class Members:
         self._labels = [labels for labels, _ in coded]
         self._codes = [codes for _, codes in coded]
         self._capacities = [
-            max(1, _EFFECTS // (len(effects.terms) * linear.draws))
+            max(1, _SETTINGS.max_effects // (len(effects.terms) * linear.draws))
             for effects in linear.model.effects
         ]
         self._cache: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -178,19 +178,21 @@ class Members:
         drawn_effects = []
         for number, codes in enumerate(self._codes):
             row_groups = codes[rows]
+            labels = self._labels[number]
             cached, drawn = self._cache.get(number, (np.zeros(0, int), np.zeros(0)))
-            if (
-                len(cached) < len(self._labels[number])
-                and not np.isin(row_groups, cached).all()
-            ):
-                cached = self._next(number, row_groups, codes[later])
-                labels = [self._labels[number][group] for group in cached]
-                drawn = self.linear.effects(number, labels, self.seed)
+            has_all = len(cached) == len(labels) or np.isin(row_groups, cached).all()
+            if not has_all:
+                cached = self._groups_to_draw(number, row_groups, codes[later])
+                drawn = self.linear.effects(
+                    number, [labels[group] for group in cached], self.seed
+                )
                 self._cache[number] = cached, drawn
             drawn_effects.append((drawn, np.searchsorted(cached, row_groups)))
         return drawn_effects
 
-    def _next(self, number: int, groups: np.ndarray, later: np.ndarray) -> np.ndarray:
+    def _groups_to_draw(
+        self, number: int, groups: np.ndarray, later: np.ndarray
+    ) -> np.ndarray:
         """Return the groups whose effects are drawn: all, or those of rows asked for next."""
         total, capacity = len(self._labels[number]), self._capacities[number]
         if total <= capacity:
@@ -247,10 +249,7 @@ class LinearPredictor:
     @cached_property
     def variables(self) -> list[str]:
         """Columns of the data that linear predictors depend on, without factors of groups."""
-        designs = [self.model.design]
-        for effects in self.model.effects:
-            designs += effects.designs
-        names = [name for design in designs for name in design.variables]
+        names = [name for design in self.model.designs for name in design.variables]
         offset = self.model.formula.offset
         if offset is not None:
             names += Expression(offset, self._names).variables
@@ -272,13 +271,14 @@ class LinearPredictor:
         """
         model = self.model
         frame = with_levels_of(frame, model.factors)
-        offset = model.formula.offset
+        offset = None
+        if model.formula.offset is not None:
+            values = evaluated(model.formula.offset, frame, model.constants)
+            offset = values.astype(float)
         return Numbers(
-            block(model.design, frame),
-            None
-            if offset is None
-            else evaluated(offset, frame, model.constants).astype(float),
-            tuple(effects.columns(frame) for effects in model.effects),
+            fixed=block(model.design, frame),
+            offset=offset,
+            factors=tuple(effects.columns(frame) for effects in model.effects),
         )
 
     def effects(self, number: int, labels: Sequence[Any], seed: int) -> np.ndarray:
@@ -299,12 +299,10 @@ class LinearPredictor:
             numbers: Numbers of the rows.
             effects: Draws of the effects of each factor, and each row's group among these.
         """
-        rows = len(numbers.fixed.dense)
-        eta = (
-            np.zeros((self.draws, rows))
-            if self._b is None
-            else self._fixed(numbers.fixed)
-        )
+        if self._b is None:
+            eta = np.zeros((self.draws, len(numbers.fixed.dense)))
+        else:
+            eta = self._fixed(numbers.fixed)
         if numbers.offset is not None:
             eta += numbers.offset
         _add_effects(eta, numbers.factors, effects)
@@ -323,14 +321,13 @@ class LinearPredictor:
             change: Differences of the numbers.
             effects: Draws of the effects of each factor, and each row's group among these.
         """
+        several = self.model.family.several
         new_eta = eta.copy()
-        levels_last = (
-            np.moveaxis(new_eta, -1, 1) if self.model.family.several else new_eta
-        )
+        rows_last = np.moveaxis(new_eta, -1, 1) if several else new_eta
         if self._b is not None and change.columns.size:
-            levels_last += _product(self._b[..., change.columns], change.dense)
+            rows_last += _product(self._b[..., change.columns], change.dense)
         for number, indices, weights in change.coded:
-            levels_last += self._of_level(number, indices) * weights
+            rows_last += self._of_level(number, indices) * weights
         if change.offset is not None:
             new_eta += change.offset
         _add_effects(new_eta, change.factors, effects)
@@ -339,9 +336,8 @@ class LinearPredictor:
     def _fixed(self, design_rows: Block) -> np.ndarray:
         model, design = self.model, self.model.design
         assert self._b is not None
-        eta = _product(
-            self._b[..., design.dense], design_rows.dense - model.center[design.dense]
-        )
+        centered = design_rows.dense - model.center[design.dense]
+        eta = _product(self._b[..., design.dense], centered)
         for number, (indices, weights) in enumerate(design_rows.coded):
             columns = design.coded[number].columns
             values = self._of_level(number, indices)
@@ -386,23 +382,14 @@ def _product(b: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Return products of draws of coefficients and rows, (draws, ..., rows)."""
     flat = b.reshape(int(np.prod(b.shape[:-1])), b.shape[-1])
     products = np.empty((len(flat), len(X)))
-    length = _ALONE // max(1, flat.size)
-    length = length if length >= _FEW else max(1, len(X))
+    length = _SETTINGS.alone // max(1, flat.size)
+    if length < _SETTINGS.min_rows_alone:
+        length = max(1, len(X))
     for start in range(0, len(X), length):
         chunk = slice(start, start + length)
         np.matmul(flat, X[chunk].T, out=products[:, chunk])
     return products.reshape(*b.shape[:-1], len(X))
 
-
-_MADE = (
-    2**17
-)  # draws of expected responses that are made at a time, so that they stay in the cache
-
-_NUMBERS = 2**21  # numbers of rows that are made at a time, for all settings
-
-_HELD = 2**22  # draws of averages that are held at a time
-
-_ROWS_AT_ONCE = 2**16  # largest number of rows whose numbers are made at a time
 
 # Returns statistics, (statistics, cells, ...), of averages, (draws, cells, ...).
 Summary = Callable[[np.ndarray], np.ndarray]
@@ -443,6 +430,11 @@ class Contrast:
     after: Setting = AS_THEY_ARE
     before: Setting | None = None
     slope: bool = False
+
+    @property
+    def ends(self) -> tuple[Setting, ...]:
+        """The settings whose expected responses are needed."""
+        return (self.after,) if self.before is None else (self.after, self.before)
 
     def divisors(self, frame: pd.DataFrame) -> np.ndarray | None:
         """Return the divisor of each row's difference; ``None`` for 1."""
@@ -560,17 +552,15 @@ def averages(
     Returns:
         For each contrast an array (statistics, cells, ...).
     """
-    summaries: list[list[np.ndarray]] = [[] for _ in contrasts]
     draws, totals = members.linear.draws, cells.totals
-    contrast_values = _ContrastValues(cells, contrasts, members)
-    for span, rows in cells.blocks(
-        max(1, _HELD // (draws * len(contrasts) * contrast_values.levels))
-    ):
+    values_of = _ContrastValues(cells, contrasts, members)
+    draws_per_cell = draws * len(contrasts) * values_of.levels
+    summaries: list[list[np.ndarray]] = [[] for _ in contrasts]
+    for span, rows in cells.blocks(max(1, _SETTINGS.max_averages // draws_per_cell)):
         sums: list[Any] = [None] * len(contrasts)
-        for chunk, values in contrast_values.of(rows):
-            present, starts = np.unique(
-                cells.cell[chunk] - span.start, return_index=True
-            )
+        for chunk, values in values_of.chunks(rows):
+            cell_in_span = cells.cell[chunk] - span.start
+            present, starts = np.unique(cell_in_span, return_index=True)
             for number, (value, weights) in enumerate(values):
                 if sums[number] is None:
                     size = span.stop - span.start
@@ -599,18 +589,16 @@ class _ContrastValues:
     ) -> None:
         self._cells, self._contrasts, self._members = cells, contrasts, members
         linear = self._linear = members.linear
-        ends = (
-            end for contrast in contrasts for end in (contrast.after, contrast.before)
-        )
-        settings = dict.fromkeys(end for end in ends if end is not None)
+        ends = [end for contrast in contrasts for end in contrast.ends]
         # Settings that change the groups of rows have members of their own, and come last.
         groups = {
             name for effects in linear.model.effects for name in columns_of(effects.by)
         }
         self._settings = sorted(
-            settings, key=lambda s: (s.name in groups, s is not AS_THEY_ARE)
+            dict.fromkeys(ends),
+            key=lambda s: (s.name in groups, s is not AS_THEY_ARE),
         )
-        self._of_setting = {
+        self._members_of = {
             setting: Members(linear, setting(cells.frame), members.seed)
             if setting.name in groups
             else members
@@ -619,74 +607,71 @@ class _ContrastValues:
         family = linear.model.family
         self.levels = len(linear.model.outcomes) if family.by_level else 1
 
-    def of(
+    def chunks(
         self, rows: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, Any]]]]:
         """Yield indices of rows, ordered by cell, and values and weights by contrast."""
-        linear = self._linear
-        block_length = max(64, _MADE // (linear.draws * self.levels))
+        linear, cells = self._linear, self._cells
+        block_length = max(64, _SETTINGS.draws_at_once // (linear.draws * self.levels))
         numbers_of_row = len(self._settings) * max(1, len(linear.model.terms))
-        chunk_length = max(block_length, min(_ROWS_AT_ONCE, _NUMBERS // numbers_of_row))
+        affordable = _SETTINGS.numbers_at_once // numbers_of_row
+        chunk_length = max(block_length, min(_SETTINGS.rows_at_once, affordable))
         rows = self._members.ordered(rows)
         for start in range(0, len(rows), chunk_length):
             chunk = rows[start : start + chunk_length]
-            frame = self._cells.frame.iloc[chunk].reset_index(drop=True)
-            ends = self._ends(frame)
+            frame = cells.frame.iloc[chunk].reset_index(drop=True)
+            numbers = self._numbers(frame)
             divisors = [contrast.divisors(frame) for contrast in self._contrasts]
             for first in range(0, len(chunk), block_length):
-                cell = self._cells.cell[chunk[first : first + block_length]]
+                cell = cells.cell[chunk[first : first + block_length]]
                 block = first + np.argsort(cell, kind="stable")
-                expected = self._expected(ends, chunk, block, rows[start:])
-                weights = self._cells.weights[chunk[block]]
+                expected = self._expected(numbers, chunk, block, rows[start:])
+                weights = cells.weights[chunk[block]]
                 values = []
                 for contrast, divisor in zip(self._contrasts, divisors, strict=True):
                     value = expected[contrast.after]
                     if contrast.before is not None:
                         value = value - expected[contrast.before]
-                    values.append(
-                        (
-                            value,
-                            weights if divisor is None else weights / divisor[block],
-                        )
-                    )
+                    by_row = weights if divisor is None else weights / divisor[block]
+                    values.append((value, by_row))
                 yield chunk[block], values
+
+    def _numbers(self, frame: pd.DataFrame) -> dict[Setting, Change | Numbers]:
+        """Return the numbers of the first setting, and how others change them, if they can."""
+        linear = self._linear
+        base, *others = self._settings
+        base_numbers = linear.numbers(base(frame))
+        by_setting: dict[Setting, Change | Numbers] = {base: base_numbers}
+        for setting in others:
+            numbers = linear.numbers(setting(frame))
+            change = None
+            if self._members_of[setting] is self._members_of[base]:
+                dense = linear.model.design.dense
+                change = Change.of(base_numbers, numbers, dense)
+            by_setting[setting] = numbers if change is None else change
+        return by_setting
 
     def _expected(
         self,
-        ends: dict[Setting, Change | Numbers],
+        numbers: dict[Setting, Change | Numbers],
         chunk: np.ndarray,
         block: np.ndarray,
         later: np.ndarray,
     ) -> dict[Setting, np.ndarray]:
+        """Return draws of the expected responses of a block of a chunk of rows, by setting."""
         linear = self._linear
         expected: dict[Setting, np.ndarray] = {}
         base_eta = np.zeros(0)
-        for setting, end in ends.items():
-            effects = self._of_setting[setting].effects(chunk[block], later)
-            if isinstance(end, Change):
-                eta = linear.changed(base_eta, end.part(block), effects)
+        for setting, of_chunk in numbers.items():
+            effects = self._members_of[setting].effects(chunk[block], later)
+            if isinstance(of_chunk, Change):
+                eta = linear.changed(base_eta, of_chunk.select(block), effects)
             else:
-                eta = linear.values(end.part(block), effects)
+                eta = linear.values(of_chunk.select(block), effects)
             if not expected:
                 base_eta = eta
             expected[setting] = linear.expected(eta)
         return expected
-
-    def _ends(self, frame: pd.DataFrame) -> dict[Setting, Change | Numbers]:
-        """Return the numbers of the first setting, and how others change them, if they can."""
-        linear = self._linear
-        numbers = {
-            setting: linear.numbers(setting(frame)) for setting in self._settings
-        }
-        ends: dict[Setting, Change | Numbers] = dict(numbers)
-        base, *changed = self._settings
-        for setting in changed:
-            if self._of_setting[setting] is self._of_setting[base]:
-                change = Change.of(
-                    numbers[base], numbers[setting], linear.model.design.dense
-                )
-                ends[setting] = numbers[setting] if change is None else change
-        return ends
 
 
 def by_row(

@@ -36,12 +36,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_DRAWS = 1000  # largest number of draws used for predictions
+_STATISTICS = ("estimate", "error", "lower", "upper")  # columns of results
 
-# Rows from which the density of all rows is averaged over one draw of each chain, not five.
-_MANY_ROWS = 100_000
 
-_PREDICTORS = 2**21  # draws of linear predictors that are made at a time
+@dataclass(frozen=True)
+class _Settings:
+    max_draws: int = 1000  # used for predictions
+    # Rows from which the density of all rows is averaged over one draw of each chain, not five.
+    many_rows: int = 100_000
+    draws_at_once: int = 2**21  # of linear predictors
+    # Change of a variable, in its standard deviations, that slopes are computed from; the least
+    # change, if the variable is near zero; and the largest of a positive variable, in its values.
+    step: float = 1e-4
+    min_step: float = 1e-6
+    relative_step: float = 1e-3
+    grid: int = 25  # values of a variable that `condition` names
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -67,29 +79,26 @@ class Predictor:
         """At most 1000 of the draws."""
         draws = by_chain(self.samples.settings, self.samples)
         chains, count = next(iter(draws.values())).shape[:2]
-        return self.samples[:: max(1, -(-chains * count // _DRAWS))]
+        thin = -(-chains * count // _SETTINGS.max_draws)
+        return self.samples[:: max(1, thin)]
 
     @cached_property
     def linear(self) -> LinearPredictor:
         """Linear predictors at these draws."""
         return LinearPredictor(self.model, self.thinned, self.frame.columns)
 
-    def pieces(
+    def predictors(
         self, data: Any, seed: int = 0
     ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
         """Yield rows and the draws of their linear predictors, (draws, rows, ...), in chunks."""
         frame = self.frame if data is None else as_frame(data)
         members = Members(self.linear, frame, seed)
-        length = max(64, _PREDICTORS // self.linear.draws)
+        length = max(64, _SETTINGS.draws_at_once // self.linear.draws)
         for start in range(0, len(frame), length):
             chunk = frame.iloc[start : start + length].reset_index(drop=True)
             rows = np.arange(start, start + len(chunk))
-            yield (
-                chunk,
-                self.linear.values(
-                    self.linear.numbers(chunk), members.effects(rows, rows)
-                ),
-            )
+            numbers = self.linear.numbers(chunk)
+            yield chunk, self.linear.values(numbers, members.effects(rows, rows))
 
     def predict(
         self, data: Any, kind: str, quantiles: Sequence[float], seed: int
@@ -97,10 +106,8 @@ class Predictor:
         """Return predictions, as :meth:`Regression.predict` does."""
         if kind == "response":
             return self._responses(data, seed)
-        frame, weights = (
-            self.frame if data is None else as_frame(data),
-            self.linear.weights,
-        )
+        frame = self.frame if data is None else as_frame(data)
+        weights = self.linear.weights
 
         def summary(draws: np.ndarray) -> np.ndarray:
             if kind == "mean":
@@ -116,12 +123,12 @@ class Predictor:
         model, family = self.model, self.model.family
         rng = np.random.default_rng(seed)
         draws = []
-        for frame, eta in self.pieces(data, seed):
+        for frame, eta in self.predictors(data, seed):
             trials = trials_of(model.formula, frame) if family.has_trials else None
             drawn = family.draw(rng, eta, self.linear.aux, trials)
-            draws.append(
-                np.asarray(model.outcomes)[drawn] if family.by_level else drawn
-            )
+            if family.by_level:
+                drawn = np.asarray(model.outcomes)[drawn]
+            draws.append(drawn)
         return np.concatenate(draws, axis=1)
 
     def response(self, frame: pd.DataFrame) -> np.ndarray:
@@ -134,9 +141,8 @@ class Predictor:
     def dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without weights."""
         model = self.model
-        response = responses(
-            model.formula, frame, self.response(frame), model.constants, None
-        )
+        y = self.response(frame)
+        response = responses(model.formula, frame, y, model.constants, None)
         return model.observed(model.rows(frame), response)
 
     def log_density(self, row_indices: np.ndarray) -> np.ndarray:
@@ -147,28 +153,15 @@ class Predictor:
 
     def mean_log_density(self) -> np.ndarray:
         """Return an approximate log density of each row: the mean over a few draws."""
-        count = len(
-            next(iter(by_chain(self.thinned.settings, self.thinned).values()))[0]
-        )
-        few_draws = self.thinned[
-            :: max(1, count if len(self.frame) > _MANY_ROWS else count // 5)
-        ]
+        draws = by_chain(self.thinned.settings, self.thinned)
+        count = next(iter(draws.values())).shape[1]
+        is_large = len(self.frame) > _SETTINGS.many_rows
+        few_draws = self.thinned[:: max(1, count if is_large else count // 5)]
         log_density = [
             few_draws.predict(self.model.log_lik, self.dataset(chunk))
             for chunk in chunks(self.frame, len(self.model.terms))
         ]
         return np.concatenate(log_density).astype(np.float64)
-
-
-_STATISTICS = ("estimate", "error", "lower", "upper")  # columns of results
-
-_STEP = 1e-4  # change of a variable, in its standard deviations, that slopes are computed from
-
-_SMALLEST_STEP = 1e-6  # the least change, where the variable is near zero
-
-_RELATIVE_STEP = 1e-3  # largest change of a positive variable, in units of its value
-
-_GRID = 25  # values of a variable that `condition` names
 
 
 @dataclass(frozen=True)
@@ -206,11 +199,12 @@ class Rows:
 
 def predictions(predictor: Predictor, about: Question) -> pd.DataFrame:
     """Return expected responses with intervals, as :meth:`Regression.predictions` does."""
-    grid = isinstance(about.data, Mapping)
     rows = _rows(predictor, about)
     shown = rows.frame
-    if grid or about.condition is not None:
-        shown = shown[list(about.data if grid else _named(about.condition))]
+    if about.condition is not None:
+        shown = shown[list(_named(about.condition))]
+    elif isinstance(about.data, Mapping):
+        shown = shown[list(about.data)]
     if about.by is None:
         values = by_row(predictor.linear, rows.frame, statistics(predictor, about.prob))
         return _table(predictor, shown, values)
@@ -223,19 +217,17 @@ def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.Dat
     contrasts: dict[str, Contrast] = {}
     for name, change in _changes(predictor, variables).items():
         levels, numeric = _levels(predictor, name), _is_variable(predictor, name)
+        takes_number = levels is None and numeric
         if change is None and levels is not None:
             reference, *compared = [_set_to(name, level) for level in levels]
             for level, setting in zip(levels[1:], compared, strict=True):
-                contrasts[f"{name}: {level} - {levels[0]}"] = Contrast(
-                    setting, reference
-                )
+                label = f"{name}: {level} - {levels[0]}"
+                contrasts[label] = Contrast(setting, reference)
         elif isinstance(change, tuple | list) and len(change) == 2:
             _need_levels(name, levels, change)
             before, after = (_set_to(name, value) for value in change)
             contrasts[f"{name}: {change[1]} - {change[0]}"] = Contrast(after, before)
-        elif (
-            levels is None and numeric and (change is None or checks.is_number(change))
-        ):
+        elif takes_number and (change is None or checks.is_number(change)):
             step = 1.0 if change is None else float(change)
             contrasts[f"{name}: {step:+g}"] = Contrast(
                 _shifted_by(name, step), AS_THEY_ARE
@@ -243,11 +235,11 @@ def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.Dat
         elif change is None and variables is None:
             continue  # text or dates inside of a function, which only a pair of values changes
         else:
+            of_factor = " of the factor" if levels is not None else ""
+            or_number = ", or a number to add" if takes_number else ""
             raise TypeError(
-                f"`variables[{name!r}]` must be a pair of values"
-                + (" of the factor" if levels is not None else "")
-                + (", or a number to add" if levels is None and numeric else "")
-                + f"; it is {describe(change)}."
+                f"`variables[{name!r}]` must be a pair of values{of_factor}{or_number}; it is "
+                f"{describe(change)}."
             )
     return _differences(predictor, contrasts, about)
 
@@ -302,9 +294,9 @@ def _differences(
     keys, totals, by_contrast = _averaged(
         predictor, rows, list(contrasts.values()), about.prob
     )
+    outcomes = predictor.model.outcomes if predictor.model.family.by_level else ()
+    levels = [f" [{level}]" for level in outcomes] or [""]
     names, blocks = [], []
-    levels = [f" [{level}]" for level in predictor.model.outcomes]
-    levels = levels if predictor.model.family.by_level else [""]
     cells = keys.to_dict("records")
     for name, values in zip(contrasts, by_contrast, strict=True):
         for row in cells:
@@ -350,22 +342,15 @@ def _table(
 def _counts(totals: np.ndarray) -> np.ndarray:
     """Return sums of weights, as integers if they are."""
     whole = np.round(totals)
-    return (
-        whole.astype(np.int64)
-        if (np.abs(totals - whole) <= 1e-9 * whole).all()
-        else totals
-    )
+    is_whole = (np.abs(totals - whole) <= 1e-9 * whole).all()
+    return whole.astype(np.int64) if is_whole else totals
 
 
 def _rows(predictor: Predictor, about: Question) -> Rows:
     """Return the rows of a question, without those of weight zero."""
-    by = (
-        [about.by]
-        if isinstance(about.by, str)
-        else None
-        if about.by is None
-        else list(about.by)
-    )
+    by = None if about.by is None else list(about.by)
+    if isinstance(about.by, str):
+        by = [about.by]
     frame, weights = predictor.frame, predictor.weights
     if about.condition is not None:
         if about.data is not None:
@@ -377,9 +362,8 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
         frame, weights = grid(predictor, about.data), None
     elif about.data is not None:
         frame, column = as_frame(about.data), predictor.weights_column
-        weights = (
-            None if column is None or column not in frame.columns else frame[column]
-        )
+        has_weights = column is not None and column in frame.columns
+        weights = frame[column] if has_weights else None
     if not len(frame):
         raise ValueError("`data` has no rows.")
     for name in by or ():
@@ -411,9 +395,8 @@ def _cells(predictor: Predictor, rows: Rows) -> tuple[pd.DataFrame, Cells]:
     cell, first = numbered(shown, np.zeros(len(frame), int))
     assert cell is not None
     keys = shown.iloc[first].reset_index(drop=True)
-    return keys, Cells(frame, weights, cell, len(first)).distinct(
-        predictor.linear.columns
-    )
+    cells = Cells(frame, weights, cell, len(first))
+    return keys, cells.distinct(predictor.linear.columns)
 
 
 def _set_to(name: str, value: Any) -> Setting:
@@ -421,18 +404,15 @@ def _set_to(name: str, value: Any) -> Setting:
     import pandas as pd
 
     def column(values: pd.Series) -> Any:
-        if (
-            isinstance(values.dtype, pd.CategoricalDtype)
-            and value in values.cat.categories
-        ):
+        dtype = values.dtype
+        is_factor = isinstance(dtype, pd.CategoricalDtype)
+        if is_factor and value in values.cat.categories:
             code = values.cat.categories.get_loc(value)
-            codes = np.full(len(values), code)
-            return pd.Categorical.from_codes(codes, dtype=values.dtype)
+            return pd.Categorical.from_codes(np.full(len(values), code), dtype=dtype)
         if checks.is_number(value):
             return np.full(len(values), value)
-        return pd.Series(
-            [value] * len(values), dtype=None if isinstance(value, bool) else object
-        )
+        kind = None if isinstance(value, bool) else object
+        return pd.Series([value] * len(values), dtype=kind)
 
     return Setting(name, column)
 
@@ -454,11 +434,10 @@ def _slope(predictor: Predictor, name: str) -> Contrast:
     def shifted(sign: float) -> Setting:
         def column(values: pd.Series) -> np.ndarray:
             x = values.to_numpy(np.float64)
-            step = np.full(len(x), _STEP * sd)
+            step = np.full(len(x), _SETTINGS.step * sd)
             if low > 0:
-                step = np.clip(
-                    _RELATIVE_STEP * np.abs(x), _SMALLEST_STEP * sd, _STEP * sd
-                )
+                relative = _SETTINGS.relative_step * np.abs(x)
+                step = np.clip(relative, _SETTINGS.min_step * sd, _SETTINGS.step * sd)
             inside = (x >= low) & (x <= high)
             target = x + sign * step
             return np.where(inside, np.clip(target, low, high), target)
@@ -539,13 +518,13 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
         np.ones(len(frame)) if weights is None else weights, frame.index
     )
     for name in predictor.linear.columns:
-        if name not in columns:
-            column = frame[name]
-            if _levels(predictor, name) is None and _is_variable(predictor, name):
-                rows[name] = np.average(
-                    column.to_numpy(np.float64), weights=row_weights
-                )
-                continue
+        if name in columns:
+            continue
+        column = frame[name]
+        if _levels(predictor, name) is None and _is_variable(predictor, name):
+            numbers = column.to_numpy(np.float64)
+            rows[name] = np.average(numbers, weights=row_weights)
+        else:
             typical = row_weights.groupby(column, observed=True).sum().idxmax()
             rows[name] = pd.Series([typical] * len(rows), dtype=column.dtype)
     return rows
@@ -558,6 +537,6 @@ def _usual(predictor: Predictor, name: str) -> list[Any]:
     if not _is_numeric(column):
         return list(column.drop_duplicates().to_numpy())
     distinct = np.unique(column.to_numpy())
-    if len(distinct) <= _GRID:
+    if len(distinct) <= _SETTINGS.grid:
         return list(distinct)
-    return list(np.linspace(distinct[0], distinct[-1], _GRID))
+    return list(np.linspace(distinct[0], distinct[-1], _SETTINGS.grid))

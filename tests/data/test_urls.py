@@ -81,7 +81,8 @@ def test_columns_of_a_regression_at_a_url(
     remote: str, mapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if mapped:
-        monkeypatch.setattr(seams.FRAMES_MAPPED, 100)
+        settings = seams.changed(seams.REGRESSION_FRAMES, mapped=100)
+        monkeypatch.setattr(seams.REGRESSION_FRAMES, settings)
     found = frames.as_frame(f"{remote}/parts", lambda head: ["c", "a"])
     np.testing.assert_array_equal(found, np.concatenate([X, X])[:, [2, 0]])
     assert list(found) == ["c", "a"]

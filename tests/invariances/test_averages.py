@@ -115,16 +115,21 @@ def test_pieces_and_order_of_rows_change_nothing(
         for each, wanted in zip(questions[:2], before, strict=False):
             found = fit.predictions(frame, weights="w", **each)
             pd.testing.assert_frame_equal(found, wanted, rtol=1e-9)
-    monkeypatch.setattr(seams.AVERAGES_NUMBERS, 1)
-    monkeypatch.setattr(seams.AVERAGES_MADE, 1)
-    monkeypatch.setattr(seams.AVERAGES_HELD, 1)
-    monkeypatch.setattr(seams.AVERAGES_ROWS, 100)
+    settings = seams.changed(
+        seams.LINEAR_PREDICTOR,
+        numbers_at_once=1,
+        draws_at_once=1,
+        max_averages=1,
+        rows_at_once=100,
+    )
+    monkeypatch.setattr(seams.LINEAR_PREDICTOR, settings)
     for each, wanted in zip(questions[:2], before, strict=False):
         pd.testing.assert_frame_equal(fit.predictions(some, **each), wanted, rtol=1e-9)
     pd.testing.assert_frame_equal(
         fit.comparisons("x", some, by="rows"), changes, rtol=1e-8
     )
-    monkeypatch.setattr(seams.AVERAGES_HELD, 2**16)
+    settings = seams.changed(seams.LINEAR_PREDICTOR, max_averages=2**16)
+    monkeypatch.setattr(seams.LINEAR_PREDICTOR, settings)
     pd.testing.assert_frame_equal(fit.predictions(some), before[2], rtol=1e-9)
 
 
@@ -210,7 +215,9 @@ def test_new_groups_are_drawn_once_and_alone(
     rows = pd.DataFrame({"g": np.repeat(labels, 3), "x": 0.0})
 
     def drawn(frame: pd.DataFrame) -> np.ndarray:
-        return np.concatenate([eta for _, eta in grouped._predictor.pieces(frame)], 1)
+        return np.concatenate(
+            [eta for _, eta in grouped._predictor.predictors(frame)], 1
+        )
 
     eta = drawn(rows)
     assert (eta[:, ::3] == eta[:, 2::3]).all()
@@ -225,10 +232,15 @@ def test_new_groups_are_drawn_once_and_alone(
         drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6
     )
     # Pieces of rows, and fewer effects at a time than there are groups.
-    monkeypatch.setattr(seams.PREDICTIONS_NUMBERS, 1)
-    monkeypatch.setattr(seams.AVERAGES_NUMBERS, 1)
-    monkeypatch.setattr(seams.AVERAGES_MADE, 1)
-    monkeypatch.setattr(seams.LINEAR_EFFECTS, 2 * len(eta))
+    settings = seams.changed(seams.REGRESSION_PREDICTIONS, draws_at_once=1)
+    monkeypatch.setattr(seams.REGRESSION_PREDICTIONS, settings)
+    settings = seams.changed(
+        seams.LINEAR_PREDICTOR,
+        numbers_at_once=1,
+        draws_at_once=1,
+        max_effects=2 * len(eta),
+    )
+    monkeypatch.setattr(seams.LINEAR_PREDICTOR, settings)
     order = np.random.default_rng(1).permutation(15)
     np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
     errors = eta[:, 3:12].reshape(-1, 3, 3).mean(2).std(0)
@@ -239,9 +251,9 @@ def test_new_groups_are_drawn_once_and_alone(
 @pytest.mark.slow
 def test_every_average_over_new_groups(grouped: sgmcmc.Regression) -> None:
     rows = pd.DataFrame({"g": np.repeat([3, 100, 101, 102, 5], 3), "x": 0.0})
-    eta = np.concatenate([eta for _, eta in grouped._predictor.pieces(rows)], 1)
+    eta = np.concatenate([eta for _, eta in grouped._predictor.predictors(rows)], 1)
     order = np.random.default_rng(1).permutation(15)
-    shuffled = [eta for _, eta in grouped._predictor.pieces(rows.iloc[order])]
+    shuffled = [eta for _, eta in grouped._predictor.predictors(rows.iloc[order])]
     np.testing.assert_allclose(np.concatenate(shuffled, 1), eta[:, order], rtol=1e-5)
     table = grouped.predictions(rows, by="g")
     np.testing.assert_allclose(table["error"][4], eta[:, 9:12].mean(1).std(), rtol=1e-5)
@@ -259,7 +271,7 @@ def test_linear_predictors_are_those_of_the_model(
         predictor, model = each._predictor, each._model
         rows = model.rows(frame)
         eta = predictor.thinned.predict(model.predictor, rows, reduce=None)
-        ((_, found),) = predictor.pieces(frame)
+        ((_, found),) = predictor.predictors(frame)
         wanted = rows[REFERENCE] + model.unit * np.reshape(eta, found.shape)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
@@ -297,8 +309,8 @@ def test_changes_of_a_few_numbers_are_those_of_all(
     formula: str, family: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of terms with and without a column for each level, offsets and effects of groups."""
-    monkeypatch.setattr(seams.LINEAR_ALONE, 2000)
-    monkeypatch.setattr(seams.LINEAR_FEW, few)
+    settings = seams.changed(seams.LINEAR_PREDICTOR, alone=2000, min_rows_alone=few)
+    monkeypatch.setattr(seams.LINEAR_PREDICTOR, settings)
     known = Known(formula, family)
     assert ("h" in formula) == bool(known.model.design.coded)
     part = RNG.permutation(400)[:90]

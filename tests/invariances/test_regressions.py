@@ -159,7 +159,8 @@ def test_files_have_the_same_posterior(
 ) -> None:
     pytest.importorskip("pyarrow.parquet")
     if mapped:
-        monkeypatch.setattr(seams.FRAMES_MAPPED, 10)
+        settings = seams.changed(seams.REGRESSION_FRAMES, mapped=10)
+        monkeypatch.setattr(seams.REGRESSION_FRAMES, settings)
     change = Change(lambda frame: write(frame, tmp_path))
     np.testing.assert_allclose(
         densities(DOORS[door], change, monkeypatch), _before(door), **CLOSE

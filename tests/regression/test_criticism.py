@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression.fit import of_single_rows, predictive_panel
+from sgmcmc.regression.fit import predictive_panel, single_rows_warnings
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100}
 N = 200
@@ -80,7 +80,7 @@ def test_groups_of_one_row_are_named_next_to_residuals() -> None:
 
     def said(family: Any, levels: int) -> list[str]:
         model: Any = SimpleNamespace(family=family, effects=[one, slopes])
-        return of_single_rows(model, {"g": levels, "h": 50}, 50)
+        return single_rows_warnings(model, {"g": levels, "h": 50}, 50)
 
     assert said(normal, 49) == said(poisson, 50) == []
     (text,) = said(normal, 50)

@@ -71,14 +71,16 @@ def test_integers_and_pieces_give_the_matrix_of_formulaic(
     # Rows alone are the same: levels and knots are those of all rows.
     some = FRAME.iloc[[5, 900]].reset_index(drop=True)
     np.testing.assert_allclose(_dense(design, some), values[[5, 900]], atol=1e-12)
-    monkeypatch.setattr(seams.FRAMES_PIECE, 5000)
+    settings = seams.changed(seams.REGRESSION_FRAMES, numbers_at_once=5000)
+    monkeypatch.setattr(seams.REGRESSION_FRAMES, settings)
     assert len(list(blocks(design, FRAME))) > 1
     found = moments(design, FRAME)
     np.testing.assert_allclose(found.mean, values.mean(0), atol=1e-12)
     centered = values - values.mean(0)
     np.testing.assert_allclose(found.products, centered.T @ centered, atol=1e-8)
     np.testing.assert_allclose(found.sd, values.std(0), rtol=1e-9, atol=1e-7)
-    monkeypatch.setattr(seams.COLUMNS_COMPARED, 1)
+    settings = seams.changed(seams.REGRESSION_COLUMNS, max_products=1)
+    monkeypatch.setattr(seams.REGRESSION_COLUMNS, settings)
     np.testing.assert_allclose(
         moments(design, FRAME).sd, found.sd, rtol=1e-9, atol=1e-7
     )
@@ -196,7 +198,8 @@ def test_posteriors_do_not_depend_on_how_terms_are_held(
     formula, family = parse("y ~ x * f + (1 | g)"), read_family("poisson", None)
     made = []
     for large in (10, 1000):
-        monkeypatch.setattr(seams.DESIGN_LARGE, large)
+        settings = seams.changed(seams.REGRESSION_DESIGN, large=large)
+        monkeypatch.setattr(seams.REGRESSION_DESIGN, settings)
         model, y = make_model(formula, frame, family, None)
         found = posterior(model, y, frame, None)
         assert bool(found["integers"]) == (large == 10)
@@ -241,7 +244,8 @@ def test_a_factor_of_many_levels_by_sampling(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(
         fit.predict(frame.iloc[:3]), X[:3] @ table["estimate"], atol=0.03
     )
-    monkeypatch.setattr(seams.RESULT_SHOWN, 5)
+    settings = seams.changed(seams.REGRESSION_FIT, max_shown=5)
+    monkeypatch.setattr(seams.REGRESSION_FIT, settings)
     assert (
         "36 more terms" in repr(fit) and "L05" not in repr(fit) and "sigma" in repr(fit)
     )
@@ -255,7 +259,8 @@ def test_several_predictors_with_a_factor_of_many_levels(
     frame = FRAME.assign(y=RNG.choice(["u", "v", "w"], N))
     family, found = read_family("categorical", None), []
     for large in (10, 1000):
-        monkeypatch.setattr(seams.DESIGN_LARGE, large)
+        settings = seams.changed(seams.REGRESSION_DESIGN, large=large)
+        monkeypatch.setattr(seams.REGRESSION_DESIGN, settings)
         model, _ = make_model(parse("y ~ x + f"), frame, family, None)
         rows = {
             k: tf.convert_to_tensor(v) for k, v in model.rows(frame.iloc[:50]).items()

@@ -66,6 +66,7 @@ def test_both_forms_have_the_same_derivatives(monkeypatch: pytest.MonkeyPatch) -
         ]
 
     both = derivatives()
-    monkeypatch.setattr(seams.MANY_EFFECTS, 9)
+    settings = seams.changed(seams.REGRESSION_MODEL, many_effects=9)
+    monkeypatch.setattr(seams.REGRESSION_MODEL, settings)
     for one, other in zip(both, derivatives(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)

@@ -141,7 +141,8 @@ def test_loo_of_some_rows_agrees_with_all(
     monkeypatch: Any, fit: sgmcmc.Regression
 ) -> None:
     every = fit.loo()
-    monkeypatch.setattr(seams.LOO_ROWS, 100)
+    settings = seams.changed(seams.REGRESSION_FIT, loo_rows=100)
+    monkeypatch.setattr(seams.REGRESSION_FIT, settings)
     some = fit.loo()
     assert len(some.rows) == 100 and 0 < some.subsampling_se < 2.0
     assert abs(some.elpd - every.elpd) < 4 * some.subsampling_se + 0.5

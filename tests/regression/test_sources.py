@@ -72,7 +72,8 @@ def test_a_folder_gives_the_same_draws(
 def test_large_files_are_mapped(
     folder: Path, of_frame: sgmcmc.Regression, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(seams.FRAMES_MAPPED, 100)
+    settings = seams.changed(seams.REGRESSION_FRAMES, mapped=100)
+    monkeypatch.setattr(seams.REGRESSION_FRAMES, settings)
     monkeypatch.setattr(seams.STORED_PIECE_BYTES, 100)
     frame = as_frame(folder)
     assert frame.attrs == {"text": ["s"]} and isinstance(
@@ -89,7 +90,8 @@ def test_large_files_are_mapped(
 
 
 def test_missing_values_of_large_files(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(seams.FRAMES_MAPPED, 10)
+    settings = seams.changed(seams.REGRESSION_FRAMES, mapped=10)
+    monkeypatch.setattr(seams.REGRESSION_FRAMES, settings)
     gone = np.arange(300) % 50 == 0
     columns = {
         "y": pa.array(FRAME["y"]),

@@ -73,7 +73,7 @@ def _draws(
 ) -> Iterator[np.ndarray]:
     """Yield draws of what is predicted, (draws, rows, ...), for some rows at a time."""
     model, linear, rng = predictor.model, predictor.linear, np.random.default_rng(seed)
-    for part, eta in predictor.pieces(frame, seed):
+    for part, eta in predictor.predictors(frame, seed):
         if kind == "link":
             yield eta
         elif kind == "response":
