@@ -236,10 +236,12 @@ class _Reader:
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
         self._decimal = types.is_decimal(kind)
-        plain_type = np.float64 if self._decimal else None
         if self._coded:
-            plain_type = np.int32
-        self._dtype = np.dtype(plain_type or kind.to_pandas_dtype())
+            self._dtype = np.dtype(np.int32)
+        elif self._decimal:
+            self._dtype = np.dtype(np.float64)
+        else:
+            self._dtype = np.dtype(kind.to_pandas_dtype())
         self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
