@@ -28,20 +28,14 @@ def plain(values: Any) -> Any:
     if dtype is None or isinstance(dtype, pd.CategoricalDtype):
         return values
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        return (
-            values.astype(np.float64)
-            if dtype.kind == "f" and dtype.itemsize < 8
-            else values
-        )
+        is_narrow = dtype.kind == "f" and dtype.itemsize < 8
+        return values.astype(np.float64) if is_narrow else values
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if kind in ("boolean", *_OBJECTS_OF_NUMBERS) and not values.isna().any():
-        whole = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
-        to = (
-            np.dtype(bool)
-            if kind == "boolean"
-            else whole.get(dtype.kind, np.dtype(np.float64))
-        )
-        return values.astype(to)
+        if kind == "boolean":
+            return values.astype(bool)
+        exact = {"b": bool, "i": np.int64, "u": np.uint64}
+        return values.astype(exact.get(dtype.kind, np.float64))
     return values if dtype.kind in "mM" or dtype == "object" else values.astype(object)
 
 
@@ -74,12 +68,8 @@ def as_flags(values: Any) -> Any:
     values = _series(plain(values))
     if are_levels(values):
         raise TypeError("Text and levels of factors are neither true nor false.")
-    if (
-        isinstance(values, bool)
-        or getattr(getattr(values, "dtype", None), "kind", "") == "b"
-    ):
-        return values
-    return as_numbers(values) != 0
+    are_flags = isinstance(values, bool) or _kind(values) == "b"
+    return values if are_flags else as_numbers(values) != 0
 
 
 def as_levels(values: Any) -> Any:
@@ -94,8 +84,12 @@ def as_levels(values: Any) -> Any:
 def as_argument(values: Any) -> Any:
     """Return an argument of a function: numbers in float64, flags and others as they are."""
     values = plain(values)
-    kind = getattr(getattr(values, "dtype", None), "kind", "")
-    return values.astype(np.float64) if kind and kind in "iu" else values
+    return values.astype(np.float64) if _kind(values) in ("i", "u") else values
+
+
+def _kind(values: Any) -> str:
+    """Return the kind of a dtype; empty if there is none."""
+    return str(getattr(getattr(values, "dtype", None), "kind", ""))
 
 
 def _series(values: Any) -> Any:
@@ -104,11 +98,8 @@ def _series(values: Any) -> Any:
 
     if isinstance(values, list | tuple):
         values = np.asarray(values)
-    return (
-        pd.Series(values)
-        if isinstance(values, np.ndarray) and values.ndim == 1
-        else values
-    )
+    is_vector = isinstance(values, np.ndarray) and values.ndim == 1
+    return pd.Series(values) if is_vector else values
 
 
 def _power(left: Any, right: Any) -> Any:
@@ -127,24 +118,18 @@ def compared(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     def compare(left: Any, right: Any) -> Any:
         left, right = _series(plain(left)), _series(plain(right))
         for operand, opposite in ((left, right), (right, left)):
-            if isinstance(operand, str) and not (
-                are_levels(opposite) or _dated(opposite)
-            ):
+            has_levels = are_levels(opposite)
+            has_text = has_levels or _kind(opposite) in ("m", "M")
+            if isinstance(operand, str) and not has_text:
                 raise TypeError(f"The text {operand!r} is compared with numbers.")
-            text = (
-                hasattr(operand, "dtype") and are_levels(operand) and _is_text(operand)
-            )
-            if text and not are_levels(opposite):
+            are_texts = hasattr(operand, "dtype") and are_levels(operand)
+            if are_texts and _is_text(operand) and not has_levels:
                 raise TypeError(
                     f"Text is compared with {opposite!r}. Write text in quotes."
                 )
         return operation(left, right)
 
     return compare
-
-
-def _dated(values: Any) -> bool:
-    return getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M")
 
 
 def _is_text(values: Any) -> bool:
@@ -158,11 +143,9 @@ def contained(values: Any, whole: Any) -> Any:
     """Return whether each value is one of some."""
     plain_values = plain(values)
     whole = whole if isinstance(whole, list | tuple | set) else list(plain(whole))
-    return (
-        plain_values.isin(whole)
-        if hasattr(plain_values, "isin")
-        else plain_values in whole
-    )
+    if hasattr(plain_values, "isin"):
+        return plain_values.isin(whole)
+    return plain_values in whole
 
 
 # Operations on two operands, by the name of the node of the tree.
@@ -203,34 +186,17 @@ def as_integer(values: Any) -> Any:
     return np.trunc(as_numeric(values))
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "sd": lambda x: np.std(x, ddof=1),
-    "sum": np.sum,
-    "min": np.min,
-    "max": np.max,
-    "quantile": np.quantile,
-}
-
-FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
-    name: getattr(np, name)
-    for name in (
-        "log",
-        "log1p",
-        "log2",
-        "log10",
-        "exp",
-        "expm1",
-        "sqrt",
-        "abs",
-        "sin",
-        "cos",
-    )
-}
+# Functions of formulas that return a number of all rows.
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean, "median": np.median, "sd": lambda x: np.std(x, ddof=1), "sum": np.sum,
+    "min": np.min, "max": np.max, "quantile": np.quantile,
+}  # fmt: skip
 
 # Functions of formulas in addition to those of formulaic.
-FUNCTIONS |= {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **REDUCTIONS,
+    "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "exp": np.exp,
+    "expm1": np.expm1, "sqrt": np.sqrt, "abs": np.abs, "sin": np.sin, "cos": np.cos,
     "as_numeric": as_numeric, "as_integer": as_integer,
     "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x),
 }  # fmt: skip
@@ -255,52 +221,45 @@ def _function(name: str) -> Any:
     return FUNCTIONS[name] if name in FUNCTIONS else transforms()[name]
 
 
-def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
+def value_of(node: ast.AST, names: Mapping[str, Any]) -> Any:
     """Return the value of a checked expression: operators, calls and names, and nothing else."""
+
+    def value(inner: ast.AST) -> Any:
+        return value_of(inner, names)
+
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
         return names[node.id] if node.id in names else _function(node.id)
     if isinstance(node, ast.Attribute):
-        return _attribute(node, names)
+        owner = owner_of(node)
+        if owner in MODULES:
+            return getattr(transforms()[owner], node.attr)
+        read = plain if node.attr in _RAW else as_argument
+        return getattr(read(value(node.value)), node.attr)
     if isinstance(node, ast.Dict):
-        keys = [_value(key, names) for key in node.keys if key is not None]
-        return dict(
-            zip(keys, (_value(value, names) for value in node.values), strict=True)
-        )
+        keys = [value(key) for key in node.keys if key is not None]
+        return dict(zip(keys, map(value, node.values), strict=True))
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
-        return kind(_value(element, names) for element in node.elts)
+        return kind(map(value, node.elts))
     if isinstance(node, ast.BinOp):
         operation = ARITHMETIC[type(node.op).__name__]
-        return operation(_value(node.left, names), _value(node.right, names))
+        return operation(value(node.left), value(node.right))
     if isinstance(node, ast.UnaryOp):
-        return SIGNS[type(node.op).__name__](_value(node.operand, names))
+        return SIGNS[type(node.op).__name__](value(node.operand))
     if isinstance(node, ast.Compare):
         operation = ARITHMETIC[type(node.ops[0]).__name__]
-        return operation(_value(node.left, names), _value(node.comparators[0], names))
+        return operation(value(node.left), value(node.comparators[0]))
     assert isinstance(node, ast.Call)
-    called = node.func
-    function = (
-        _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
-    )
-    read = (
-        plain
-        if isinstance(called, ast.Name) and called.id in _OF_LEVELS
-        else as_argument
-    )
-    words = {
-        word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg
-    }
-    return function(*(read(_value(element, names)) for element in node.args), **words)
-
-
-def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
-    """Return an attribute of a module, or of a column, whose numbers are in float64."""
-    if owner_of(node) in MODULES:
-        return getattr(transforms()[owner_of(node)], node.attr)
-    owner = _value(node.value, names)
-    return getattr(plain(owner) if node.attr in _RAW else as_argument(owner), node.attr)
+    called, read = node.func, as_argument
+    if isinstance(called, ast.Name):
+        function = _function(called.id)
+        read = plain if called.id in _OF_LEVELS else as_argument
+    else:
+        function = value(called)
+    words = {word.arg: read(value(word.value)) for word in node.keywords if word.arg}
+    return function(*(read(value(element)) for element in node.args), **words)
 
 
 def owner_of(node: ast.Attribute) -> str:

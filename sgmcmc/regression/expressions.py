@@ -15,11 +15,11 @@ import numpy as np
 
 from sgmcmc.checks import did_you_mean
 from sgmcmc.regression.arithmetic import (
-    _REDUCTIONS,
     FUNCTIONS,
-    _value,
+    REDUCTIONS,
     owner_of,
     transforms,
+    value_of,
 )
 from sgmcmc.regression.formula import Token, shown, tokens_of
 
@@ -39,6 +39,7 @@ _BINARY: dict[str, tuple[int, type[ast.operator]]] = {
     "%%": (7, ast.Mod), "%/%": (7, ast.FloorDiv), "**": (9, ast.Pow),
 }  # fmt: skip
 
+# Precedences of operators that are no binary ones.
 _NOT, _COMPARISON, _SIGN, _POWER = 3, 4, 8, 9
 
 _OPENING = {"(": ")", "[": "]", "{": "}"}
@@ -369,41 +370,40 @@ class Expression:
         elif isinstance(node.func, ast.Attribute) and owner_of(node.func) == "np":
             function = getattr(np, node.func.attr)
         count = len(node.args) + len(node.keywords)
-        wrong = isinstance(function, np.ufunc) and count != function.nin
-        if wrong or any(word.arg == "out" for word in node.keywords):
-            logarithm = " A logarithm to the base b is log(x) / log(b)."
-            raise ValueError(
-                f"`formula`: {self.as_written(node)!r} has {count} arguments, which "
-                f"{self.as_written(node.func)}() does not take."
-                + logarithm
-                * (function is np.log)
-            )
+        is_wrong = isinstance(function, np.ufunc) and count != function.nin
+        if not is_wrong and all(word.arg != "out" for word in node.keywords):
+            return
+        hint = ""
+        if function is np.log:
+            hint = " A logarithm to the base b is log(x) / log(b)."
+        raise ValueError(
+            f"`formula`: {self.as_written(node)!r} has {count} arguments, which "
+            f"{self.as_written(node.func)}() does not take.{hint}"
+        )
 
     def _refuse(self, name: str, names: list[str]) -> None:
-        instead = f" Write {_NOT_OF_R[name]}." if name in _NOT_OF_R else ""
+        hint = did_you_mean(name, sorted(names))
+        if name in _NOT_OF_R:
+            hint = f" Write {_NOT_OF_R[name]}."
         raise ValueError(
-            f"`formula` names {name!r}, but `data` has no such column."
-            + (instead or did_you_mean(name, sorted(names)))
+            f"`formula` names {name!r}, but `data` has no such column.{hint}"
         )
 
     def _refuse_function(self, name: str) -> None:
-        functions = sorted(
-            name for name in {**FUNCTIONS, **transforms()} if name.islower()
-        )
-        instead = (
-            f" Write {_OF_R[name]}." if name in _OF_R else did_you_mean(name, functions)
-        )
-        shown = name.replace("as_", "as.", 1) if name.startswith("as_") else name
+        functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
+        hint = did_you_mean(name, sorted(functions))
+        if name in _OF_R:
+            hint = f" Write {_OF_R[name]}."
+        written = name.replace("as_", "as.", 1) if name.startswith("as_") else name
         raise ValueError(
-            f"`formula` names {shown!r}, a function that formulas lack.{instead}"
+            f"`formula` names {written!r}, a function that formulas lack.{hint}"
         )
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         owner = owner_of(node)
         if owner == "np":
-            allowed = node.attr in _OF_NUMPY or isinstance(
-                getattr(np, node.attr, None), np.ufunc
-            )
+            function = getattr(np, node.attr, None)
+            allowed = node.attr in _OF_NUMPY or isinstance(function, np.ufunc)
         elif owner == "contr":
             allowed = not node.attr.startswith("_")
         else:
@@ -456,7 +456,7 @@ class Expression:
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Name):
-            return node.func.id in _REDUCTIONS
+            return node.func.id in REDUCTIONS
         assert isinstance(node.func, ast.Attribute)
         owner = owner_of(node.func)
         if owner == "np":
@@ -473,7 +473,7 @@ class Expression:
         names |= {name: frame[column] for name, column in self._columns.items()}
         try:
             with np.errstate(all="ignore"):
-                return _value(node, names)
+                return value_of(node, names)
         except Exception as error:
             raise ValueError(
                 f"`formula`: {self.as_written(node)!r} cannot be computed. {error}"
@@ -499,29 +499,29 @@ class _Freezer(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Return a call, or the name of its value."""
-        uses_rows, shown = (
-            self._expression.looks_at_rows(node),
-            self._expression.as_written(node),
-        )
+        expression, frame, constants = self._expression, self._frame, self._constants
+        uses_rows = expression.looks_at_rows(node)
+        written = expression.as_written(node)
         self.generic_visit(node)
         if not uses_rows:
             return node
-        if shown in self._constants:
-            return ast.Name(self._constants[shown][0], ast.Load())
-        value = self._expression.values(node, self._frame, self._constants)
+        if written in constants:
+            return ast.Name(constants[written][0], ast.Load())
+        value = expression.values(node, frame, constants)
         if np.ndim(value) == 0:
-            name = f"number_of_all_rows_{len(self._constants)}_"
-            while name in self._frame.columns:
+            name = f"number_of_all_rows_{len(constants)}_"
+            while name in frame.columns:
                 name += "_"
-            self._constants[shown] = name, value
+            constants[written] = name, value
             return ast.Name(name, ast.Load())
-        sampled = np.unique(np.linspace(0, len(self._frame) - 1, 500).astype(int))[::2]
-        rows = self._frame.iloc[sampled].reset_index(drop=True)
-        recomputed = self._expression.values(node, rows, self._constants)
-        if not _is_close(np.asarray(value)[sampled], np.asarray(recomputed)):
+        rows = np.linspace(0, len(frame) - 1, _SETTINGS.rows).astype(int)
+        sampled = np.unique(rows)[::2]
+        alone = frame.iloc[sampled].reset_index(drop=True)
+        recomputed = np.asarray(expression.values(node, alone, constants))
+        if not _is_close(np.asarray(value)[sampled], recomputed):
             raise ValueError(
-                f"`formula`: {shown!r} of a row depends on other rows, and would be another number "
-                "in predictions. Compute a column of `data` before."
+                f"`formula`: {written!r} of a row depends on other rows, and would be another "
+                "number in predictions. Compute a column of `data` before."
             )
         return node
 
@@ -534,13 +534,15 @@ def _is_close(values: np.ndarray, recomputed: np.ndarray) -> bool:
     return bool((values == recomputed).all())
 
 
-_MANY_COLUMNS = (
-    1000  # largest number of columns that an argument, such as `df`, may ask for
-)
+@dataclass(frozen=True)
+class _Settings:
+    max_columns: int = 1000  # that an argument, such as `df`, may ask for
+    max_power: int = 10  # of terms, such as `(a + b)**2`
+    max_number: float = 1e300  # that constants may make
+    rows: int = 500  # that are computed alone, to see whether a row depends on others
 
-_LARGEST_POWER = 10  # largest power of terms, such as `(a + b)**2`
 
-_LARGEST = 1e300  # largest number that constants may make
+_SETTINGS = _Settings()
 
 # Arguments that are numbers of columns, by function, in the order in which they may be given after
 # the variable.
@@ -580,10 +582,10 @@ def need_low_powers(terms: str) -> None:
         before = outside
         outside = re.sub(r"[\w.]+\s*\([^()]*\)", "0_", outside)
     for power in re.findall(r"(?:\*\*|\^)\s*\(*\s*(\d+)", outside):
-        if len(power) > 3 or int(power) > _LARGEST_POWER:
+        if len(power) > 3 or int(power) > _SETTINGS.max_power:
             raise ValueError(
                 f"`formula`: {terms!r} has terms to the power {power[:20]}; at most "
-                f"{_LARGEST_POWER} is supported. Powers of numbers are in I(): I(x**12)."
+                f"{_SETTINGS.max_power} is supported. Powers of numbers are in I(): I(x**12)."
             )
 
 
@@ -599,15 +601,18 @@ def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
         if isinstance(value, ast.Constant) and value.value is None:
             continue
         number = _constant(text, value)
-        if number is None or not 0 <= number <= _MANY_COLUMNS:
+        if number is None or not 0 <= number <= _SETTINGS.max_columns:
             raise ValueError(
                 f"`formula`: {text!r} has {argument}={ast.unparse(value)[:40]}; it must be a "
-                f"number up to {_MANY_COLUMNS}."
+                f"number up to {_SETTINGS.max_columns}."
             )
     for value in [*call.args[1:], *(word.value for word in call.keywords)]:
-        if isinstance(value, ast.List | ast.Tuple) and len(value.elts) > _MANY_COLUMNS:
+        if (
+            isinstance(value, ast.List | ast.Tuple)
+            and len(value.elts) > _SETTINGS.max_columns
+        ):
             raise ValueError(
-                f"`formula`: {name}() has more than {_MANY_COLUMNS} knots."
+                f"`formula`: {name}() has more than {_SETTINGS.max_columns} knots."
             )
 
 
@@ -633,20 +638,17 @@ def _is_sequence(node: ast.expr) -> bool:
         return isinstance(node.value, str | bytes)
     if isinstance(node, ast.BinOp):
         return _is_sequence(node.left) or _is_sequence(node.right)
-    text = any(
+    if isinstance(node, ast.List | ast.Tuple):
+        return True
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    is_text = any(
         isinstance(child, ast.Attribute) and child.attr == "str"
         for child in ast.walk(node)
     )
-    return isinstance(node, ast.List | ast.Tuple) or (
-        text and not _is_number_of_text(node)
-    )
-
-
-def _is_number_of_text(node: ast.expr) -> bool:
-    """Return whether an expression of text is a number, such as ``s.str.len()``, or a flag."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return True
-    return node.func.attr in ("len", "startswith", "endswith", "contains")
+    # Numbers and flags of text are neither text nor lists.
+    numbers = ("len", "startswith", "endswith", "contains")
+    return is_text and node.func.attr not in numbers
 
 
 def _constant(text: str, node: ast.expr) -> float | None:
@@ -658,23 +660,16 @@ def _constant(text: str, node: ast.expr) -> float | None:
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             return None
-        value = float(node.value) if abs(node.value) <= _LARGEST else math.inf
+        is_too_large = abs(node.value) > _SETTINGS.max_number
+        value = math.inf if is_too_large else float(node.value)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         inner = _constant(text, node.operand)
-        return (
-            None
-            if inner is None
-            else -inner
-            if isinstance(node.op, ast.USub)
-            else inner
-        )
+        is_negative = inner is not None and isinstance(node.op, ast.USub)
+        return -inner if is_negative else inner
     elif isinstance(node, ast.BinOp):
         left, right = _constant(text, node.left), _constant(text, node.right)
-        if (
-            isinstance(node.op, ast.Pow)
-            and right is not None
-            and abs(right) > _MANY_COLUMNS
-        ):
+        is_power = isinstance(node.op, ast.Pow)
+        if is_power and right is not None and abs(right) > _SETTINGS.max_columns:
             value = math.inf  # of columns, too: integers of any length
         elif left is None or right is None:
             return None
@@ -682,7 +677,7 @@ def _constant(text: str, node: ast.expr) -> float | None:
             value = _combined(node.op, left, right)
     else:
         return None
-    if not abs(value) <= _LARGEST:
+    if not abs(value) <= _SETTINGS.max_number:
         raise ValueError(f"`formula`: {text[:80]!r} has a number that is too large.")
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -150,11 +150,8 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
 
 def _dotted_column(text: str, start: int, dotted: Collection[str]) -> str | None:
     """Return the longest name with dots that starts at a position, and is no function's."""
-    match = (
-        None
-        if start and re.match(r"[\w.]", text[start - 1])
-        else _DOTTED.match(text, start)
-    )
+    inside_word = start > 0 and re.match(r"[\w.]", text[start - 1])
+    match = None if inside_word else _DOTTED.match(text, start)
     longest = match[0] if match else ""
     for end in range(len(longest), 0, -1):
         remainder = text[start + end :]
@@ -174,32 +171,33 @@ def closing(tokens: Sequence[Token], start: int, text: str) -> int:
     raise ValueError(f"`formula`: a parenthesis is not closed in {text.strip()!r}.")
 
 
-def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens that are in no parentheses, with their numbers."""
-    depth = 0
-    for index, token in enumerate(tokens):
-        if token.kind == "op" and token.text in ")]}":
-            depth -= 1
+def outer_operators(tokens: Sequence[Token]) -> list[Token]:
+    """Return the operators that are in no parentheses."""
+    operators, depth = [], 0
+    for token in tokens:
+        if token.kind != "op":
+            continue
+        depth -= token.text in ")]}"
         if depth == 0:
-            yield index, token
-        if token.kind == "op" and token.text in "([{":
-            depth += 1
+            operators.append(token)
+        depth += token.text in "([{"
+    return operators
 
 
 def columns_in(text: str, columns: Collection[str]) -> list[str]:
     """Return the columns that a text names, in the order of the text."""
     tokens = [*tokens_of(text, columns), Token("end", "", len(text), len(text))]
     named: dict[str, None] = {}
-    for before, token, after in zip(
-        [tokens[-1], *tokens], tokens, tokens[1:], strict=False
-    ):
-        called = (
-            token.kind == "name" and after.text in ("(", "=") and after.kind == "op"
-        )
-        attribute = before.kind == "op" and before.text == "."
-        if token.kind in ("name", "quoted") and token.text in columns and not called:
-            if token.kind == "quoted" or not attribute:
-                named[token.text] = None
+    neighbors = zip([tokens[-1], *tokens], tokens, tokens[1:], strict=False)
+    for before, token, after in neighbors:
+        if token.text not in columns:
+            continue
+        is_called = after.kind == "op" and after.text in ("(", "=")
+        is_attribute = before.kind == "op" and before.text == "."
+        if token.kind == "quoted":
+            named[token.text] = None
+        elif token.kind == "name" and not is_called and not is_attribute:
+            named[token.text] = None
     return list(named)
 
 
@@ -311,16 +309,12 @@ def parse(text: Any) -> Formula:
         raise TypeError(
             f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}."
         )
-    tokens = tokens_of(text)
-    tildes = [
-        token
-        for _, token in top_level(tokens)
-        if token.kind == "op" and token.text == "~"
-    ]
-    left, right = (
-        (text[: tildes[0].start], text[tildes[0].end :]) if tildes else ("", "")
-    )
-    if len(tildes) != 1 or not left.strip() or not right.strip():
+    operators = outer_operators(tokens_of(text))
+    tildes = [operator for operator in operators if operator.text == "~"]
+    left, right = "", ""
+    if len(tildes) == 1:
+        left, right = text[: tildes[0].start], text[tildes[0].end :]
+    if not left.strip() or not right.strip():
         raise ValueError(
             f"`formula` must have a response, '~' and terms; it is {text!r}."
         )
@@ -329,27 +323,26 @@ def parse(text: Any) -> Formula:
     fixed, bars = _without_bars(right)
     fixed, offset = _without_offset(fixed)
     return Formula(
-        text,
-        response,
-        about.get("trials"),
-        about.get("cens"),
-        fixed,
-        offset,
-        tuple(bars),
+        text=text,
+        response=response,
+        trials=about.get("trials"),
+        censored=about.get("cens"),
+        fixed=fixed,
+        offset=offset,
+        bars=tuple(bars),
     )
 
 
 def _left_side(text: str) -> tuple[str, dict[str, str]]:
     """Return the response, and what stands in ``trials(...)`` or ``cens(...)`` after a bar."""
-    tokens = tokens_of(text)
-    bar = next(
-        (t for _, t in top_level(tokens) if t.kind == "op" and t.text == "|"), None
-    )
+    operators = outer_operators(tokens_of(text))
+    bar = next((operator for operator in operators if operator.text == "|"), None)
     if bar is None:
         return text.strip(), {}
     response, about = text[: bar.start].strip(), text[bar.end :].strip()
     named = re.fullmatch(r"(trials|cens)\s*\((.+)\)", about, re.DOTALL)
-    if named is None or closing(tokens_of(about), 1, about) < len(tokens_of(about)) - 1:
+    tokens = tokens_of(about)
+    if named is None or closing(tokens, 1, about) < len(tokens) - 1:
         raise ValueError(
             f"`formula`: after {response!r} | there may be trials(n) or cens(c); there is "
             f"{about!r}."
@@ -401,10 +394,8 @@ def _with_quoted_names(formula: Formula, columns: list[str]) -> Formula:
         replaced, last = "", 0
         for token in tokens_of(text, columns):
             if token.kind == "quoted":
-                replaced, last = (
-                    replaced + text[last : token.start] + quoted(token.text),
-                    token.end,
-                )
+                replaced += text[last : token.start] + quoted(token.text)
+                last = token.end
         return replaced + text[last:]
 
     return replace(
@@ -448,13 +439,9 @@ def _without_bars(text: str) -> tuple[str, list[Bar]]:
             continue
         end = closing(tokens, index, text)
         called = index > 0 and tokens[index - 1].kind in ("name", "quoted")
-        inner = [
-            operator
-            for _, operator in top_level(tokens[index + 1 : end])
-            if operator.kind == "op"
-        ]
-        split = [operator for operator in inner if operator.text in ("|", "||")]
-        if split and not called:
+        operators = outer_operators(tokens[index + 1 : end])
+        has_bar = any(operator.text in ("|", "||") for operator in operators)
+        if has_bar and not called:
             bars += _bars(text[token.end : tokens[end].start])
             remaining += text[last : token.start] + _REMOVED
             last = tokens[end].end
@@ -479,9 +466,7 @@ def _without_marks(text: str) -> str:
 
 
 def _bars(inside: str) -> list[Bar]:
-    operators = [
-        token for _, token in top_level(tokens_of(inside)) if token.kind == "op"
-    ]
+    operators = outer_operators(tokens_of(inside))
     bar = next(operator for operator in operators if operator.text in ("|", "||"))
     terms, by = inside[: bar.start].strip(), inside[bar.end :]
     factors = [_factor(factor) for factor in _split(by, "/")]
@@ -489,20 +474,18 @@ def _bars(inside: str) -> list[Bar]:
         raise ValueError(
             f"`formula`: ({inside}) must have terms, a bar and a factor, as in (1 + x | site)."
         )
-    nested = [sum(factors[: level + 1], []) for level in range(len(factors))]
-    return [
-        Bar(terms, spelled(list(dict.fromkeys(columns))), bar.text == "|")
-        for columns in nested
-    ]
+    bars = []
+    columns: dict[str, None] = {}
+    for factor in factors:  # of a nested factor a/b: a, then a:b
+        columns |= dict.fromkeys(factor)
+        bars.append(Bar(terms, spelled(list(columns)), bar.text == "|"))
+    return bars
 
 
 def _split(text: str, operator: str) -> list[str]:
     """Return the parts of a text between operators that are in no parentheses."""
-    cuts = [
-        t
-        for _, t in top_level(tokens_of(text))
-        if t.kind == "op" and t.text == operator
-    ]
+    operators = outer_operators(tokens_of(text))
+    cuts = [token for token in operators if token.text == operator]
     starts = [0, *(token.end for token in cuts)]
     ends = [*(token.start for token in cuts), len(text)]
     return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
@@ -525,18 +508,16 @@ def _without_offset(text: str) -> tuple[str, str | None]:
     offsets: list[str] = []
     remaining, last = "", 0
     for index, (token, after) in enumerate(zip(tokens, tokens[1:], strict=False)):
-        is_offset = (
-            token.kind == "name" and token.text == "offset" and after.text == "("
-        )
-        if is_offset and after.kind == "op" and token.start >= last:
+        is_name = token.kind == "name" and token.text == "offset"
+        is_call = after.kind == "op" and after.text == "("
+        if is_name and is_call and token.start >= last:
             end = tokens[closing(tokens, index + 1, text)]
             offsets.append(text[after.end : end.start].strip())
-            remaining, last = remaining + text[last : token.start] + _REMOVED, end.end
+            remaining += text[last : token.start] + _REMOVED
+            last = end.end
     if not offsets:
         return text, None
-    total = (
-        offsets[0]
-        if len(offsets) == 1
-        else " + ".join(f"({offset})" for offset in offsets)
-    )
+    total = offsets[0]
+    if len(offsets) > 1:
+        total = " + ".join(f"({offset})" for offset in offsets)
     return _without_marks(remaining + text[last:]), total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,15 @@ from sgmcmc.samplers.sample import sample
 if TYPE_CHECKING:
     import pandas as pd
 
-# Standard deviation of a response below which, or beyond its inverse, the chain is in float64: the
-# fourth power of it, as in derivatives with respect to `sigma`, is out of the range of float32.
-_SMALLEST_UNIT = 1e-9
+
+@dataclass(frozen=True)
+class _Settings:
+    # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
+    # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
+    min_unit: float = 1e-9
+
+
+_SETTINGS = _Settings()
 
 
 def glm(
@@ -108,15 +115,14 @@ def glm(
         raise ValueError("`data` has no rows.")
     row_weights = _weights(weights, data, frame, mask)
     model, y = make_model(parsed, frame, chosen, priors, row_weights)
-    if row_weights is None or row_weights.all():
-        need_noise(model, y, frame)
-    else:
+    counted_y, counted_rows = y, frame
+    if row_weights is not None and not row_weights.all():
         counted = np.flatnonzero(row_weights)
-        need_noise(model, y[counted], frame.iloc[counted].reset_index(drop=True))
-    keywords.setdefault(
-        "dtype",
-        tf.float32 if _SMALLEST_UNIT < model.unit < 1 / _SMALLEST_UNIT else tf.float64,
-    )
+        counted_y = y[counted]
+        counted_rows = frame.iloc[counted].reset_index(drop=True)
+    need_noise(model, counted_y, counted_rows)
+    fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
+    keywords.setdefault("dtype", tf.float32 if fits_float32 else tf.float64)
     dtype = checks.floating_dtype("dtype", keywords["dtype"])
     arguments = posterior(model, y, frame, row_weights, dtype.as_numpy_dtype)
     samples = sample(**{**arguments, **keywords})
@@ -140,9 +146,8 @@ def _weights(
     if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
         values = values[mask]
     if values.dtype.kind == "O" and values.ndim == 1:
-        values = np.asarray(
-            plain(pd.Series(values))
-        )  # decimals, and integers of Python's
+        # Decimals, and integers of Python's.
+        values = np.asarray(plain(pd.Series(values)))
     if values.dtype.kind not in "biuf":
         raise TypeError(
             "`weights` must be a number, 0 or more, for each row of `data`; it holds "

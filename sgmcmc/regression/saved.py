@@ -18,7 +18,7 @@ from sgmcmc.regression.building import make_model, posterior
 from sgmcmc.regression.columns import moments
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.families import read_family
-from sgmcmc.regression.formula import INTERCEPT, columns_of, parse, with_dot
+from sgmcmc.regression.formula import columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.results.samples import Samples
@@ -62,20 +62,16 @@ class Content:
 def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
     """Return the columns that a regression uses, in the order of the data."""
     formula = model.formula
-    designs = [
-        model.design,
-        *(design for effects in model.effects for design in effects.designs),
-    ]
-    used = {name for design in designs for name in design.variables}
+    used = {name for design in model.designs for name in design.variables}
     used |= {name for effects in model.effects for name in columns_of(effects.by)}
     used |= set() if weights is None else {weights}
     for text in (formula.response, formula.trials, formula.censored, formula.offset):
-        if text is not None:
-            used |= (
-                {text}
-                if text in frame.columns
-                else set(Expression(text, frame.columns).variables)
-            )
+        if text is None:
+            continue
+        if text in frame.columns:
+            used.add(text)
+        else:
+            used |= set(Expression(text, frame.columns).variables)
     return [name for name in frame.columns if str(name) in used]
 
 
@@ -92,8 +88,13 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
     """
     if is_taken(folder) and not (folder / _MODEL).exists():
         raise ValueError(f"`folder`: {str(folder)!r} is not empty. Use a new path.")
+    priors: dict[str, Any] = {}
     for name, prior in content.priors.items():
-        if hasattr(prior, "log_prob"):
+        if checks.is_number(prior):
+            priors[name] = float(prior)
+        elif not hasattr(prior, "log_prob"):
+            priors[name] = [float(value) for value in prior]
+        else:
             raise ValueError(
                 f"`priors[{name!r}]` is a distribution, which cannot be written. Save `samples`, "
                 "and make the call again to read them."
@@ -104,9 +105,7 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
         "formula": content.formula,
         "family": content.family,
         "link": content.link,
-        "priors": {
-            name: _prior_as_json(prior) for name, prior in content.priors.items()
-        },
+        "priors": priors,
         "dropped": content.dropped,
         "weights": content.weights_column,
         "columns": columns,
@@ -137,15 +136,15 @@ def read(folder: Path) -> tuple[Samples, Content]:
     frame = unpacked(arrays, about["columns"])
     frame.attrs[TEXT] = about.get("text", [])
     content = Content(
-        about["formula"],
-        about["family"],
-        about["link"],
-        about["priors"] or {},
-        frame,
-        arrays.get("weights"),
-        about["weights"],
-        about["dropped"],
-        about["format"],
+        formula=about["formula"],
+        family=about["family"],
+        link=about["link"],
+        priors=about["priors"] or {},
+        frame=frame,
+        weights=arrays.get("weights"),
+        weights_column=about["weights"],
+        dropped=about["dropped"],
+        format=about["format"],
     )
     return Samples.load(folder / _DRAWS), content
 
@@ -188,12 +187,6 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     return model, samples.made_by(SamplerOrigin(stepwise._sampler))
 
 
-def _prior_as_json(prior: Any) -> Any:
-    return (
-        float(prior) if checks.is_number(prior) else [float(value) for value in prior]
-    )
-
-
 Arrays = dict[str, np.ndarray]  # arrays by name
 
 # Types of levels of a factor that has several.
@@ -214,21 +207,16 @@ def packed(frame: pd.DataFrame) -> tuple[Arrays, list[dict[str, Any]]]:
         values = frame[name]
         about: dict[str, Any] = {"name": str(name)}
         if isinstance(values.dtype, pd.CategoricalDtype):
-            levels = _packed_values(
-                name, values.cat.categories, f"levels/{number}", arrays
-            )
-            about |= {
-                "kind": "category",
-                "ordered": bool(values.cat.ordered),
-                "levels": levels,
-            }
+            key, categories = f"levels/{number}", values.cat.categories
+            about["kind"] = "category"
+            about["ordered"] = bool(values.cat.ordered)
+            about["levels"] = _packed_values(name, categories, key, arrays)
             arrays[f"column/{number}"] = values.cat.codes.to_numpy()
         elif values.dtype.kind == "O" or isinstance(values.dtype, pd.StringDtype):
             codes, levels = pd.factorize(values)
-            about |= {"kind": "objects"}
-            about["levels"] = _packed_values(
-                name, pd.Index(levels), f"levels/{number}", arrays
-            )
+            key = f"levels/{number}"
+            about["kind"] = "objects"
+            about["levels"] = _packed_values(name, pd.Index(levels), key, arrays)
             arrays[f"column/{number}"] = codes.astype(np.int32)
         else:
             about |= _packed_values(name, pd.Index(values), f"column/{number}", arrays)
@@ -251,9 +239,8 @@ def unpacked(
             level_kind = about.get("levels", {"kind": "array"})
             levels = _unpacked_values(level_kind, f"levels/{number}", arrays)
             if kind == "category":
-                values = pd.Categorical.from_codes(
-                    values, levels, ordered=about["ordered"]
-                )
+                ordered = about["ordered"]
+                values = pd.Categorical.from_codes(values, levels, ordered=ordered)
             else:
                 values = np.array([*levels, None], object)[values]
         else:
@@ -287,9 +274,7 @@ def _packed_values(
         if (text == array).all():  # NumPy drops zero bytes at the end
             arrays[key] = text
             return {"kind": "array"}
-    single = [
-        value.item() if isinstance(value, np.generic) else value for value in array
-    ]
+    single = [v.item() if isinstance(v, np.generic) else v for v in array]
     if not all(type(value) in _SINGLE.values() for value in single):
         raise ValueError(
             f"`data[{name!r}]` holds {', '.join(sorted(kinds))}, which cannot be written."
@@ -338,11 +323,10 @@ def in_units_of(
     converted = {name: np.asarray(values) for name, values in draws.items()}
     shift: float | np.ndarray = 0.0
     if model.terms:
-        coefficients, cut_shift = _earlier_coefficients(
-            model, converted["b"].astype(np.float64), frame
-        )
+        b = converted["b"].astype(np.float64)
+        coefficients, cut_shift = _earlier_coefficients(model, b, frame)
         centered = coefficients.copy()
-        if model.terms[0] == INTERCEPT:
+        if model.has_intercept:
             centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
         converted["b"] = (centered - model.origin) * (model.scale / model.unit)
         shift = cut_shift - (coefficients @ model.center)[..., np.newaxis]
@@ -354,9 +338,8 @@ def in_units_of(
         if name not in converted:
             continue
         of_bars = [moments(design, frame) for design in factor_effects.designs]
-        size = np.concatenate(
-            [np.hypot(columns.mean, columns.sd) for columns in of_bars]
-        )
+        sizes = [np.hypot(columns.mean, columns.sd) for columns in of_bars]
+        size = np.concatenate(sizes)
         center = factor_effects.center
         effects = converted[name] / np.where(size > 0, size, 1.0)
         for index in np.flatnonzero(center).tolist():
@@ -372,7 +355,7 @@ def _earlier_coefficients(
     """Return coefficients of the user's columns, and what cutpoints at means lack, (..., 1)."""
     columns = moments(model.design, frame)
     scale, center = columns.scale, columns.mean
-    if model.terms[0] == INTERCEPT:
+    if model.has_intercept:
         scale[0] = 1.0
         coefficients = b / scale
         coefficients[..., 0] -= coefficients[..., 1:] @ center[1:]
@@ -386,9 +369,10 @@ def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:
     if not effects.center.any():
         return
     sds, partial = effects.sds_name, effects.correlations_name
-    at_zero = effects.root(
-        draws[sds].astype(np.float64), draws[partial].astype(np.float64)
+    sds_at_zero, partial_at_zero = (
+        draws[name].astype(np.float64) for name in (sds, partial)
     )
+    at_zero = effects.root(sds_at_zero, partial_at_zero)
     zeros = np.zeros(draws[sds].shape[:-1])
     rows = [np.stack([entry + zeros for entry in row], -1) for row in at_zero]
     for index in np.flatnonzero(effects.center).tolist():
