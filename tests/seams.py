@@ -61,10 +61,10 @@ COMPILER_KNOWN = "sgmcmc.graphs.compiler._KNOWN"
 PRODUCTS_SETTINGS = "sgmcmc.graphs.rewriting._SETTINGS"
 TRACING_MODELS = "sgmcmc.graphs.tracing._models"
 
-MODEL_MANY = "sgmcmc.groups.model._MANY"
-IS_QUADRATIC = "sgmcmc.groups.model.is_quadratic"
+GROUPS_STRUCTURE = "sgmcmc.groups.structure._SETTINGS"
+IS_QUADRATIC = "sgmcmc.groups.structure.is_quadratic"
 PACKS_PIECE_BYTES = "sgmcmc.groups.packs.PIECE_BYTES"
-PREDICTORS_LEAST = "sgmcmc.groups.predictors._LEAST"
+GROUPS_PREDICTORS = "sgmcmc.groups.predictors._SETTINGS"
 
 SILENT_MISTAKES_TRIAL = "sgmcmc.inputs.silent_mistakes.Trial"
 
@@ -87,7 +87,7 @@ REGRESSION_FIT = "sgmcmc.regression.fit._SETTINGS"
 REGRESSION_FRAMES = "sgmcmc.regression.frames._SETTINGS"
 LINEAR_PREDICTOR = "sgmcmc.regression.linear_predictor._SETTINGS"
 REGRESSION_MODEL = "sgmcmc.regression.model._SETTINGS"
-REGRESSION_PREDICTIONS = "sgmcmc.regression.predictions._SETTINGS"
+REGRESSION_PREDICTIONS = "sgmcmc.regression.marginal_effects._SETTINGS"
 
 EVALUATION = "sgmcmc.results.evaluation._SETTINGS"
 FILE_VALUES_WRITE = "sgmcmc.results.evaluation._FileValues.write"

@@ -24,12 +24,22 @@ from sgmcmc.groups.marginal import Tensors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.interrupts import pass_on
 
-_MANY = 3  # effects of a group: from here on second derivatives are differences of gradients
-# Effects at which the density is differentiated: at zero, the third derivative of ``z ** 2`` is
-# not a number in TensorFlow.
-_OFFSET = 1e-12
-# Largest relative difference of precisions at two effects for which a density counts as normal.
-_TOLERANCE = 1e-3
+
+@dataclass(frozen=True)
+class _Settings:
+    # Effects of a group from which on second derivatives are differences of gradients.
+    many_effects: int = 3
+    # Effects at which the density is differentiated: at zero, the third derivative of ``z ** 2``
+    # is not a number in TensorFlow.
+    offset: float = 1e-12
+    distant: float = (
+        0.7  # other effects, at which a normal density has the same precision
+    )
+    # Largest relative difference of precisions at two effects of a density that is normal.
+    tolerance: float = 1e-3
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -132,16 +142,17 @@ class EffectCoordinates:
         The root is (J, q, q), or (J, 1) for single numbers.
         """
         global_params = {name: params[name] for name in self.globals}
-        prior_shift, precision = density_at(factor.groups, global_params, _OFFSET)
+        prior_shift, precision = density_at(
+            factor.groups, global_params, _SETTINGS.offset
+        )
         information = tf.constant(factor.information, prior_shift.dtype)
         total_precision = precision + information
         total_shift = prior_shift + tf.constant(factor.score, prior_shift.dtype)
         if factor.groups.size == 1:
             return total_shift / total_precision[:, 0], tf.sqrt(total_precision[:, 0])
         root = tf.linalg.cholesky(total_precision)
-        return tf.linalg.cholesky_solve(root, total_shift[..., tf.newaxis])[
-            ..., 0
-        ], root
+        mean = tf.linalg.cholesky_solve(root, total_shift[..., tf.newaxis])
+        return mean[..., 0], root
 
 
 def flat_effects(groups: Groups, params: Tensors) -> tf.Tensor:
@@ -167,7 +178,7 @@ def density_at(
     """
     q = groups.size
     point = tf.fill([1, q], tf.constant(effect, next(iter(params.values())).dtype))
-    if q >= _MANY:
+    if q >= _SETTINGS.many_effects:
         points = tf.concat([point, point + tf.eye(q, dtype=point.dtype)], 0)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(points)
@@ -200,7 +211,8 @@ def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
     tensors = {name: tf.constant(value) for name, value in params.items()}
     try:
         (_, first), (_, second) = (
-            density_at(groups, tensors, effect) for effect in (_OFFSET, 0.7)
+            density_at(groups, tensors, effect)
+            for effect in (_SETTINGS.offset, _SETTINGS.distant)
         )
     except Exception as error:  # of any kind: a function that has no second derivative
         pass_on(error)
@@ -209,5 +221,6 @@ def is_normal(groups: Groups, params: Mapping[str, np.ndarray]) -> bool:
     second = np.asarray(second[0], np.float64)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
-    are_equal = np.abs(first - second).max() <= _TOLERANCE * np.abs(first).max()
+    largest_difference = _SETTINGS.tolerance * np.abs(first).max()
+    are_equal = np.abs(first - second).max() <= largest_difference
     return bool(are_equal and np.linalg.eigvalsh((first + first.T) / 2).min() > 0)

@@ -19,15 +19,21 @@ from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.groups.labels import Labeled, find, labeled
 from sgmcmc.groups.marginal import PROPOSALS, Marginal, Random, Tensors
-from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
 from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
+from sgmcmc.groups.structure import LARGE, Structure, code_column, of_large
 from sgmcmc.results.evaluation import spans
 
-_MAX_NUMBERS = 2**23  # numbers that the draws of a piece of packs may take
-_MIN_ACCEPTANCE = (
-    0.1  # acceptance of the moves that draw effects below which a warning says so
-)
+
+@dataclass(frozen=True)
+class _Settings:
+    max_numbers: int = 2**23  # that the draws of a piece of packs may take
+    # Acceptance of the moves that draw effects below which a warning says so:
+    min_acceptance: float = 0.1
+
+
+_SETTINGS = _Settings()
+
 # Nodes in each direction at the least, by the number of directions, if single rows are left out:
 # the density of a group without one of them is wider.
 _MIN_NODES_OF_ROWS = {1: 21, 2: 11, 3: 7}
@@ -46,127 +52,212 @@ class EffectDraws:
     labels: np.ndarray
 
 
-def draw_effects(
-    model: Structure,
-    marginal: Any,
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    by: str,
-    groups: Any = None,
-    seed: int = 0,
-) -> EffectDraws:
-    """Return draws of the effects of some groups, each given its global draw.
+@dataclass(frozen=True)
+class EffectSampler:
+    """The distribution of effects given draws of the global parameters.
 
-    Effects of members without rows are drawn from their distribution.
+    Effects of groups that the chain has not seen are drawn from their distribution given θ: those
+    of a group are the same wherever it comes, for the same seed.
 
-    Args:
-        model: Groups of the model.
+    Attributes:
+        structure: Groups of the model.
         marginal: Log-likelihood of the chain.
         draws: Draws of all parameters, (chains, draws, *shape).
         data: Dataset of the chain, packs of groups.
-        by: Name of the factor.
-        groups: Labels of the groups; ``None`` for all.
         seed: Seed of the random numbers.
-
-    Raises:
-        ValueError: There is no such factor, or no such group.
     """
-    if by not in model.labels:
-        listed = ", ".join(map(repr, model.labels))
-        raise ValueError(f"`by` must be a factor of `groups`, {listed}; it is {by!r}.")
-    factor = model.factor(by)
-    members = (
-        model.factors[by] if factor.members is None else Levels(tuple(factor.members))
-    )
-    selected = np.arange(len(members)) if groups is None else find(by, members, groups)
-    labels = model.shown(by)[selected]
-    numbers = model.factors[by].codes(members.values[k] for k in selected)
-    has_rows = numbers >= 0
-    if has_rows.all():
-        return EffectDraws(
-            _draws_of_groups(model, marginal, draws, data, by, numbers, seed), labels
-        )
-    chosen = [members.values[k] for k in selected]
-    return EffectDraws(
-        effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels
-    )
 
+    structure: Structure
+    marginal: Any
+    draws: Mapping[str, np.ndarray]
+    data: Data
+    seed: int = 0
 
-def _draws_of_groups(
-    model: Structure,
-    marginal: Any,
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    by: str,
-    numbers: np.ndarray,
-    seed: int,
-) -> dict[str, np.ndarray]:
-    """Return draws of the effects of groups that have rows, or are coordinates, by name."""
-    for factor in model.coordinates:
-        if factor.by == by:
-            return {
-                name: np.asarray(draws[name])[:, :, numbers] for name in factor.shapes
-            }
-    assert isinstance(marginal, Marginal) and model.packs is not None
-    rank = np.full(len(model.labels[by]), -1)
-    rank[model.large] = np.arange(len(model.large))
-    is_large = rank[numbers] >= 0
-    effects: dict[str, np.ndarray] = {}
-    if not is_large.all():
-        effects = _draws_of_integrated(
-            model, marginal, draws, data, numbers[~is_large], by, seed
-        )
-    if is_large.any():
+    def draw(self, by: str, groups: Any = None) -> EffectDraws:
+        """Return draws of the effects of some groups, each given its global draw.
+
+        Args:
+            by: Name of the factor.
+            groups: Labels of the groups; ``None`` for all.
+
+        Raises:
+            ValueError: There is no such factor, or no such group.
+        """
+        structure = self.structure
+        if by not in structure.labels:
+            listed = ", ".join(map(repr, structure.labels))
+            raise ValueError(
+                f"`by` must be a factor of `groups`, {listed}; it is {by!r}."
+            )
+        factor = structure.factor(by)
+        members = structure.factors[by]
+        if factor.members is not None:
+            members = Levels(tuple(factor.members))
+        selected = np.arange(len(members))
+        if groups is not None:
+            selected = find(by, members, groups)
+        levels = [members.values[number] for number in selected]
+        return EffectDraws(self.of_levels(by, levels), structure.shown(by)[selected])
+
+    def of_levels(self, by: str, levels: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups by name, (chains, draws, groups, *shape).
+
+        Args:
+            by: Name of the factor.
+            levels: Groups, each once.
+        """
+        numbers = self.structure.factors[by].codes(levels)
+        has_rows = numbers >= 0
+        if has_rows.all():
+            return self._of_groups(by, numbers)
+        without_rows = [levels[index] for index in np.flatnonzero(~has_rows)]
+        new = self.of_new(self.structure.factor(by), without_rows)
+        if not has_rows.any():
+            return new
+        old = self._of_groups(by, numbers[has_rows])
+        return _joined(old, new, has_rows)
+
+    def _of_groups(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups that have rows, or are coordinates, by name."""
+        structure, draws = self.structure, self.draws
+        for factor in structure.coordinates:
+            if factor.by == by:
+                return {
+                    name: np.asarray(draws[name])[:, :, numbers]
+                    for name in factor.shapes
+                }
+        rank = np.full(len(structure.labels[by]), -1)
+        rank[structure.large] = np.arange(len(structure.large))
+        rank = rank[numbers]
+        is_large = rank >= 0
+        if not is_large.any():
+            return self._of_integrated(by, numbers)
         # Effects of large groups are parameters of the chain.
-        effects_of_large = {
-            name: np.asarray(draws[of_large(name)])[:, :, rank[numbers[is_large]]]
-            for name in marginal.groups.shapes
+        large = {
+            name: np.asarray(draws[of_large(name)])[:, :, rank[is_large]]
+            for name in self.marginal.groups.shapes
         }
-        order = np.argsort(
-            np.concatenate([np.flatnonzero(~is_large), np.flatnonzero(is_large)])
+        if is_large.all():
+            return large
+        return _joined(self._of_integrated(by, numbers[~is_large]), large, ~is_large)
+
+    def _of_integrated(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        packs, marginal, data = self.structure.packs, self.marginal, self.data
+        assert isinstance(marginal, Marginal) and packs is not None
+        pack, slot = packs.pack[numbers], packs.slot[numbers]
+        needed, pack_index = np.unique(pack, return_inverse=True)
+        columns: dict[str, Column] = {
+            name: ArrayColumn(np.asarray(column.tensor_at(needed)))
+            for name, column in data.columns.items()
+        }
+        levels = self.structure.factors[by].values
+        keys = np.zeros((packs.filled.size, packs.most, 2), np.uint64)
+        positions = pack.astype(np.int64) * packs.most + slot
+        keys.reshape(-1, 2)[positions] = keys_of(
+            by, [levels[number] for number in numbers], self.seed
         )
-        effects = {
-            name: np.concatenate([effects[name], value], 2)[:, :, order]
-            if effects
-            else value
-            for name, value in effects_of_large.items()
+        samples = _draw_packs(
+            marginal, self.draws, Data(columns, len(needed)), keys[needed]
+        )
+        chosen = samples[:, :, pack_index.reshape(-1), slot]
+        acceptance, least = chosen[..., -1].mean((0, 1)), _SETTINGS.min_acceptance
+        if acceptance.size and acceptance.min() < least:
+            warnings.warn(
+                f"Effects of {by!r}: {int((acceptance < least).sum())} of {len(acceptance)} groups "
+                f"accept fewer than {least:.0%} of the moves that draw them; their draws are "
+                "approximate.",
+                stacklevel=2,
+            )
+        named = marginal.groups.named(tf.constant(chosen[..., :-1]))
+        return {name: np.asarray(value) for name, value in named.items()}
+
+    def of_new(self, factor: Groups, levels: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups without rows: of their distribution given θ."""
+        count = len(levels)
+        packs = Packs(
+            labels=np.arange(count),
+            rows=np.zeros((count, 1), int),
+            slots=np.zeros((count, 1), np.int32),
+            filled=np.ones(count, np.int32),
+            pack=np.arange(count),
+            slot=np.zeros(count, int),
+        )
+        columns: dict[str, Column] = {
+            SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
+            FILLED: ArrayColumn(np.ones(count, np.int32)),
         }
-    return effects
+        coordinates = self.structure.coordinates
+        names = {name for coordinate in coordinates for name in coordinate.shapes}
+        global_draws = {n: v for n, v in self.draws.items() if n not in names}
+        keys = keys_of(factor.by, levels, self.seed)[:, np.newaxis]
+        marginal = Marginal(_nothing, factor, packs)
+        samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)
+        named = factor.named(tf.constant(samples[:, :, :, 0, :-1]))
+        return {name: np.asarray(value) for name, value in named.items()}
+
+    def for_rows(
+        self, f: Callable[[Tensors, Tensors], tf.Tensor], dataset: Mapping[str, Any]
+    ) -> tuple[
+        Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]
+    ]:
+        """Return function, draws and dataset for predictions of rows, effects included.
+
+        Args:
+            f: Function of ``params`` and rows, in which an effect has an entry for each row.
+            dataset: Rows to predict, with the entries that name their groups.
+        """
+        structure = self.structure
+        columns = by_column(dataset)
+        if columns is None:
+            raise TypeError(
+                "`dataset` must be a dict of arrays, or a table in memory, for predictions with "
+                f"`groups`; it is {describe(dataset)}."
+            )
+        all_draws = dict(self.draws)
+        rows = dict(columns)
+        indexed = []
+        for factor in structure.all_factors:
+            by = factor.by
+            if by not in rows:
+                raise ValueError(
+                    f"`dataset` must have an entry {by!r} with the group of each row, known or "
+                    "new."
+                )
+            labeled_rows = labeled(by, rows[by])
+            levels = labeled_rows.levels.values
+            numbers = structure.factors[by].codes(levels)
+            numeric = _numeric_labels(structure.labels[by], labeled_rows, numbers)
+            if numeric is None:
+                del rows[by]
+            else:
+                rows[by] = numeric
+            all_draws |= self.of_levels(by, levels)
+            rows[code_column(by)] = tf.constant(labeled_rows.codes.astype(np.int32))
+            indexed.append((code_column(by), tuple(factor.shapes)))
+
+        def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
+            row_params, row_columns = dict(params), dict(columns)
+            for column, names in indexed:
+                codes = row_columns.pop(column)
+                for name in names:
+                    row_params[name] = tf.gather(row_params[name], codes)
+            return f(row_params, row_columns)
+
+        return of_rows, all_draws, rows
 
 
-def _draws_of_integrated(
-    model: Structure,
-    marginal: Marginal,
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    numbers: np.ndarray,
-    by: str,
-    seed: int,
+def _joined(
+    first: Mapping[str, np.ndarray],
+    second: Mapping[str, np.ndarray],
+    is_first: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    assert model.packs is not None
-    packs = model.packs.pack[numbers]
-    slots = model.packs.slot[numbers]
-    needed, pack_index = np.unique(packs, return_inverse=True)
-    columns = {name: _rows(column, needed) for name, column in data.columns.items()}
-    data_of_packs = Data(columns, len(needed))
-    keys = np.zeros((model.packs.filled.size, model.packs.most, 2), np.uint64)
-    positions = packs.astype(np.int64) * model.packs.most + slots
-    levels = model.factors[by].values
-    keys.reshape(-1, 2)[positions] = keys_of(
-        by, [levels[number] for number in numbers], seed
-    )
-    samples = _draw_packs(marginal, draws, data_of_packs, keys[needed])
-    chosen = samples[:, :, pack_index.reshape(-1), slots]
-    low = chosen[..., -1].mean((0, 1))
-    if low.size and low.min() < _MIN_ACCEPTANCE:
-        warnings.warn(
-            f"Effects of {by!r}: {int((low < _MIN_ACCEPTANCE).sum())} of {len(low)} groups accept "
-            f"fewer than {_MIN_ACCEPTANCE:.0%} of the moves that draw them; their draws are "
-            "approximate.",
-            stacklevel=2,
-        )
-    named = marginal.groups.named(tf.constant(chosen[..., :-1]))
-    return {name: np.asarray(value) for name, value in named.items()}
+    """Return draws of the effects of two sets of groups, in the order of all groups."""
+    positions = np.concatenate([np.flatnonzero(is_first), np.flatnonzero(~is_first)])
+    order = np.argsort(positions)
+    return {
+        name: np.concatenate([first[name], second[name]], 2)[:, :, order]
+        for name in second
+    }
 
 
 def keys_of(by: str, levels: Sequence[Any], seed: int) -> np.ndarray:
@@ -183,151 +274,8 @@ def keys_of(by: str, levels: Sequence[Any], seed: int) -> np.ndarray:
     return np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
 
 
-def draw_new(
-    model: Structure,
-    factor: Groups,
-    draws: Mapping[str, np.ndarray],
-    levels: Sequence[Any],
-    seed: int,
-) -> dict[str, np.ndarray]:
-    """Return draws of the effects of groups without rows: of their distribution given θ."""
-    count = len(levels)
-    packs = Packs(
-        np.arange(count),
-        np.zeros((count, 1), int),
-        np.zeros((count, 1), np.int32),
-        np.ones(count, np.int32),
-        np.arange(count),
-        np.zeros(count, int),
-    )
-    marginal = Marginal(_nothing, factor, packs)
-    columns: dict[str, Column] = {
-        SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
-        FILLED: ArrayColumn(np.ones(count, np.int32)),
-    }
-    names = {name for coordinate in model.coordinates for name in coordinate.shapes}
-    global_draws = {name: value for name, value in draws.items() if name not in names}
-    keys = keys_of(factor.by, levels, seed)[:, np.newaxis]
-    samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)[
-        :, :, :, 0, :-1
-    ]
-    return {
-        name: np.asarray(v) for name, v in factor.named(tf.constant(samples)).items()
-    }
-
-
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 1)
-
-
-def effects_of_labels(
-    model: Structure,
-    marginal: Any,
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    by: str,
-    levels: Sequence[Any],
-    seed: int = 0,
-) -> dict[str, np.ndarray]:
-    """Return draws of the effects of groups by name, (chains, draws, groups, *shape).
-
-    Effects of groups that the chain has not seen are drawn from their distribution given θ.
-
-    Args:
-        model: Groups of the model.
-        marginal: Log-likelihood of the chain.
-        draws: Draws of all parameters, (chains, draws, *shape).
-        data: Dataset of the chain.
-        by: Name of the factor.
-        levels: Groups, each once.
-        seed: Seed of the random numbers.
-    """
-    numbers = model.factors[by].codes(levels)
-    has_rows = numbers >= 0
-    old: dict[str, np.ndarray] = {}
-    if has_rows.any():
-        old = _draws_of_groups(
-            model, marginal, draws, data, by, numbers[has_rows], seed
-        )
-        if has_rows.all():
-            return old
-    new_levels = [
-        level for level, is_known in zip(levels, has_rows, strict=True) if not is_known
-    ]
-    new = draw_new(model, model.factor(by), draws, new_levels, seed)
-    if not old:
-        return new
-    order = np.argsort(
-        np.concatenate([np.flatnonzero(has_rows), np.flatnonzero(~has_rows)])
-    )
-    return {
-        name: np.concatenate([old[name], new[name]], 2)[:, :, order] for name in new
-    }
-
-
-def for_rows(
-    model: Structure,
-    marginal: Any,
-    f: Callable[[Tensors, Tensors], tf.Tensor],
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    dataset: Mapping[str, Any],
-    seed: int = 0,
-) -> tuple[
-    Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]
-]:
-    """Return function, draws and dataset for predictions of rows, effects of known groups included.
-
-    Effects of groups that the chain has not seen are drawn from their distribution given θ: those
-    of a group are the same wherever it comes, for the same seed.
-
-    Args:
-        model: Groups of the model.
-        marginal: Log-likelihood of the chain.
-        f: Function of ``params`` and rows, in which an effect has an entry for each row.
-        draws: Draws of all parameters, (chains, draws, *shape).
-        data: Dataset of the chain.
-        dataset: Rows to predict, with the entries that name their groups.
-        seed: Seed of the random numbers.
-    """
-    columns = by_column(dataset)
-    if columns is None:
-        raise TypeError(
-            "`dataset` must be a dict of arrays, or a table in memory, for predictions with "
-            f"`groups`; it is {describe(dataset)}."
-        )
-    all_draws = dict(draws)
-    rows = dict(columns)
-    indexed = []
-    factors = [
-        *model.coordinates,
-        *([] if model.integrated is None else [model.integrated]),
-    ]
-    for factor in factors:
-        by = factor.by
-        if by not in rows:
-            raise ValueError(
-                f"`dataset` must have an entry {by!r} with the group of each row, known or new."
-            )
-        labeled_rows = labeled(by, rows[by])
-        numbers = model.factors[by].codes(labeled_rows.levels.values)
-        rows[by] = _numeric_labels(model.labels[by], labeled_rows, numbers)
-        if rows[by] is None:
-            del rows[by]
-        levels = labeled_rows.levels.values
-        all_draws |= effects_of_labels(model, marginal, draws, data, by, levels, seed)
-        rows[code_column(by)] = tf.constant(labeled_rows.codes.astype(np.int32))
-        indexed.append((code_column(by), tuple(factor.shapes)))
-
-    def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
-        row_params, row_columns = dict(params), dict(columns)
-        for column, names in indexed:
-            codes = row_columns.pop(column)
-            for name in names:
-                row_params[name] = tf.gather(row_params[name], codes)
-        return f(row_params, row_columns)
-
-    return of_rows, all_draws, rows
 
 
 def _numeric_labels(
@@ -344,11 +292,8 @@ def _numeric_labels(
         return None
     if (numbers >= 0).all():
         return labels[numbers][labeled_rows.codes]
-    return (
-        labeled_rows.labels[labeled_rows.codes]
-        if labeled_rows.labels.dtype.kind in "iu"
-        else None
-    )
+    are_integers = labeled_rows.labels.dtype.kind in "iu"
+    return labeled_rows.labels[labeled_rows.codes] if are_integers else None
 
 
 def _draw_packs(
@@ -363,11 +308,19 @@ def _draw_packs(
     q, slots = marginal.groups.size, marginal.most
     dtype = next(array.dtype for array in draws.values() if array.dtype.kind == "f")
     samples = np.empty((chains, count, data.size, slots, q + 1), dtype)
-    numbers_per_pack = (PROPOSALS + 1) * slots * (q + 2) + (
-        PROPOSALS + 1
-    ) * data.row_bytes // 4
-    length = max(1, min(data.size, _MAX_NUMBERS // (numbers_per_pack * count)))
-    draws_at_once = max(1, min(count, _MAX_NUMBERS // (numbers_per_pack * length)))
+    numbers_per_slot = (PROPOSALS + 1) * (q + 2)
+    numbers_of_rows = (PROPOSALS + 1) * data.row_bytes // 4
+    per_pack = numbers_per_slot * slots + numbers_of_rows
+    length = _SETTINGS.max_numbers // (per_pack * count)
+    length = max(1, min(data.size, length))
+    draws_at_once = _SETTINGS.max_numbers // (per_pack * length)
+    draws_at_once = max(1, min(count, draws_at_once))
+
+    def draw_at_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
+        return vectorized_map(
+            lambda draw: marginal.draw(draw[0], packs, draw[1]), (params, random)
+        )
+
     graph: Any = None
     for rows in spans(data.size, length):
         packs = data.slice(rows.start, rows.stop)
@@ -384,7 +337,7 @@ def _draw_packs(
                     for name, array in draws.items()
                 }
                 if graph is None:
-                    graph = trace(_draw_at_all(marginal), params, chunk_random, packs)
+                    graph = trace(draw_at_all, params, chunk_random, packs)
                 values = np.asarray(graph(params, chunk_random, packs))
                 values = values.reshape(span.stop - span.start, length, slots, q + 1)
                 new_values = values[span.new - span.start :, rows.new - rows.start :]
@@ -406,19 +359,6 @@ def _random_numbers(
         squared[:, :, k] = rng.chisquare(4.0, (count, PROPOSALS + 1))
         bars[:, :, k] = -rng.standard_exponential((count, PROPOSALS))
     return standard, squared, bars
-
-
-def _draw_at_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
-    def of_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
-        return vectorized_map(
-            lambda draw: marginal.draw(draw[0], packs, draw[1]), (params, random)
-        )
-
-    return of_all
-
-
-def _rows(column: Column, rows: np.ndarray) -> Column:
-    return ArrayColumn(np.asarray(column.tensor_at(rows)))
 
 
 def own_rows(model: Structure, data: Data) -> dict[str, Any]:

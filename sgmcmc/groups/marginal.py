@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,13 +41,19 @@ from sgmcmc.model.target import Target
 
 Tensors = dict[str, tf.Tensor]
 
-# Largest number of groups of a pack for which rows and groups meet by comparison, which has no
-# scattered sums.
-_MAX_COMPARED = 8
-_MAX_REPEATED = 16  # largest number of numbers in a row that is repeated for every node
-PROPOSALS = (
-    8  # moves of the sampler that draws effects: its error is about (1 − acceptance)^8
-)
+# Moves of the sampler that draws effects: its error is about (1 − acceptance)^8.
+PROPOSALS = 8
+
+
+@dataclass(frozen=True)
+class _Settings:
+    # Groups of a pack up to which rows and groups meet by comparison, which has no scattered sums.
+    max_compared: int = 8
+    max_repeated: int = 16  # numbers in a row that is repeated for every node
+    degrees: float = 4.0  # of freedom of the proposals of effects
+
+
+_SETTINGS = _Settings()
 
 
 class Rule(NamedTuple):
@@ -152,9 +159,8 @@ class Marginal:
         values = self.of_packs(params, dataset, None)
         if SLOPE not in dataset:
             return values
-        return values + tf.reduce_sum(
-            dataset[SLOPE] * _offset_from_center(params, dataset), -1
-        )
+        offset = _offset_from_center(params, dataset)
+        return values + tf.reduce_sum(dataset[SLOPE] * offset, -1)
 
     def of_packs(
         self, params: Tensors, dataset: Tensors, rule: Rule | None
@@ -197,13 +203,14 @@ class Marginal:
         normal = self.normal(params, dataset)
         q = self.groups.size
         dtype = normal.mode.dtype
-        x = random.standard * tf.sqrt(4.0 / random.squared)[..., tf.newaxis]
+        degrees = _SETTINGS.degrees
+        x = random.standard * tf.sqrt(degrees / random.squared)[..., tf.newaxis]
         proposals = normal.mode + normal.spread(x)
         weights = self.heights(params, dataset, proposals)
-        weights += 0.5 * (4.0 + q) * tf.math.log1p(tf.reduce_sum(x**2, -1) / 4.0)
-        weights = tf.where(
-            tf.math.is_finite(weights), weights, dtype.min * tf.ones_like(weights)
-        )
+        distances = tf.reduce_sum(x**2, -1)
+        weights += 0.5 * (degrees + q) * tf.math.log1p(distances / degrees)
+        lowest = dtype.min * tf.ones_like(weights)
+        weights = tf.where(tf.math.is_finite(weights), weights, lowest)
         effects, weight = proposals[0], weights[0]
         acceptance = tf.zeros_like(weight)
         for k in range(1, PROPOSALS + 1):
@@ -229,9 +236,8 @@ class Marginal:
             for name, column in dataset.items()
             if name == SLOT or name not in COLUMNS
         }
-        return tf.reshape(
-            self.joint(params, repeated)(tf.reshape(effects, [k * m, q])), [k, m]
-        )
+        heights = self.joint(params, repeated)(tf.reshape(effects, [k * m, q]))
+        return tf.reshape(heights, [k, m])
 
     def of_rows(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return log p(y_i | the other rows of its group, θ) of the rows of packs, (packs, width).
@@ -272,11 +278,10 @@ class Marginal:
             terms = terms_of(effects)
             if slots_per_pack == 1:
                 data = tf.reduce_sum(tf.reshape(terms, [-1, slot.shape[1]]), 1)
-            elif slots_per_pack <= _MAX_COMPARED:
+            elif slots_per_pack <= _SETTINGS.max_compared:
                 row_terms = tf.reshape(terms, [-1, slot.shape[1], 1])
-                chosen = tf.where(
-                    _matches(slot, slots_per_pack), row_terms, tf.zeros_like(row_terms)
-                )
+                match = _matches(slot, slots_per_pack)
+                chosen = tf.where(match, row_terms, tf.zeros_like(row_terms))
                 data = tf.reshape(tf.reduce_sum(chosen, 1), [-1])
             else:
                 data = tf.math.unsorted_segment_sum(terms, row_slots, slots)
@@ -304,15 +309,14 @@ class Marginal:
         def terms_of(effects: tf.Tensor) -> tf.Tensor:
             if slots_per_pack == 1:
                 row_effects = tf.repeat(effects, width, axis=0)
-            elif slots_per_pack <= _MAX_COMPARED:
+            elif slots_per_pack <= _SETTINGS.max_compared:
                 of_slots = tf.reshape(
                     effects, [-1, 1, slots_per_pack, self.groups.size]
                 )
                 match = _matches(slot, slots_per_pack)[..., tf.newaxis]
                 chosen = tf.where(match, of_slots, tf.zeros_like(of_slots))
-                row_effects = tf.reshape(
-                    tf.reduce_sum(chosen, 2), [-1, self.groups.size]
-                )
+                of_rows = tf.reduce_sum(chosen, 2)
+                row_effects = tf.reshape(of_rows, [-1, self.groups.size])
             else:
                 row_effects = tf.gather(effects, row_slots)
             terms = self.log_lik(
@@ -401,12 +405,10 @@ def _are_narrow(packs: Mapping[str, Any]) -> bool:
     if any(isinstance(column, tf.SparseTensor) for column in columns):
         return False
     shapes = [column.shape for column in columns]
-    are_known = all(
-        shape.rank is not None and None not in shape[1:] for shape in shapes
-    )
-    return (
-        are_known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _MAX_REPEATED
-    )
+    if any(shape.rank is None or None in shape[1:] for shape in shapes):
+        return False
+    numbers = sum(int(np.prod(shape[2:])) for shape in shapes)
+    return numbers <= _SETTINGS.max_repeated
 
 
 def _offset_from_center(params: Tensors, dataset: Tensors) -> tf.Tensor:

@@ -34,12 +34,19 @@ START = "groups/start"  # where the search for the modes of groups begins, (slot
 # Columns that are not the user's.
 COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)
 
-_EQUAL_SIZES = (
-    1.3  # largest group over the mean, up to which each group is a separate pack
-)
-_LARGE = 500  # rows: the least of a large group
-_TIMES_MEDIAN = 50  # times the median of all groups: the least of a large group
-_MOST_LARGE = 50  # large groups at the most: the effects of each are parameters
+
+@dataclass(frozen=True)
+class _Settings:
+    # Largest group over the mean, up to which each group is a separate pack.
+    equal_sizes: float = 1.3
+    # The least of a large group, in rows and in the median of all groups.
+    large_rows: int = 500
+    large_medians: float = 50.0
+    max_large: int = 50  # large groups: the effects of each are parameters
+    min_part: int = 32  # rows of a part of a large group
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,9 @@ def large_groups(codes: np.ndarray) -> np.ndarray:
         codes: Group of each row.
     """
     sizes = np.bincount(codes)
-    order = np.argsort(-sizes, kind="stable")[:_MOST_LARGE]
-    threshold = max(_LARGE, _TIMES_MEDIAN * float(np.median(sizes)))
+    order = np.argsort(-sizes, kind="stable")[: _SETTINGS.max_large]
+    in_medians = _SETTINGS.large_medians * float(np.median(sizes))
+    threshold = max(_SETTINGS.large_rows, in_medians)
     return np.sort(order[sizes[order] > threshold])
 
 
@@ -118,7 +126,8 @@ def without_large(codes: np.ndarray, large: np.ndarray) -> np.ndarray:
     number_of_large[large] = np.arange(len(large))
     large_code = number_of_large[codes]
     other_sizes = np.delete(sizes, large)
-    length = max(int(other_sizes.max()) if other_sizes.size else 1, 32)
+    largest = int(other_sizes.max()) if other_sizes.size else 1
+    length = max(largest, _SETTINGS.min_part)
     new_codes = codes.copy()
     number = len(sizes)
     for k in range(len(large)):
@@ -140,7 +149,7 @@ def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
     order = np.argsort(codes, kind="stable")
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     width = int(sizes.max())
-    if width <= _EQUAL_SIZES * sizes.mean():
+    if width <= _SETTINGS.equal_sizes * sizes.mean():
         placement = np.arange(count), np.zeros(count, np.int64), np.zeros(count, int)
     else:
         placement = _place_groups(sizes, width)
@@ -222,19 +231,14 @@ def packed(column: DenseColumn, rows: np.ndarray) -> np.ndarray:
             filled += counts
         for section in range(n_sections):
             section_rows = flat[section * length : (section + 1) * length]
-            section_values = np.empty(
-                (filled[section], *column.row_shape), column.dtype
-            )
+            shape = filled[section], *column.row_shape
+            section_values = np.empty(shape, column.dtype)
             file.seek(section * length * column.row_bytes)
             file.readinto(section_values.data)
             # They lie in the order of their numbers; padding repeats some.
             file.seek(section * length * column.row_bytes)
-            file.write(
-                section_values[
-                    np.searchsorted(np.unique(section_rows), section_rows)
-                ].data
-            )
+            order = np.searchsorted(np.unique(section_rows), section_rows)
+            file.write(section_values[order].data)
         file.flush()
-        return np.memmap(
-            file, column.dtype, "r", shape=(*rows.shape, *column.row_shape)
-        )
+        shape = *rows.shape, *column.row_shape
+        return np.memmap(file, column.dtype, "r", shape=shape)

@@ -35,9 +35,18 @@ from sgmcmc.model.factors import Factors, PredictorDerivatives, Predictors, find
 from sgmcmc.model.target import Target
 
 _EFFECTS = "groups/effects"  # column of rows, or of groups: the effects, (n, q)
-# Nodes in each direction for a height that is quadratic: exact for the variance of its slope.
-_NODES = 3
-_LEAST = 50  # coordinates: Hessians of fewer are differentiated in less time
+
+
+@dataclass(frozen=True)
+class _Settings:
+    # Nodes in each direction for a height that is quadratic: exact for the variance of its slope.
+    nodes: int = 3
+    # Coordinates from which on predictors are used: Hessians of fewer are differentiated in less
+    # time.
+    min_coordinates: int = 50
+
+
+_SETTINGS = _Settings()
 
 
 class Integrated(Protocol):
@@ -117,7 +126,7 @@ class GroupedPredictors(Predictors):
         params = self.target.space.constrain(u)
         normal = self.likelihood.nearest(params, cast(columns, u.dtype))
         rule = self.likelihood.rule(
-            u.dtype, _NODES if self.likelihood.groups.normal else None
+            u.dtype, _SETTINGS.nodes if self.likelihood.groups.normal else None
         )
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
 
@@ -253,7 +262,7 @@ def find_predictors(
         likelihood.nodes == 1 and not groups.normal
     ):  # Laplace's approximation is another function
         return None
-    if target.size < _LEAST or has_sparse(columns):
+    if target.size < _SETTINGS.min_coordinates or has_sparse(columns):
         return None
 
     def log_lik(params: Tensors, columns: Tensors) -> tf.Tensor:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks, libraries
-from sgmcmc.regression import predictions, saved
+from sgmcmc.regression import marginal_effects, saved
 from sgmcmc.regression.formula import INTERCEPT, cut_names
+from sgmcmc.regression.marginal_effects import Predictor, Question
 from sgmcmc.regression.model import Effects, Model
-from sgmcmc.regression.predictions import Predictor, Question
 from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
 from sgmcmc.results.arrays import by_chain, coordinate_names
@@ -425,7 +425,7 @@ class Regression:
             column of the data of one of these names is put in backticks.
         """
         about = Question(data, by, weights, condition, prob)
-        return predictions.predictions(self._predictor, about)
+        return marginal_effects.predictions(self._predictor, about)
 
     def comparisons(
         self,
@@ -459,7 +459,7 @@ class Regression:
             that each average is over (the sum of their weights).
         """
         about = Question(data, by, weights, condition, prob)
-        return predictions.comparisons(self._predictor, variables, about)
+        return marginal_effects.comparisons(self._predictor, variables, about)
 
     def slopes(
         self,
@@ -485,7 +485,7 @@ class Regression:
             Columns as of :meth:`comparisons`.
         """
         about = Question(data, by, weights, condition, prob)
-        return predictions.slopes(self._predictor, variables, about)
+        return marginal_effects.slopes(self._predictor, variables, about)
 
     def plot(self, prob: float = 0.95, kind: str = "estimates") -> Any:
         """Return Matplotlib axes.

@@ -18,7 +18,7 @@ from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.gradients import ControlVariate, Gradient
 from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.groups.anchors import Held
-from sgmcmc.groups.model import Structure, read_groups
+from sgmcmc.groups.structure import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.inputs.parameters import (

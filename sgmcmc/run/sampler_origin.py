@@ -17,17 +17,10 @@ from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.groups.effects import (
-    Units,
-    draw_effects,
-    effects_of_labels,
-    for_rows,
-    own_rows,
-    units,
-)
+from sgmcmc.groups.effects import EffectSampler, Units, own_rows, units
 from sgmcmc.groups.labels import extended, labeled
 from sgmcmc.groups.marginal import Marginal
-from sgmcmc.groups.model import Structure
+from sgmcmc.groups.structure import Structure
 from sgmcmc.inputs.parts import halved
 from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
@@ -90,10 +83,11 @@ class SamplerOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
-        structure, request = self._groups, self.sampler.request
-        return draw_effects(
-            structure, request.log_lik, draws, self.data, by, groups, seed
-        ).effects
+        return self._effects(draws, seed).draw(by, groups).effects
+
+    def _effects(self, draws: Mapping[str, np.ndarray], seed: int = 0) -> EffectSampler:
+        marginal = self.sampler.request.log_lik
+        return EffectSampler(self._groups, marginal, draws, self.data, seed)
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -104,10 +98,7 @@ class SamplerOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
-        structure, marginal = self._groups, self.sampler.request.log_lik
-        return effects_of_labels(
-            structure, marginal, draws, self.data, by, levels, seed
-        )
+        return self._effects(draws, seed).of_levels(by, levels)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
@@ -122,9 +113,7 @@ class SamplerOrigin:
                     "`dataset` must be given: all effects are coordinates here."
                 )
             dataset = own_rows(structure, self.data)
-        return for_rows(
-            structure, self.sampler.request.log_lik, f, draws, self.data, dataset
-        )
+        return self._effects(draws).for_rows(f, dataset)
 
     def units(self, by: str | None) -> Units | None:
         """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""

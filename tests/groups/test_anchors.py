@@ -16,8 +16,8 @@ import sgmcmc
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
-from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
+from sgmcmc.groups.structure import read_groups
 from sgmcmc.plan import fixed_nodes, modes
 from sgmcmc.plan.methods import around_mode as automatic
 from sgmcmc.plan.methods import hmc as exact_posterior

@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_normal
-from sgmcmc.groups.model import read_groups
+from sgmcmc.groups.structure import read_groups
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
 from sgmcmc.plan.joint_mode import Search
@@ -157,7 +157,8 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
 def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seams.MODEL_MANY, 5)
+    settings = seams.changed(seams.GROUPS_STRUCTURE, many_effects=5)
+    monkeypatch.setattr(seams.GROUPS_STRUCTURE, settings)
     given = crossed(0.5, 400, (15, 8))
     model = read_groups(
         given["groups"], given["log_lik"], given["dataset"], given["params"], given["log_prior"],

@@ -14,10 +14,10 @@ import sgmcmc
 from sgmcmc.bridges.models import Plate, as_groups
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.effects import draw_effects, for_rows
+from sgmcmc.groups.effects import EffectSampler
 from sgmcmc.groups.labels import labeled
-from sgmcmc.groups.model import GroupedModel, code_column, read_groups
 from sgmcmc.groups.spec import Groups
+from sgmcmc.groups.structure import GroupedModel, code_column, read_groups
 from sgmcmc.run.sampler_origin import _as_dict
 
 RNG = np.random.default_rng(1)
@@ -71,7 +71,9 @@ def test_new_rows_of_any_form(fit: str) -> None:
     assert [int(model.structure.labels["site"][place]) for place in at] == ROWS
     for values in FORMS.values():
         given = {"site": values, "y": np.zeros(4)}
-        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, given)
+        _, draws, rows = EffectSampler(model.structure, None, DRAWS, None).for_rows(
+            _log_lik, given
+        )
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
         np.testing.assert_array_equal(found, DRAWS["z"][:, :, at])
 
@@ -85,7 +87,9 @@ def test_tables_of_new_rows() -> None:
         frame,
         pa.table({"site": pa.array(list(map(str, ROWS))), "y": np.zeros(4)}),
     ):
-        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, table)
+        _, draws, rows = EffectSampler(model.structure, None, DRAWS, None).for_rows(
+            _log_lik, table
+        )
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
         np.testing.assert_array_equal(found, DRAWS["z"][:, :, at])
     whole = pa.table(
@@ -127,10 +131,11 @@ def test_effects_of_members_are_in_their_places() -> None:
         "mu": np.zeros((1, 2)),
         "z": RNG.normal(size=(1, 2, 5, 4)),
     }
-    found = draw_effects(model.structure, None, draws, None, "site")
+    sampler = EffectSampler(model.structure, None, draws, None)
+    found = sampler.draw("site")
     np.testing.assert_array_equal(found.effects["z"], draws["z"])
     assert found.labels.tolist() == members
-    some = draw_effects(model.structure, None, draws, None, "site", ["7", 20])
+    some = sampler.draw("site", ["7", 20])
     np.testing.assert_array_equal(some.effects["z"], draws["z"][:, :, [3, 0]])
 
 
@@ -178,7 +183,7 @@ def test_effects_of_a_plate_are_in_the_places_of_its_codes() -> None:
     )
     draws = {"tau": np.full((1, 400), 3.0, np.float32)}
     data = read_dataset(grouped.dataset, tf.float32, grouped.integers)
-    found = draw_effects(grouped.structure, grouped.log_lik, draws, data, "site")
+    found = EffectSampler(grouped.structure, grouped.log_lik, draws, data).draw("site")
     assert found.labels.tolist() == list(range(8))
     u = found.effects["u"]
     assert u.shape == (1, 400, 8)

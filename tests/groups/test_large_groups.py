@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, MappedColumn
-from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import large_groups, pack, packed, without_large
+from sgmcmc.groups.structure import read_groups
 from tests import seams
 
 LOG_2PI = np.log(2 * np.pi)

@@ -13,8 +13,8 @@ import tensorflow as tf
 from sgmcmc.groups import Groups
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.marginal import Marginal
-from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import MODE, ROOT, SLOT, pack
+from sgmcmc.groups.structure import read_groups
 
 LOG_2PI = np.log(2 * np.pi)
 SIZES = np.array([1, 7, 3, 3, 12, 2, 5, 9, 1, 4])

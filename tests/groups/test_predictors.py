@@ -11,8 +11,8 @@ import tensorflow_probability as tfp
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.groups import Groups, predictors
-from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import SLOT
+from sgmcmc.groups.structure import read_groups
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
 from sgmcmc.plan.fixed_nodes import Searching
@@ -32,7 +32,8 @@ D = 3
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.FACTORED_FROM, 1)
-    monkeypatch.setattr(seams.PREDICTORS_LEAST, 1)
+    settings = seams.changed(seams.GROUPS_PREDICTORS, min_coordinates=1)
+    monkeypatch.setattr(seams.GROUPS_PREDICTORS, settings)
 
 
 def standard(effects: Any, params: Any) -> tf.Tensor:
@@ -182,5 +183,6 @@ def test_other_likelihoods_have_the_general_way(
     target = objective.target
     laplace = Target(target.log_lik.with_nodes(1), None, target.space, target.dtype)
     assert not Objective(laplace, objective._pass.data).has_factors(u)
-    monkeypatch.setattr(seams.PREDICTORS_LEAST, len(u) + 1)
+    settings = seams.changed(seams.GROUPS_PREDICTORS, min_coordinates=len(u) + 1)
+    monkeypatch.setattr(seams.GROUPS_PREDICTORS, settings)
     assert predictors.find_predictors(target.log_lik, target, objective._one) is None

@@ -19,7 +19,7 @@ import sgmcmc
 from sgmcmc.data.dataset import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.transfer import read_machines
-from sgmcmc.groups.model import GroupedModel, read_groups
+from sgmcmc.groups.structure import GroupedModel, read_groups
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
 from sgmcmc.plan.fixed_nodes import Searching

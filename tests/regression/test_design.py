@@ -12,7 +12,7 @@ import scipy.stats
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.groups.model import read_groups
+from sgmcmc.groups.structure import read_groups
 from sgmcmc.regression.building import make_model, posterior
 from sgmcmc.regression.columns import (
     block,

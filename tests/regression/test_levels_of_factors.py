@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.groups.labels import find, labeled
-from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.spec import Groups
+from sgmcmc.groups.structure import read_groups
 from sgmcmc.regression.building import make_model
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse

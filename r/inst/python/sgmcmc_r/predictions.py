@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from sgmcmc.regression.predictions import Predictor
+from sgmcmc.regression.marginal_effects import Predictor
 from sgmcmc.regression.response import trials_of
 from sgmcmc.results.diagnostics import weighted_quantiles
 from sgmcmc_r.regressions import frame_of

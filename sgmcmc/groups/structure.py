@@ -60,11 +60,21 @@ class IndexedLogLik:
         return self.log_lik(row_params, rows)
 
 
-_MANY = 300  # other coordinates up to which effects are always integrated out
-_QUICK = 2_000_000  # largest number of rows over which a gradient is quick
-# Levels of another factor that a group has rows at, on average, if the two are crossed.
-_SEVERAL = 2.0
-_STORED = 100_000  # largest number of groups of a factor whose labels are stored with the draws
+@dataclass(frozen=True)
+class _Settings:
+    many_effects: int = (
+        300  # other coordinates up to which effects are always integrated out
+    )
+    quick_rows: int = 2_000_000  # over which a gradient is quick
+    # Levels of another factor that a group has rows at, on average, if the two are crossed.
+    crossed_levels: float = 2.0
+    max_stored: int = (
+        100_000  # groups of a factor whose labels are stored with the draws
+    )
+
+
+_SETTINGS = _Settings()
+
 # Column with the number of the large group that a row is of; -1 for rows of others.
 LARGE = "groups/large"
 
@@ -169,13 +179,15 @@ class Structure:
             return ()
         return tuple(of_large(name) for name in self.integrated.shapes)
 
+    @property
+    def all_factors(self) -> list[Groups]:
+        """All factors: those whose effects are coordinates, then the one that is integrated."""
+        integrated = [] if self.integrated is None else [self.integrated]
+        return [*self.coordinates, *integrated]
+
     def factor(self, by: str) -> Groups:
         """Return the groups of a factor."""
-        factors = [
-            *self.coordinates,
-            *([] if self.integrated is None else [self.integrated]),
-        ]
-        return next(factor for factor in factors if factor.by == by)
+        return next(factor for factor in self.all_factors if factor.by == by)
 
     def shown(self, by: str) -> np.ndarray:
         """Return the labels of a factor's groups, in the order of their effects."""
@@ -186,7 +198,7 @@ class Structure:
         """Return the groups of each factor for ``settings``; of very many their digest."""
         labels: dict[str, Any] = {}
         for by, levels in self.factors.items():
-            few = len(levels) <= _STORED
+            few = len(levels) <= _SETTINGS.max_stored
             labels[by] = (
                 levels.to_json() if few else digest(self.labels[by].astype("S"))
             )
@@ -392,13 +404,13 @@ def _are_crossed(
         count * factor.size for count, factor in zip(levels, other_factors, strict=True)
     )
     largest_codes = codes[largest.by]
-    if n_effects <= _MANY or len(largest_codes) > _QUICK:
+    if n_effects <= _SETTINGS.many_effects or len(largest_codes) > _SETTINGS.quick_rows:
         return False
     pairs = [
         len(np.unique(largest_codes.astype(np.int64) * count + codes[factor.by]))
         for count, factor in zip(levels, other_factors, strict=True)
     ]
-    return max(pairs) >= _SEVERAL * (int(largest_codes.max()) + 1)
+    return max(pairs) >= _SETTINGS.crossed_levels * (int(largest_codes.max()) + 1)
 
 
 def _need_free_names(factor: Groups, params: Mapping[str, Any]) -> None:
