@@ -11,12 +11,9 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from sgmcmc import libraries
-from sgmcmc.estimators.regression import BayesianRegression
+from sgmcmc.estimators.regression import BayesianRegression, Outcome
 
 Array = np.ndarray
-
-_EXACT = 1e-6  # residuals within the rounding of float32, as a fraction of the largest response
 
 
 class BayesianLinearRegression(RegressorMixin, BayesianRegression):
@@ -75,24 +72,13 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             sample_weight: Number of times that each row counts, (N,).
         """
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
-        self._offset = (
-            float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
-        )
-        unit = (
-            float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
-        )
+        self._offset = 0.0
+        if self.fit_intercept:
+            self._offset = float(np.average(y, weights=weights))
+        residuals = y - self._offset
+        sd = float(np.sqrt(np.average(residuals**2, weights=weights)))
         _need_residuals(X, y, weights, self.fit_intercept)
-        self._sample(
-            X,
-            y - self._offset,
-            weights,
-            (),
-            "gaussian",
-            unit=unit,
-            other_params={"sigma": unit},
-            log_prior_of_others=lambda params: -params["sigma"] / unit,
-            bijectors={"sigma": libraries.tensorflow_probability().bijectors.Exp()},
-        )
+        self._sample(X, residuals, weights, Outcome("gaussian", unit=sd or 1.0))
         self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
         return self
 
@@ -105,9 +91,11 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         """
         check_is_fitted(self)
         noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
-        return self._averaged(
-            X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std
-        )
+
+        def of_responses(eta: Array) -> tuple[Array, Array]:
+            return eta.mean(0), eta.var(0) + noise
+
+        return self._averaged(X, of_responses, return_std)
 
 
 def _need_residuals(
@@ -131,9 +119,9 @@ def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:
     if with_intercept:
         X, y = X - X.mean(0), y - y.mean()
     coef, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)
-    residuals = np.abs(y - X @ coef).max(initial=0.0)
-    exact = residuals <= _EXACT * np.abs(y).max(initial=0.0)
-    return bool(exact and len(y) > rank + with_intercept)
+    residual = np.abs(y - X @ coef).max(initial=0.0)
+    rounding = 1e-6 * np.abs(y).max(initial=0.0)  # of float32
+    return bool(residual <= rounding and len(y) > rank + with_intercept)
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
@@ -198,13 +186,13 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         K = len(self.classes_)
         if K < 2:
             raise ValueError("`y` must have at least two classes; it has 1 class.")
-        outputs, family = ((), "bernoulli") if K == 2 else ((K - 1,), "categorical")
-        self._sample(X, codes, weights, outputs, family)
+        outcome = Outcome("bernoulli")
+        if K > 2:
+            outcome = Outcome("categorical", outputs=(K - 1,))
+        self._sample(X, codes, weights, outcome)
         if K == 2:
-            self.coef_, self.intercept_ = (
-                self.coef_[np.newaxis],
-                np.atleast_1d(self.intercept_),
-            )
+            self.coef_ = self.coef_[np.newaxis]
+            self.intercept_ = np.atleast_1d(self.intercept_)
         else:
             self.coef_ = np.vstack([np.zeros(X.shape[1]), self.coef_.T])
             self.intercept_ = np.append(0.0, self.intercept_)
@@ -224,9 +212,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             if eta.ndim == 2:
                 p = np.stack([expit(-eta), expit(eta)], -1)
             else:
-                p = softmax(
-                    np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], -1), -1
-                )
+                first = np.zeros((*eta.shape[:2], 1))
+                p = softmax(np.concatenate([first, eta], -1), -1)
             return p.mean(0), p.var(0)
 
         return self._averaged(X, of_probabilities, return_std)
@@ -293,9 +280,8 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
         middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
-        self._sample(
-            X, y, weights, (), "poisson", middle=middle if self.fit_intercept else 0.0
-        )
+        middle = middle if self.fit_intercept else 0.0
+        self._sample(X, y, weights, Outcome("poisson", middle=middle))
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:

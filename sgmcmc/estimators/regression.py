@@ -16,13 +16,37 @@ from sklearn.utils.validation import (
 )
 
 import sgmcmc.samplers
-from sgmcmc.regression.families import FAMILIES, Responses
+from sgmcmc import libraries
+from sgmcmc.regression.families import FAMILIES, Responses, Tensors
 from sgmcmc.results.samples import Samples
 
 Array = np.ndarray
 
-_DRAWS = 1000  # largest number of draws that predictions are averaged over
-_NUMBERS = 2**22  # largest number of numbers held at a time
+
+@dataclass(frozen=True)
+class _Settings:
+    max_draws: int = 1000  # that predictions are averaged over
+    numbers_at_once: int = 2**22  # that are held
+
+
+_SETTINGS = _Settings()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The distribution of responses given linear predictors.
+
+    Attributes:
+        family: Family, by name.
+        outputs: Shape of η for one row: (), or (K - 1,) for K classes.
+        middle: Prior mean of the intercept.
+        unit: Unit of η.
+    """
+
+    family: str
+    outputs: tuple[int, ...] = ()
+    middle: float = 0.0
+    unit: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,12 +67,11 @@ class Features:
     ) -> Features:
         """Compute them from the data, a weight being a number of repeated rows."""
         w = np.ones(len(X)) if weights is None else weights.astype(np.float64)
-        mean = (
-            sum(w[block] @ X[block].astype(np.float64) for block in _row_blocks(X))
-            / w.sum()
-        )
-        squares = sum(w[block] @ (X[block] - mean) ** 2 for block in _row_blocks(X))
-        scale = np.sqrt(squares / w.sum())
+        blocks, total = _row_blocks(X), w.sum()
+        sums = sum(w[block] @ X[block].astype(np.float64) for block in blocks)
+        mean = sums / total
+        squares = sum(w[block] @ (X[block] - mean) ** 2 for block in blocks)
+        scale = np.sqrt(squares / total)
         center = mean if with_intercept else np.zeros(X.shape[1])
         return cls(center, np.where(scale > 0, scale, 1.0))
 
@@ -62,7 +85,7 @@ class Features:
 
 def _row_blocks(X: Array) -> list[slice]:
     """Return the rows of a matrix in parts, so that no copy of all is made in float64."""
-    length = max(1, _NUMBERS // max(1, X.shape[1]))
+    length = max(1, _SETTINGS.numbers_at_once // max(1, X.shape[1]))
     return [slice(start, start + length) for start in range(0, len(X), length)]
 
 
@@ -116,69 +139,50 @@ class BayesianRegression(BaseEstimator):
         return X, y, weights
 
     def _sample(
-        self,
-        X: Array,
-        y: Array,
-        weights: Array | None,
-        outputs: tuple[int, ...],
-        family: str,
-        middle: float = 0.0,
-        unit: float = 1.0,
-        other_params: dict[str, Any] | None = None,
-        log_prior_of_others: Callable[[dict[str, tf.Tensor]], tf.Tensor] | None = None,
-        bijectors: dict[str, Any] | None = None,
+        self, X: Array, y: Array, weights: Array | None, outcome: Outcome
     ) -> None:
         """Sample, and keep draws and their means.
 
         Args:
             X, y, weights: Data, (N, p), (N,) and (N,).
-            outputs: Shape of η for one row: (), or (K - 1,) for K classes.
-            family: Family of the responses, by name.
-            middle: Prior mean of the intercept.
-            unit: Unit of η.
-            other_params: Starting values of the parameters other than intercept and coefficients.
-            log_prior_of_others: Their log prior.
-            bijectors: Their bijectors.
+            outcome: Distribution of the responses.
         """
-        chosen = next(iter(FAMILIES[family].values()))
-        density = chosen.log_density
+        family = next(iter(FAMILIES[outcome.family].values()))
+        outputs, middle = outcome.outputs, outcome.middle
         features = Features.of(X, self.fit_intercept, weights)
-        columns = chosen.columns(Responses.of(y))
+        columns = family.columns(Responses.of(y))
         dataset = {name: values.astype(np.float32) for name, values in columns.items()}
         dataset["X"] = features.standardized(X)
         if weights is not None:
             dataset["weight"] = weights.astype(np.float32)
         scale = features.scale.astype(np.float32).reshape(-1, *[1] * len(outputs))
-        wide = float(self.prior_scale * unit)
+        wide = float(self.prior_scale * outcome.unit)
         params: dict[str, Any] = {"coef": np.zeros((X.shape[1], *outputs))}
         if self.fit_intercept:
             params["intercept_at_mean"] = np.full(outputs, middle)
+        params |= {parameter.name: outcome.unit for parameter in family.aux}
+        positive = libraries.tensorflow_probability().bijectors.Exp
 
-        def log_lik(
-            params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]
-        ) -> tf.Tensor:
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
             slopes = params["coef"] * scale
             by_row = tf.matmul if outputs else tf.linalg.matvec
             eta = by_row(dataset["X"], slopes) + params.get("intercept_at_mean", 0.0)
-            terms = density(eta, params, dataset)
+            terms = family.log_density(eta, params, dataset)
             return terms * dataset["weight"] if "weight" in dataset else terms
 
-        def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
+        def log_prior(params: Tensors) -> tf.Tensor:
             value = -0.5 * tf.reduce_sum((params["coef"] * scale / wide) ** 2)
             if "intercept_at_mean" in params:
-                value -= 0.5 * tf.reduce_sum(
-                    ((params["intercept_at_mean"] - middle) / wide) ** 2
-                )
-            return (
-                value
-                if log_prior_of_others is None
-                else value + log_prior_of_others(params)
-            )
+                standard = (params["intercept_at_mean"] - middle) / wide
+                value -= 0.5 * tf.reduce_sum(standard**2)
+            for parameter in family.aux:
+                value += parameter.log_prior(params[parameter.name], outcome.unit)
+            return value
 
         self.samples_ = sgmcmc.samplers.sample(
             log_lik,
             dataset,
-            {**params, **(other_params or {})},
+            params,
             log_prior,
             tolerance=self.tolerance,
             ess=self.ess,
@@ -186,7 +190,7 @@ class BayesianRegression(BaseEstimator):
             max_seconds=self.max_seconds,
             seed=self._seed(),
             verbose=self.verbose,
-            bijectors=bijectors or {},
+            bijectors={parameter.name: positive() for parameter in family.aux},
         )
         self._center = features.center
         coef, intercept = self._draws()
@@ -224,13 +228,13 @@ class BayesianRegression(BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         coef, intercept = self._draws()
-        some = np.linspace(0, len(coef) - 1, min(_DRAWS, len(coef))).astype(int)
+        count = min(_SETTINGS.max_draws, len(coef))
+        some = np.linspace(0, len(coef) - 1, count).astype(int)
         coef, intercept = coef[some], intercept[some]
-        block_size = max(1, _NUMBERS // max(1, coef[:, 0].size))
+        block_size = max(1, _SETTINGS.numbers_at_once // max(1, coef[:, 0].size))
         for start in range(0, len(X), block_size):
-            eta = np.einsum(
-                "np,ip...->in...", X[start : start + block_size], coef, optimize=True
-            )
+            block = X[start : start + block_size]
+            eta = np.einsum("np,ip...->in...", block, coef, optimize=True)
             yield eta + intercept[:, np.newaxis]
 
 
