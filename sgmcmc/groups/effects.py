@@ -110,7 +110,7 @@ class EffectSampler:
         has_rows = numbers >= 0
         if has_rows.all():
             return self._of_groups(by, numbers)
-        without_rows = [levels[index] for index in np.flatnonzero(~has_rows)]
+        without_rows = [levels[k] for k in np.flatnonzero(~has_rows).tolist()]
         new = self.of_new(self.structure.factor(by), without_rows)
         if not has_rows.any():
             return new

@@ -664,8 +664,9 @@ def _constant(text: str, node: ast.expr) -> float | None:
         value = math.inf if is_too_large else float(node.value)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         inner = _constant(text, node.operand)
-        is_negative = inner is not None and isinstance(node.op, ast.USub)
-        return -inner if is_negative else inner
+        if inner is None or isinstance(node.op, ast.UAdd):
+            return inner
+        return -inner
     elif isinstance(node, ast.BinOp):
         left, right = _constant(text, node.left), _constant(text, node.right)
         is_power = isinstance(node.op, ast.Pow)

@@ -236,6 +236,7 @@ class _Reader:
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
         self._decimal = types.is_decimal(kind)
+        self._dtype: np.dtype[Any]
         if self._coded:
             self._dtype = np.dtype(np.int32)
         elif self._decimal:
