@@ -176,6 +176,7 @@ class BayesianRegression(BaseEstimator):
                 standard = (params["intercept_at_mean"] - middle) / wide
                 value -= 0.5 * tf.reduce_sum(standard**2)
             for parameter in family.aux:
+                assert parameter.log_prior is not None
                 value += parameter.log_prior(params[parameter.name], outcome.unit)
             return value
 

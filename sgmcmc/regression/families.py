@@ -74,7 +74,8 @@ class Auxiliary:
 
     Attributes:
         name: Name.
-        log_prior: Default log prior density, a function of the value and the unit of the response.
+        log_prior: Default log prior density, a function of the value and the unit of the response;
+            ``None`` for cutpoints.
         prior: The same in words, a function of the unit.
         support: "positive", "unit" (between 0 and 1) or "ordered" (cutpoints, one fewer than
             levels).
@@ -85,7 +86,7 @@ class Auxiliary:
     """
 
     name: str
-    log_prior: Callable[[tf.Tensor, float], tf.Tensor]
+    log_prior: Callable[[tf.Tensor, float], tf.Tensor] | None
     prior: Callable[[float], str]
     support: str = "positive"
     start: float = 1.0
@@ -128,8 +129,7 @@ _ZERO_INFLATION = Auxiliary(
 )
 _CUTPOINTS = Auxiliary(
     "cut",
-    # Probabilities of levels at the means of all columns are uniform on the simplex.
-    lambda value, _: -tf.reduce_sum(tf.nn.softplus(value) + tf.nn.softplus(-value)),
+    None,
     lambda _: "uniform probabilities of levels (at the means of all columns)",
     support="ordered",
 )

@@ -83,10 +83,12 @@ def log_prior(model: Model, params: Tensors) -> tf.Tensor:
     for parameter in model.family.aux:
         value = params[parameter.name]
         prior = model.prior_of(parameter)
-        if prior is None:
-            total += parameter.log_prior(value, model.unit)
-        else:
+        if prior is not None:
             total += _log_density(prior, value)
+        elif parameter.log_prior is not None:
+            total += parameter.log_prior(value, model.unit)
+        else:  # probabilities of levels at the means of all columns: uniform on the simplex
+            total -= tf.reduce_sum(tf.nn.softplus(value) + tf.nn.softplus(-value))
     for effects in model.effects:
         total += _log_prior_of_sds(model, effects, params)
         for number, (i, j) in enumerate(effects.pairs):
