@@ -322,7 +322,7 @@ def test_changes_of_a_few_numbers_are_those_of_all(
         for each in known.model.effects
     ]
     before = known.numbers(WIDE)
-    eta = known.values(before.part(part), effects)
+    eta = known.values(before.select(part), effects)
     changes = [
         {"x": WIDE["x"] + 1.0},
         {"t": 2.0},
@@ -334,10 +334,10 @@ def test_changes_of_a_few_numbers_are_those_of_all(
         after = known.numbers(WIDE.assign(**changed))
         change = linear_predictor.Change.of(before, after, known.model.design.dense)
         assert change is not None
-        wanted = known.values(after.part(part), effects)
-        found = known.changed(eta, change.part(part), effects)
+        wanted = known.values(after.select(part), effects)
+        found = known.changed(eta, change.select(part), effects)
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
-    np.testing.assert_array_equal(eta, known.values(before.part(part), effects))
+    np.testing.assert_array_equal(eta, known.values(before.select(part), effects))
 
 
 def test_changes_from_or_to_infinity() -> None:
