@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgmcmc import checks
 from sgmcmc.dynamics import NUTS
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.plan.choices import choose, read
 from sgmcmc.plan.latent_field import SMALLEST_FIELD
-from sgmcmc.plan.methods.around_mode import run_around_mode, run_on_disk
+from sgmcmc.plan.methods.around_mode import AroundMode, run_on_disk
 from sgmcmc.plan.methods.full_data import (
+    FullDataPlan,
     cost_of_hmc,
     run_exact,
     run_in_blocks,
@@ -25,7 +25,7 @@ from sgmcmc.plan.methods.local_minibatches import needs_mode, run_large
 from sgmcmc.plan.methods.multimodal import run_in_modes
 from sgmcmc.plan.mode import DENSE_UP_TO, MANY
 from sgmcmc.plan.modes import alike
-from sgmcmc.plan.stopping import Requirements
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import (
     Request,
@@ -54,24 +54,19 @@ _REASON_NO_TIME = "the time to choose constants for minibatches was over"
 
 @brief
 @on_machines
-def run_automatically(
-    request: Request, required: Requirements, verbose: bool
-) -> Samples:
+def run_automatically(request: Request, goal: Goal) -> Samples:
     """Make the open choices, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user; "auto" for open constants.
-        required: Requested precision and length of the draws.
-        verbose: Whether to show progress.
+        goal: Requested precision and length of the draws.
     """
-    start_time = time.monotonic()
-    verbose, required = checks.flag("verbose", verbose), required.checked()
-    request = replace(
-        request, keywords={**request.keywords, "n_chains": required.n_chains}
-    )
+    goal = goal.checked(time.monotonic())
+    keywords = {**request.keywords, "n_chains": goal.n_chains}
+    request = replace(request, keywords=keywords)
     reading = read(request)
     request, model = reading.request, reading.request.read
-    options, d, thin = model.options, model.target.size, model.options.thin
+    options, d = model.options, model.target.size
     if options.store_params is not True:
         raise ValueError(
             "`store_params`: all parameters are stored if the length is chosen from their draws."
@@ -79,20 +74,15 @@ def run_automatically(
     if options.store is None and all_parts_open(request):
         samples = None
         if request.groups is not None:
-            samples = run_with_effects(request, required, verbose, start_time)
+            samples = run_with_effects(request, goal)
         elif d >= SMALLEST_FIELD:
-            samples = run_with_field(request, required, verbose, start_time)
-        if (
-            samples is None
-            and d > MANY
-            and required.n_iters is None
-            and required.burn_in is None
-        ):
-            samples = run_in_blocks(request, required, verbose, start_time)
+            samples = run_with_field(request, goal)
+        if samples is None and d > MANY and goal.length_is_open:
+            samples = run_in_blocks(request, goal)
         if samples is not None:
             return samples
     large = d > DENSE_UP_TO
-    cost = cost_of_hmc(request, required) if large else None
+    cost = cost_of_hmc(request, goal) if large else None
     if (large and not needs_mode(request, cost)) or _has_many_modes(request):
         _check_all_open(request, d)
         if options.store is not None:
@@ -100,33 +90,27 @@ def run_automatically(
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
                 "every constant given; `settings` of a call without a store have what was chosen."
             )
-        return run_large(request, reading.dynamics, required, verbose, start_time, cost)
+        return run_large(request, reading.dynamics, goal, cost)
     if options.store is not None:
-        return run_on_disk(reading, required, verbose)
+        return run_on_disk(reading, goal)
     chosen = None
-    share = _SETTINGS.share_to_choose * required.seconds
-    seconds_to_choose = max(share, _SETTINGS.least_to_choose)
+    share = _SETTINGS.share_to_choose * goal.seconds
+    end_of_choice = goal.start_time + max(share, _SETTINGS.least_to_choose)
     try:
-        with contextlib.suppress(TimeUpError), limited(start_time + seconds_to_choose):
-            chosen = choose(reading, required.tolerance, verbose)
+        with contextlib.suppress(TimeUpError), limited(end_of_choice):
+            chosen = choose(reading, goal.tolerance, goal.verbose)
     except np.linalg.LinAlgError:
         if not all_parts_open(request):
             raise
-        return run_exact(
-            request, NUTS(), required, verbose, start_time, _REASON_NO_CURVATURE, []
-        )
+        return run_exact(request, FullDataPlan(NUTS(), _REASON_NO_CURVATURE), goal)
     if chosen is None:
-        return _run_without_tuning(request, required, verbose, start_time)
+        return _run_without_tuning(request, goal)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
-        return run_in_modes(
-            chosen, chosen.plan.surveyed, required, thin, verbose, start_time
-        )
-    return run_around_mode(request, chosen, required, verbose, start_time)
+        return run_in_modes(chosen, chosen.plan.surveyed, goal)
+    return AroundMode(request, chosen, goal).run()
 
 
-def _run_without_tuning(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples:
+def _run_without_tuning(request: Request, goal: Goal) -> Samples:
     """Return draws by NUTS, when the time to choose constants is over.
 
     Raises:
@@ -138,13 +122,11 @@ def _run_without_tuning(
         )
         raise out_of_time(
             "the constants of the sampler were chosen",
-            start_time,
+            goal.start_time,
             f", or all of {constants}",
         )
-    without_tuning = replace(required, hurried=True)
-    return run_exact(
-        request, NUTS(), without_tuning, verbose, start_time, _REASON_NO_TIME, []
-    )
+    plan = FullDataPlan(NUTS(), _REASON_NO_TIME)
+    return run_exact(request, plan, replace(goal, hurried=True))
 
 
 def _has_many_modes(request: Request) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
@@ -18,6 +19,7 @@ from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import limited
 from sgmcmc.model.target import Target
 from sgmcmc.plan.local import LocalPlan
 from sgmcmc.results.arrays import by_chain
@@ -52,12 +54,92 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
-def need_draws(required: Requirements, thin: int) -> None:
+@dataclass(frozen=True)
+class Goal:
+    """What a call asks of its draws, and the clock that it goes by.
+
+    Attributes:
+        tolerance: Largest relative error of a posterior SD.
+        ess: Effective sample size, bulk and tail, that every coordinate should reach.
+        n_chains: Number of chains.
+        n_iters: Number of iterations after burn-in; ``None`` for as many as necessary.
+        burn_in: Number of iterations dropped first; ``None`` for as many as necessary.
+        max_seconds: Time limit of the whole call in seconds, or ``None``.
+        verbose: Whether to show progress.
+        hurried: Whether the time for the choice of constants is over.
+        start_time: Time at which the clock of ``max_seconds`` was started.
+    """
+
+    tolerance: float
+    ess: float
+    n_chains: Any
+    n_iters: int | None
+    burn_in: int | None
+    max_seconds: float | None
+    verbose: bool = True
+    hurried: bool = False
+    start_time: float = 0.0
+
+    @property
+    def length_is_open(self) -> bool:
+        """Whether neither length nor burn-in of the chains is given."""
+        return self.n_iters is None and self.burn_in is None
+
+    @property
+    def seconds(self) -> float:
+        """Time limit in seconds, infinite for none."""
+        return math.inf if self.max_seconds is None else self.max_seconds
+
+    @property
+    def end_time(self) -> float:
+        """Time at which the call should end, by the monotonic clock."""
+        return self.start_time + self.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that are left."""
+        return self.end_time - time.monotonic()
+
+    def limit(self, share: float) -> contextlib.AbstractContextManager[None]:
+        """Return the context whose work ends after a share of the seconds of the call."""
+        return limited(self.start_time + share * self.seconds)
+
+    def checked(self, start_time: float) -> Goal:
+        """Return the same, checked, with a clock that was started then."""
+        verbose = checks.flag("verbose", self.verbose)
+        tolerance = checks.positive_number("tolerance", self.tolerance)
+        if tolerance >= 1:
+            raise ValueError(
+                f"`tolerance` must be below 1, a relative error; it is {tolerance:g}."
+            )
+        ess = checks.positive_number("ess", self.ess)
+        n_chains = checks.whole_number("n_chains", self.n_chains, 2)
+        n_iters, burn_in, max_seconds = self.n_iters, self.burn_in, self.max_seconds
+        if n_iters is not None:
+            n_iters = checks.whole_number("n_iters", n_iters, 100)
+        if burn_in is not None:
+            burn_in = checks.whole_number("burn_in", burn_in, 0)
+        if max_seconds is not None:
+            max_seconds = checks.positive_number("max_seconds", max_seconds)
+        return Goal(
+            tolerance,
+            ess,
+            n_chains,
+            n_iters,
+            burn_in,
+            max_seconds,
+            verbose,
+            self.hurried,
+            start_time,
+        )
+
+
+def need_draws(goal: Goal, thin: int) -> None:
     """Raise an error if a user's length leaves too few draws to judge them."""
-    if required.n_iters is not None and required.n_iters < FEWEST * thin:
+    if goal.n_iters is not None and goal.n_iters < FEWEST * thin:
         raise ValueError(
-            f"`thin` is {thin}, so that of `n_iters`={required.n_iters} iterations only "
-            f"{required.n_iters // thin} are kept: too few to judge the chain, which needs "
+            f"`thin` is {thin}, so that of `n_iters`={goal.n_iters} iterations only "
+            f"{goal.n_iters // thin} are kept: too few to judge the chain, which needs "
             f"{FEWEST}."
         )
 
@@ -66,8 +148,7 @@ class Lengths(ABC):
     """Length of a chain, decided during the run.
 
     Args:
-        required: Requested precision and length of the draws.
-        start_time: Time at which the clock of ``max_seconds`` was started.
+        goal: Requested precision and length of the draws, and the clock.
 
     Attributes:
         burn_in: Number of iterations dropped first.
@@ -80,25 +161,23 @@ class Lengths(ABC):
     cap: int
     doubt = ""
 
-    def __init__(self, required: Requirements, start_time: float) -> None:
-        self._required, self._start_time, self._warned = required, start_time, False
+    def __init__(self, goal: Goal) -> None:
+        self._goal, self._warned = goal, False
 
     @property
     def until(self) -> float:
         """Time at which the chains should end, by the monotonic clock."""
-        return self._start_time + self._required.seconds
+        return self._goal.end_time
 
     @property
     def least_seconds(self) -> float:
         """Seconds that chains have, once they are compiled, even if time is up by then."""
-        return max(
-            _SETTINGS.share_of_seconds * self._required.seconds, _SETTINGS.seconds
-        )
+        return max(_SETTINGS.share_of_seconds * self._goal.seconds, _SETTINGS.seconds)
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
-        return self.until - time.monotonic()
+        return self._goal.seconds_left
 
     def announce(self, seconds: float, reached: str = "") -> None:
         """Warn, once, that many more seconds are predicted, if the user has set no limit.
@@ -109,7 +188,7 @@ class Lengths(ABC):
         """
         if (
             seconds <= _SETTINGS.warning
-            or self._required.max_seconds is not None
+            or self._goal.max_seconds is not None
             or self._warned
         ):
             return
@@ -130,57 +209,6 @@ class Lengths(ABC):
         """Check the draws when a goal has been reached, before the next one."""
 
 
-@dataclass(frozen=True)
-class Requirements:
-    """The precision and length that the user requests.
-
-    Attributes:
-        tolerance: Largest relative error of a posterior SD.
-        ess: Effective sample size, bulk and tail, that every coordinate should reach.
-        n_chains: Number of chains.
-        n_iters: Number of iterations after burn-in; ``None`` for as many as necessary.
-        burn_in: Number of iterations dropped first; ``None`` for as many as necessary.
-        max_seconds: Time limit of the whole call in seconds, or ``None``.
-        hurried: Whether the time for the choice of constants is over.
-    """
-
-    tolerance: float
-    ess: float
-    n_chains: Any
-    n_iters: int | None
-    burn_in: int | None
-    max_seconds: float | None
-    hurried: bool = False
-
-    @property
-    def seconds(self) -> float:
-        """Time limit in seconds, infinite for none."""
-        return math.inf if self.max_seconds is None else self.max_seconds
-
-    def checked(self) -> Requirements:
-        """Return the same, checked."""
-        tolerance = checks.positive_number("tolerance", self.tolerance)
-        if tolerance >= 1:
-            raise ValueError(
-                f"`tolerance` must be below 1, a relative error; it is {tolerance:g}."
-            )
-        return Requirements(
-            tolerance,
-            checks.positive_number("ess", self.ess),
-            checks.whole_number("n_chains", self.n_chains, 2),
-            None
-            if self.n_iters is None
-            else checks.whole_number("n_iters", self.n_iters, 100),
-            None
-            if self.burn_in is None
-            else checks.whole_number("burn_in", self.burn_in, 0),
-            None
-            if self.max_seconds is None
-            else checks.positive_number("max_seconds", self.max_seconds),
-            self.hurried,
-        )
-
-
 class Timed(Protocol):
     """Plan with a predicted autocorrelation time.
 
@@ -197,16 +225,15 @@ class UntilEffective(Lengths):
     """Runs until every coordinate has its effective sample size, or time is up.
 
     Args:
-        required: Requested precision and length of the draws.
+        goal: Requested precision and length of the draws, and the clock.
         plan: Plan that was chosen.
         d: Number of coordinates.
         thin: Number of iterations between kept draws.
-        start_time: Time at which the clock of ``max_seconds`` was started.
-        trial: Number of iterations after which a chain with a time limit is first examined.
         pace: Iterations that gave an effective draw of chains like these; ``None`` to predict it.
 
     Attributes:
         started: Time at which the chains were started, if that was before the first goal here.
+        first_look: Number of iterations after which a chain with a time limit is first examined.
 
     Raises:
         ValueError: Too few draws would be kept to judge them.
@@ -214,48 +241,47 @@ class UntilEffective(Lengths):
 
     def __init__(
         self,
-        required: Requirements,
+        goal: Goal,
         plan: Timed,
         d: int,
         thin: int,
-        start_time: float,
-        trial: int = _SETTINGS.first_look,
         pace: float | None = None,
     ) -> None:
-        need_draws(required, thin)
-        super().__init__(required, start_time)
+        need_draws(goal, thin)
+        super().__init__(goal)
         autocorrelation = plan.autocorrelation
-        self.burn_in = required.burn_in
+        self.burn_in = goal.burn_in
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * autocorrelation))
             self.burn_in = min(self.burn_in, _SETTINGS.max_draws)
-        iterations = (
-            _FIRST * required.ess * max(autocorrelation, thin) / required.n_chains
-        )
+        iterations = _FIRST * goal.ess * max(autocorrelation, thin) / goal.n_chains
         if pace is not None:
-            iterations = _SETTINGS.margin * required.ess * pace
+            iterations = _SETTINGS.margin * goal.ess * pace
         first = int(np.ceil(max(250, FEWEST * thin, iterations)))
-        draws_in_memory = int(_SETTINGS.memory / (4 * d * required.n_chains))
+        draws_in_memory = int(_SETTINGS.memory / (4 * d * goal.n_chains))
         max_iterations = thin * min(_SETTINGS.max_draws, draws_in_memory)
-        self.cap = required.n_iters or min(max_iterations, 200 * first)
-        self._trial = max(trial, FEWEST * thin)
-        self.first = min(required.n_iters or first, self.cap)
+        self.cap = goal.n_iters or min(max_iterations, 200 * first)
+        self.first_look = _SETTINGS.first_look
+        self._fewest = FEWEST * thin
+        self.first = min(goal.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
         self.started: float | None = None
 
     @property
+    def _trial(self) -> int:
+        return max(self.first_look, self._fewest)
+
+    @property
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
-        return self.diagnostics is not None and self.diagnostics.enough(
-            self._required.ess
-        )
+        return self.diagnostics is not None and self.diagnostics.enough(self._goal.ess)
 
     @property
     def first_goal(self) -> int:
         """Number of iterations after which the length is decided first."""
         return (
             self.first
-            if self._required.max_seconds is None
+            if self._goal.max_seconds is None
             else min(self.first, self._trial)
         )
 
@@ -268,11 +294,11 @@ class UntilEffective(Lengths):
             if self.reached or self.left <= 0 or goal >= self.cap:
                 return
             assert self.diagnostics is not None
-            shortfall = self._required.ess / max(1.0, self.diagnostics.smallest)
+            shortfall = self._goal.ess / max(1.0, self.diagnostics.smallest)
             self.announce(
                 (time.monotonic() - started) * (_SETTINGS.margin * shortfall - 1.0),
                 f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
-                f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
+                f"({self.diagnostics.scarcest}) of {self._goal.ess:g} so far",
             )
             # The smallest of many noisy estimates is too small, the more so for few draws.
             extra = goal * (
@@ -285,7 +311,7 @@ class UntilEffective(Lengths):
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        self.diagnostics = until_enough(samples, self._required.ess)
+        self.diagnostics = until_enough(samples, self._goal.ess)
 
 
 class RowsWatched:
@@ -449,13 +475,12 @@ class Watched(Lengths):
     """Runs until predictions and every watched quantity have their effective sample size.
 
     Args:
-        required: Requested precision and length of the draws.
+        goal: Requested precision and length of the draws, and the clock.
         plan: Plan that was chosen.
         target: Log posterior, without a preconditioner.
         rows: Rows whose log-likelihood is watched.
         thin: Number of iterations between the draws that the user wants to keep; fewer are kept if
             memory is short.
-        start_time: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
         thin: Number of iterations between kept draws.
@@ -465,18 +490,17 @@ class Watched(Lengths):
 
     def __init__(
         self,
-        required: Requirements,
+        goal: Goal,
         plan: LocalPlan,
         target: Target,
         rows: RowsWatched,
         thin: int,
-        start_time: float,
     ) -> None:
-        super().__init__(required, start_time)
+        super().__init__(goal)
         d = target.space.user_layout.size
-        self.burn_in, self.cap = lengths_of(required, plan, d, thin)
+        self.burn_in, self.cap = lengths_of(goal, plan, d, thin)
         bytes_of_draw = (
-            required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
+            goal.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
         )
         max_draws = max(
             1, min(_WATCHED_SETTINGS.max_draws, _MOST_BYTES // bytes_of_draw)
@@ -495,7 +519,7 @@ class Watched(Lengths):
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
         return bool(self.diagnostics) and all(
-            diagnostics.enough(self._required.ess)
+            diagnostics.enough(self._goal.ess)
             for diagnostics in self.diagnostics.values()
         )
 
@@ -528,15 +552,13 @@ class Watched(Lengths):
         }
 
 
-def lengths_of(
-    required: Requirements, plan: LocalPlan, d: int, thin: int
-) -> tuple[int, int]:
+def lengths_of(goal: Goal, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
     """Return the burn-in and the largest number of iterations after it."""
     length = int(
         np.clip(_WATCHED_SETTINGS.work / (plan.minibatch_size * d), _SHORTEST, _LONGEST)
     )
-    cap = required.n_iters or max(length, FEWEST * thin)
-    burn_in = required.burn_in
+    cap = goal.n_iters or max(length, FEWEST * thin)
+    burn_in = goal.burn_in
     if burn_in is None:
         burn_in = max(_LEAST_BURN_IN, min(length, cap) // _WATCHED_SETTINGS.burn_ins)
     return burn_in, cap

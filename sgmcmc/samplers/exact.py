@@ -16,7 +16,7 @@ from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.plan.methods.hmc import run_exactly
 from sgmcmc.plan.methods.subsampled import run_subsampled
 from sgmcmc.plan.reports import CurvatureReporter
-from sgmcmc.plan.stopping import Requirements
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.documentation import documented
@@ -100,8 +100,8 @@ def hmc(
         keywords={**keywords, "preconditioner": preconditioner, "dtype": dtype},
         reporter=CurvatureReporter(),
     )
-    required = Requirements(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds)
-    return _run_on_full_data(request, required, verbose)
+    goal = Goal(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
+    return _run_on_full_data(request, goal)
 
 
 @documented
@@ -163,8 +163,8 @@ def mala(
         keywords={**keywords, "preconditioner": preconditioner, "dtype": dtype},
         reporter=CurvatureReporter(),
     )
-    required = Requirements(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds)
-    return _run_on_full_data(request, required, verbose)
+    goal = Goal(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
+    return _run_on_full_data(request, goal)
 
 
 @documented
@@ -226,20 +226,18 @@ def nuts(
         keywords={**keywords, "preconditioner": preconditioner, "dtype": dtype},
         reporter=CurvatureReporter(),
     )
-    required = Requirements(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds)
-    return _run_on_full_data(request, required, verbose)
+    goal = Goal(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
+    return _run_on_full_data(request, goal)
 
 
-def _run_on_full_data(
-    request: Request, required: Requirements, verbose: bool
-) -> Samples:
+def _run_on_full_data(request: Request, goal: Goal) -> Samples:
     for name in _NOT_ON_FULL_DATA:
         if name in request.keywords:
             raise TypeError(
                 f"{request.function}() has no argument `{name}`: every move uses the whole "
                 "dataset, and its log posterior."
             )
-    return with_updates(request, required, verbose, run_exactly)
+    return with_updates(request, goal, run_exactly)
 
 
 def predictor_bound(
@@ -364,8 +362,8 @@ def zigzag(
         keywords={**keywords, "preconditioner": preconditioner, "dtype": dtype},
         reporter=CurvatureReporter(),
     )
-    required = Requirements(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds)
-    return _run_by_rows(request, required, prior_bound, verbose)
+    goal = Goal(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
+    return _run_by_rows(request, goal, prior_bound)
 
 
 @documented
@@ -437,13 +435,11 @@ def mhss(
         keywords={**keywords, "preconditioner": preconditioner, "dtype": dtype},
         reporter=CurvatureReporter(),
     )
-    required = Requirements(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds)
-    return _run_by_rows(request, required, prior_bound, verbose)
+    goal = Goal(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
+    return _run_by_rows(request, goal, prior_bound)
 
 
-def _run_by_rows(
-    request: Request, required: Requirements, prior_bound: Any, verbose: bool
-) -> Samples:
+def _run_by_rows(request: Request, goal: Goal, prior_bound: Any) -> Samples:
     """Check the arguments that these samplers have, and return the draws of a call."""
     for name in _NOT_BY_ROWS:
         if name in request.keywords:
@@ -461,7 +457,7 @@ def _run_by_rows(
         stepsize = checks.positive_number("stepsize", request.stepsize)
         request = replace(request, stepsize=stepsize)
 
-    def run(request: Request, required: Requirements, verbose: bool) -> Samples:
-        return run_subsampled(request, required, prior_bound, verbose)
+    def run(request: Request, goal: Goal) -> Samples:
+        return run_subsampled(request, goal, prior_bound)
 
-    return with_updates(request, required, verbose, run)
+    return with_updates(request, goal, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sgmcmc.plan.choices import run, set_up
 from sgmcmc.plan.methods.hmc import run_exactly
 from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.plan.solve import run_automatically
-from sgmcmc.plan.stopping import Requirements
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import AUTO, Request, brief, is_one_of, is_open, open_arguments
 from sgmcmc.run.sampler_origin import begun_at, updatable
@@ -117,13 +117,11 @@ def sample(
     if start is not None:
         request = begun_at(request, start)
     if open_arguments(request) or n_iters is None or burn_in is None:
-        required = Requirements(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
+        goal = Goal(tolerance, ess, n_chains, n_iters, burn_in, max_seconds, verbose)
         exact = isinstance(request.dynamics, Hamiltonian) or is_one_of(
             request.dynamics, (HMC.name, MALA.name, NUTS.name)
         )
-        return with_updates(
-            request, required, verbose, run_exactly if exact else run_automatically
-        )
+        return with_updates(request, goal, run_exactly if exact else run_automatically)
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}),
         n_iters,
@@ -200,21 +198,20 @@ def setup(
 
 @brief
 def with_updates(
-    request: Request, required: Requirements, verbose: bool, run_all: Any
+    request: Request, goal: Goal, run_all: Callable[[Request, Goal], Samples]
 ) -> Samples:
     """Return the draws of a request, which can be updated with more rows.
 
     Args:
         request: Request of the user.
-        required: Requested precision and length of the draws.
-        verbose: Whether to show progress.
-        run_all: Function of these three that chooses what is open and runs the chains.
+        goal: Requested precision and length of the draws.
+        run_all: Function of these two that chooses what is open and runs the chains.
     """
 
     def call(request: Request, verbose: bool) -> Samples:
-        return run_all(request, required, verbose)
+        return run_all(request, replace(goal, verbose=verbose))
 
-    return updatable(call(request, verbose), request, call)
+    return updatable(call(request, goal.verbose), request, call)
 
 
 def _method(dynamics: Any) -> str:

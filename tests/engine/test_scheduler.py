@@ -18,7 +18,7 @@ from sgmcmc.engine import scheduler
 from sgmcmc.engine.prefetcher import Ahead
 from sgmcmc.engine.scheduler import Progress, Watchdog, advance_all
 from sgmcmc.plan.methods.hmc import _Quick
-from sgmcmc.plan.stopping import Requirements, UntilEffective
+from sgmcmc.plan.stopping import Goal, UntilEffective
 from tests.conftest import short_call
 
 
@@ -162,7 +162,7 @@ class TestAnnounced:
         clock = [0.0]
         monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])
         lengths = UntilEffective(
-            Requirements(0.05, 400, 4, None, None, max_seconds), _Quick(), 2, 1, 0.0
+            Goal(0.05, 400, 4, None, None, max_seconds), _Quick(), 2, 1
         )
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -181,9 +181,7 @@ class TestAnnounced:
         assert [str(each.message)[:42] for each in said] == expected
 
     def test_with_a_doubt_that_is_known_by_then(self) -> None:
-        lengths = UntilEffective(
-            Requirements(0.05, 400, 4, None, None, None), _Quick(), 2, 1, 0.0
-        )
+        lengths = UntilEffective(Goal(0.05, 400, 4, None, None, None), _Quick(), 2, 1)
         lengths.doubt = "There is no mode."
         with pytest.warns(UserWarning, match=r"bounds the time\. There is no mode\.$"):
             lengths.announce(100.0)

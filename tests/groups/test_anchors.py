@@ -19,8 +19,9 @@ from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.groups.structure import read_groups
 from sgmcmc.plan import fixed_nodes, modes
-from sgmcmc.plan.methods import around_mode as automatic
 from sgmcmc.plan.methods import hmc as exact_posterior
+from sgmcmc.plan.methods.around_mode import AroundMode
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.report import Report
 from sgmcmc.run.sampler_origin import origin_of
@@ -286,9 +287,9 @@ def test_what_follows_chains_that_were_lost_or_diverged(
     """More nodes, half the stepsize, and NUTS where neither helps; runs stand for whole chains."""
     asked, tried = ["5 nodes", "7 nodes"], []
 
-    def run_exact(request, dynamics, *arguments):
+    def run_exact(request, plan, goal):
         outcome = runs[len(tried)]
-        tried.append(arguments[-1])
+        tried.append(plan.stepsize)
         if outcome == "lost":
             raise LeftModeError
         report = {
@@ -301,13 +302,11 @@ def test_what_follows_chains_that_were_lost_or_diverged(
     monkeypatch.setattr(
         seams.WITH_MORE_NODES, lambda _: asked.pop(0) if asked else None
     )
-    monkeypatch.setattr(seams.RUN_BY_NUTS, lambda *arguments: arguments[5])
+    monkeypatch.setattr(seams.RUN_BY_NUTS, lambda *arguments: arguments[3])
     plan = SimpleNamespace(mode=None, surveyed=None)
     chosen = SimpleNamespace(plan=plan, request="3 nodes")
-    required = SimpleNamespace(max_seconds=None)
-    found = automatic._by_hmc(
-        SimpleNamespace(groups=None), chosen, required, False, 0.0, ""
-    )
+    goal = Goal(0.05, 400, 4, None, None, None)
+    found = AroundMode(SimpleNamespace(groups=None), chosen, goal).by_hmc("")
     assert tried == stepsizes
     assert reason in found if reason else found.report.warnings == []
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.plan.methods.full_data import Cost
-from sgmcmc.plan.stopping import Requirements
+from sgmcmc.plan.stopping import Goal
 from tests import seams
 
 SD, WIDTH = 1.5, 4
@@ -104,7 +104,7 @@ def test_chains_that_would_take_long_go_on_by_nuts(
 
 @pytest.fixture
 def slow_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Cost(1e3, 1e6, Requirements(0.05, 50, 4, None, None, None))
+    slow = Cost(1e3, 1e6, Goal(0.05, 50, 4, None, None, None))
     monkeypatch.setattr(seams.COST_OF_NUTS, lambda *_: slow)
 
 
@@ -143,7 +143,7 @@ def test_hmc_where_minibatches_would_need_very_many_gradients(
 
 def test_the_time_limit_of_exact_chains_includes_dense_coordinates() -> None:
     """A gradient of 1 ms, and two products with a matrix of 250 MB."""
-    required = Requirements(0.05, 400, 4, None, None, None)
+    required = Goal(0.05, 400, 4, None, None, None)
     dense, diagonal = (Cost.of(1e-3, d, required) for d in (8000, 8001))
     assert dense.seconds == diagonal.seconds
     assert dense.most_seconds > diagonal.most_seconds + 60

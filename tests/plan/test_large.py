@@ -16,7 +16,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.plan.methods import full_data, local_minibatches
-from sgmcmc.plan.stopping import Requirements
+from sgmcmc.plan.stopping import Goal
 from tests import seams
 from tests.plan.models import Array, Tensors
 
@@ -77,12 +77,12 @@ def test_moments_of_an_exact_posterior() -> None:
 
 def test_the_predicted_seconds_of_exact_moves() -> None:
     """Gradients of all moves of all chains, and what is affordable of that."""
-    required = Requirements(0.05, 400, 4, None, None, None)
+    required = Goal(0.05, 400, 4, None, None, None)
     found = full_data.Cost.of(1e-3, 10_000, required)
     assert found.gradients == 4 * (600 + (200 + 250) * 9)  # 0.9 · 10 steps
     assert found.affordable and found.seconds <= 1e-3 * found.gradients
     assert not full_data.Cost.of(1.0, 10_000, required).affordable
-    hurried = Requirements(0.05, 400, 4, None, None, 1.0)
+    hurried = Goal(0.05, 400, 4, None, None, 1.0)
     assert not full_data.Cost.of(1e-3, 10_000, hurried).affordable
     with pytest.warns(UserWarning, match="minutes.*`max_seconds`"):
         full_data.Cost.of(0.1, 10_000, required).warn("sample")

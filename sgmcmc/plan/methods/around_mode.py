@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.model.geometry import Space
-from sgmcmc.model.target import Target
 from sgmcmc.plan.choices import Chosen, Reading, choose
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
@@ -25,6 +23,7 @@ from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.methods.full_data import (
     WARN_SECONDS,
     Cost,
+    FullDataPlan,
     cost_of_nuts,
     may_be_exact,
     may_start_again,
@@ -40,7 +39,7 @@ from sgmcmc.plan.reports.reporting import WIDE, no_mode_warnings
 from sgmcmc.plan.reports.warnings import is_within_tolerance
 from sgmcmc.plan.stopping import (
     FEWEST,
-    Requirements,
+    Goal,
     UntilEffective,
     with_smaller_steps,
 )
@@ -69,14 +68,11 @@ class UntilFar(UntilEffective):
     stepsize was chosen, may be smaller.
 
     Args:
-        required: Requested precision and length of the draws.
-        plan: Plan that was chosen.
-        target: Target, without a preconditioner.
-        thin: Number of iterations between kept draws.
-        start_time: Time at which the clock of ``max_seconds`` was started.
+        goal: Requested precision and length of the draws, and the clock.
+        plan: Plan of the chains.
+        chosen: Request with the constants that were chosen first.
         may_stop: Whether NUTS can follow, so that chains stop as soon as the posterior is found
             far from normal.
-        pace: Same as in :class:`UntilEffective`.
         may_lower: Whether there may be another run with a smaller stepsize.
 
     Attributes:
@@ -89,27 +85,18 @@ class UntilFar(UntilEffective):
     """
 
     def __init__(
-        self,
-        required: Requirements,
-        plan: Plan,
-        target: Target,
-        thin: int,
-        start_time: float,
-        may_stop: bool,
-        pace: float | None = None,
-        may_lower: bool = True,
+        self, goal: Goal, plan: Plan, chosen: Chosen, may_stop: bool, may_lower: bool
     ) -> None:
-        super().__init__(required, plan, target.size, thin, start_time, pace=pace)
-        self._plan, self._space, self._thin, self._may_stop = (
-            plan,
-            target.space,
-            thin,
-            may_stop,
-        )
-        if may_stop and required.n_iters is None:
+        request, d = chosen.request, chosen.target.size
+        thin = request.read.options.thin
+        pace = None if request.previous is None else request.previous.pace
+        super().__init__(goal, plan, d, thin, pace)
+        self._plan, self._space, self._thin = plan, chosen.target.space, thin
+        self._may_stop = may_stop
+        if may_stop and goal.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
-        self.spread = np.eye(target.size)
-        self.variances: np.ndarray = np.ones(target.size)
+        self.spread = np.eye(d)
+        self.variances: np.ndarray = np.ones(d)
         self.reason = ""
         self.revised: Plan | None = None
         is_open = (
@@ -142,7 +129,7 @@ class UntilFar(UntilEffective):
         if self._unmeasured:
             self._unmeasured = False
             self.revised = _with_suitable_stepsize(
-                samples, self._plan, self._required.tolerance
+                samples, self._plan, self._goal.tolerance
             )
         super().see(samples)
         assert self.diagnostics is not None
@@ -157,10 +144,10 @@ class UntilFar(UntilEffective):
             )
         elif (
             not self.reached
-            and self._required.n_iters is None
+            and self._goal.n_iters is None
             and draws >= self.cap // self._thin
         ):
-            short = self.diagnostics.smallest < self._required.ess
+            short = self.diagnostics.smallest < self._goal.ess
             self.reason = f"after {draws} draws of each chain " + (
                 f"the smallest effective sample size was {self.diagnostics.smallest:.0f}, far from "
                 "what a normal posterior would give"
@@ -225,110 +212,191 @@ _REASON_FAR = (
 )
 
 
-def run_around_mode(
-    request: Request,
-    chosen: Chosen,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-) -> Samples:
-    """Return draws of a posterior with one mode, from chains that start again if necessary.
+@dataclass(frozen=True)
+class _Chains:
+    """Chains that have run, with the plan and the spread of their starts."""
 
-    Those of little data, far from normal, go on by NUTS.
+    plan: Plan
+    spread: float
+    lengths: UntilFar
+    samples: Samples
+
+
+class AroundMode:
+    """Chains of minibatches around the one mode of a posterior.
+
+    They start again if necessary; those of little data, far from normal, go on by NUTS.
+
+    Args:
+        request: Request of the user, whose nodes of groups are searched for.
+        chosen: Request with the constants that were chosen.
+        goal: Requested precision and length of the draws.
     """
-    plan, spread = chosen.plan, _SETTINGS.start_spread
-    may_use_nuts = may_be_exact(request, plan, required)
-    if may_use_nuts and not plan.mode.converged:
-        return run_by_nuts(
-            request, plan, required, verbose, start_time, "no mode was found"
-        )
-    gradients_of_hmc = _SETTINGS.gradients_near_normal
-    integrated = isinstance(chosen.target.log_lik, Marginal)
-    if (
-        may_use_nuts
-        and integrated
-        and _hmc_is_quicker(plan, chosen.data.size, gradients_of_hmc)
-    ):
-        return _by_hmc(
-            request, chosen, required, verbose, start_time, _REASON_INTEGRATED
-        )
-    all_open = (
-        all_parts_open(request)
-        and required.n_iters is None
-        and required.burn_in is None
-    )
-    if all_open and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
-        seconds = seconds_of_gradient(chosen.target, chosen.data, plan.mode.position)
-        cost = Cost.of(seconds, chosen.target.size, required)
-        if cost.affordable:
-            cost.warn(request.function)
-            bound = None if may_use_nuts else cost
-            return _by_hmc(
-                request, chosen, required, verbose, start_time, _REASON_FAR, bound
-            )
-    for attempts_left in reversed(range(_SETTINGS.attempts)):
-        started = time.monotonic()
-        try:
-            plan, spread, lengths, samples = _run_chains(
-                chosen,
-                plan,
-                required,
-                spread,
-                may_use_nuts,
-                attempts_left > 0,
-                verbose,
-                start_time,
-            )
-        except DivergenceError:
-            if may_use_nuts:
-                reason = "other chains diverged"
-                return run_by_nuts(request, plan, required, verbose, start_time, reason)
-            raise
-        if may_use_nuts and lengths.reason and may_start_again(required, lengths.left):
-            try:
-                return run_by_nuts(
-                    request, plan, required, verbose, start_time, lengths.reason
-                )
-            except TimeoutError:
-                break
-        is_last = not attempts_left or lengths.left <= 0
-        next_plan = None if is_last else _next_plan(request, chosen, plan, lengths)
-        if next_plan is None:
-            break
-        seconds = _predicted(request, next_plan, required, started, lengths, samples)
+
+    def __init__(self, request: Request, chosen: Chosen, goal: Goal) -> None:
+        self.request, self.chosen, self.goal = request, chosen, goal
+
+    def run(self) -> Samples:
+        """Return draws with their report."""
+        request, goal, plan = self.request, self.goal, self.chosen.plan
+        may_use_nuts = may_be_exact(request, plan, goal)
+        if may_use_nuts and not plan.mode.converged:
+            return run_by_nuts(request, plan, goal, "no mode was found")
+        target, data = self.chosen.target, self.chosen.data
+        near_normal = _SETTINGS.gradients_near_normal
         if (
-            not may_use_nuts
-            and seconds > _SETTINGS.worth_timing
-            and all_parts_open(request)
+            may_use_nuts
+            and isinstance(target.log_lik, Marginal)
+            and _hmc_is_quicker(plan, data.size, near_normal)
         ):
-            cost = cost_of_nuts(request, plan, required)
-            if cost.affordable and cost.seconds < seconds:
+            return self.by_hmc(_REASON_INTEGRATED)
+        all_open = all_parts_open(request) and goal.length_is_open
+        if all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS):
+            seconds = seconds_of_gradient(target, data, plan.mode.position)
+            cost = Cost.of(seconds, target.size, goal)
+            if cost.affordable:
                 cost.warn(request.function)
-                mode = plan.mode if request.groups is None else None
-                return run_by_nuts(
-                    request, plan, required, verbose, start_time, _REASON_FAR, mode
-                )
-        if seconds > WARN_SECONDS and required.max_seconds is None:
-            _warn_of_duration(seconds, request.function)
-        plan = next_plan
-    sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
-    report = report_on(
-        samples, plan, lengths, required, lengths.variances, sampler, clock
-    )
-    return samples.with_report(report)
+                return self.by_hmc(_REASON_FAR, None if may_use_nuts else cost)
+        return self._by_minibatches(may_use_nuts)
 
+    def _by_minibatches(self, may_use_nuts: bool) -> Samples:
+        """Return draws by chains of the plan, or of NUTS if that has to follow."""
+        request, goal = self.request, self.goal
+        plan, spread = self.chosen.plan, _SETTINGS.start_spread
+        for attempts_left in reversed(range(_SETTINGS.attempts)):
+            started = time.monotonic()
+            try:
+                chains = self._run_chains(plan, spread, may_use_nuts, attempts_left > 0)
+            except DivergenceError:
+                if not may_use_nuts:
+                    raise
+                return run_by_nuts(request, plan, goal, "other chains diverged")
+            plan, spread, lengths = chains.plan, chains.spread, chains.lengths
+            if may_use_nuts and lengths.reason and may_start_again(goal):
+                try:
+                    return run_by_nuts(request, plan, goal, lengths.reason)
+                except TimeoutError:
+                    break
+            is_last = not attempts_left or lengths.left <= 0
+            next_plan = None if is_last else self._next_plan(plan, lengths)
+            if next_plan is None:
+                break
+            seconds = self._predicted(next_plan, chains, time.monotonic() - started)
+            if (
+                not may_use_nuts
+                and seconds > _SETTINGS.worth_timing
+                and all_parts_open(request)
+            ):
+                cost = cost_of_nuts(request, plan, goal)
+                if cost.affordable and cost.seconds < seconds:
+                    cost.warn(request.function)
+                    mode = plan.mode if request.groups is None else None
+                    return run_by_nuts(request, plan, goal, _REASON_FAR, mode)
+            if seconds > WARN_SECONDS and goal.max_seconds is None:
+                _warn_of_duration(seconds, request.function)
+            plan = next_plan
+        samples, lengths = chains.samples, chains.lengths
+        report = report_on(samples, chains.plan, lengths, lengths.variances, goal)
+        return samples.with_report(report)
 
-def _next_plan(
-    request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar
-) -> Plan | None:
-    """Return a plan for chains that start again; ``None`` if those that have run will do."""
-    if lengths.revised is not None:
-        return lengths.revised
-    if lengths.reached or lengths.normal or not _may_rewhiten(request):
-        return None
-    root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
-    rewhitened = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
-    return None if rewhitened.autocorrelation > _SETTINGS.slowest else rewhitened
+    def _next_plan(self, plan: Plan, lengths: UntilFar) -> Plan | None:
+        """Return a plan for chains that start again; ``None`` if those that have run will do."""
+        if lengths.revised is not None:
+            return lengths.revised
+        if lengths.reached or lengths.normal or not _may_rewhiten(self.request):
+            return None
+        root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
+        target, data, seed = self.chosen.target, self.chosen.data, self.chosen.seed
+        rewhitened = plan.rewhitened(target, data, root @ root.T, seed)
+        return None if rewhitened.autocorrelation > _SETTINGS.slowest else rewhitened
+
+    def _predicted(self, plan: Plan, chains: _Chains, seconds: float) -> float:
+        """Return the predicted seconds of a plan's chains, by the pace of those before.
+
+        Args:
+            plan: Plan of further chains.
+            chains: Chains before.
+            seconds: Seconds that these took.
+        """
+        model = self.request.read
+        thin = model.options.thin
+        draws = next(iter(chains.samples.values())).shape[1]
+        next_lengths = UntilEffective(self.goal, plan, model.target.size, thin)
+        iterations_done = thin * draws + (chains.lengths.burn_in or 0)
+        iterations_ahead = next_lengths.first + (next_lengths.burn_in or 0)
+        return seconds * iterations_ahead / iterations_done
+
+    def by_hmc(self, reason: str, cost: Cost | None = None) -> Samples:
+        """Return draws by HMC in the plan's coordinates; by NUTS if its report has a warning.
+
+        Chains that left the region of fixed quadrature nodes run again with more nodes, and chains
+        with a few divergences with half the stepsize. NUTS has no nodes fixed around the mode, and
+        starts at the same mode. If gradients have a cost that bounds the run, NUTS does not follow.
+        """
+        request, goal = self.request, self.goal
+        plan, samples = self.chosen.plan, None
+        structure = request.groups
+        mode = None if structure is None or structure.coordinates else plan.mode
+        surveyed = no_mode_warnings(plan.surveyed)
+        hmc = FullDataPlan(HMC(), reason, surveyed, cost, plan.mode)
+        current: Request | None = self.chosen.request
+        while current is not None:
+            try:
+                samples = run_exact(current, hmc, goal)
+            except TimeoutError:
+                if samples is None:
+                    raise
+                return samples
+            except LeftModeError:
+                current = with_more_nodes(current) if may_start_again(goal) else None
+                continue
+            assert samples.report is not None
+            warnings_of_hmc = samples.report.warnings[len(surveyed) :]
+            if not warnings_of_hmc or not may_start_again(goal):
+                return samples
+            diverged = samples.report["Chain"]["divergences"]
+            draws = samples.report["Draws"]
+            trajectories = draws["chains"] * draws["draws per chain"]
+            if (
+                hmc.stepsize is None
+                and 0 < diverged <= _SETTINGS.rare_divergences * trajectories
+            ):
+                hmc = replace(hmc, stepsize=samples.settings["stepsize"] / 2)
+                continue
+            if cost is not None:
+                return samples
+            try:
+                reason = f"of HMC: {warnings_of_hmc[0]}"
+                return run_by_nuts(request, plan, goal, reason, mode)
+            except TimeoutError:
+                return samples
+        lost_mode = (
+            "the posterior is far from normal: HMC left the surroundings of the mode"
+        )
+        return run_by_nuts(request, plan, goal, lost_mode, mode)
+
+    def _run_chains(
+        self, plan: Plan, spread: float, may_use_nuts: bool, may_lower: bool
+    ) -> _Chains:
+        """Return chains that start around the mode.
+
+        Chains that diverge start again nearer to the mode, with smaller steps, unless NUTS can
+        follow or the stepsize is the user's.
+        """
+        chosen, goal = self.chosen, self.goal
+
+        def attempt(factor: float) -> _Chains:
+            lowered = (
+                plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+            )
+            starts = _starts(chosen, plan, goal.n_chains, factor * spread)
+            completed = chosen.completed(lowered, starts)
+            lengths = UntilFar(goal, lowered, chosen, may_use_nuts, may_lower)
+            samples = run_lengths(completed, lengths, goal.verbose)
+            return _Chains(lowered, factor * spread, lengths, samples)
+
+        fixed = may_use_nuts or plan.given.stepsize is not None
+        return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
 
 
 def _warn_of_duration(seconds: float, function: str) -> None:
@@ -339,32 +407,6 @@ def _warn_of_duration(seconds: float, function: str) -> None:
         UserWarning,
         stacklevel=checks.outside(),
     )
-
-
-def _predicted(
-    request: Request,
-    plan: Plan,
-    required: Requirements,
-    started: float,
-    lengths: UntilFar,
-    samples: Samples,
-) -> float:
-    """Return the predicted seconds of a plan's chains, by the pace of those before.
-
-    Args:
-        request: Request of the user.
-        plan: Plan of further chains.
-        required: Requested precision and length of the draws.
-        started: Time at which the chains before were started.
-        lengths: Their length.
-        samples: Their draws.
-    """
-    thin = request.read.options.thin
-    draws = next(iter(samples.values())).shape[1]
-    next_lengths = UntilEffective(required, plan, request.read.target.size, thin, 0.0)
-    iterations_done = thin * draws + (lengths.burn_in or 0)
-    iterations_ahead = next_lengths.first + (next_lengths.burn_in or 0)
-    return (time.monotonic() - started) * iterations_ahead / iterations_done
 
 
 def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
@@ -386,158 +428,33 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
 
-def _by_hmc(
-    request: Request,
-    chosen: Chosen,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-    reason: str,
-    cost: Cost | None = None,
-) -> Samples:
-    """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
-
-    Chains that left the region of fixed quadrature nodes run again with more nodes, and chains with
-    a few divergences with half the stepsize. NUTS has no nodes fixed around the mode, and starts at
-    the same mode. If gradients have a cost that bounds the run, NUTS does not follow.
-    """
-    plan, samples = chosen.plan, None
-    structure = request.groups
-    mode = None if structure is None or structure.coordinates else plan.mode
-    extra_warnings = no_mode_warnings(plan.surveyed)
-
-    def may_go_on() -> bool:
-        limit = required.max_seconds
-        seconds_left = (
-            np.inf if limit is None else start_time + limit - time.monotonic()
-        )
-        return may_start_again(required, seconds_left)
-
-    current: Request | None = chosen.request
-    stepsize: float | None = None
-    while current is not None:
-        try:
-            samples = run_exact(
-                current,
-                HMC(),
-                required,
-                verbose,
-                start_time,
-                reason,
-                extra_warnings,
-                cost,
-                plan.mode,
-                stepsize,
-            )
-        except TimeoutError:
-            if samples is None:
-                raise
-            return samples
-        except LeftModeError:
-            current = with_more_nodes(current) if may_go_on() else None
-            continue
-        assert samples.report is not None
-        warnings_of_hmc = samples.report.warnings[len(extra_warnings) :]
-        if not warnings_of_hmc or not may_go_on():
-            return samples
-        diverged, draws = (
-            samples.report["Chain"]["divergences"],
-            samples.report["Draws"],
-        )
-        few_divergences = (
-            _SETTINGS.rare_divergences * draws["chains"] * draws["draws per chain"]
-        )
-        if stepsize is None and 0 < diverged <= few_divergences:
-            stepsize = samples.settings["stepsize"] / 2
-            continue
-        if cost is not None:
-            return samples
-        try:
-            reason = f"of HMC: {warnings_of_hmc[0]}"
-            return run_by_nuts(
-                request, plan, required, verbose, start_time, reason, mode
-            )
-        except TimeoutError:
-            return samples
-    lost_mode = (
-        "the posterior is far from normal: HMC left the surroundings of the mode"
-    )
-    return run_by_nuts(request, plan, required, verbose, start_time, lost_mode, mode)
-
-
-def _run_chains(
-    chosen: Chosen,
-    plan: Plan,
-    required: Requirements,
-    spread: float,
-    may_use_nuts: bool,
-    may_lower: bool,
-    verbose: bool,
-    start_time: float,
-) -> tuple[Plan, float, UntilFar, Samples]:
-    """Return draws of chains that start around the mode, with their plan, spread and lengths.
-
-    Chains that diverge start again nearer to the mode, with smaller steps, unless NUTS can follow
-    or the stepsize is the user's.
-    """
-
-    def attempt(factor: float) -> tuple[Plan, float, UntilFar, Samples]:
-        lowered = (
-            plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
-        )
-        starts = _starts(chosen, plan, required, factor * spread)
-        completed = chosen.completed(lowered, starts)
-        thin = chosen.request.read.options.thin
-        previous = chosen.request.previous
-        pace = None if previous is None else previous.pace
-        lengths = UntilFar(
-            required,
-            lowered,
-            chosen.target,
-            thin,
-            start_time,
-            may_use_nuts,
-            pace,
-            may_lower,
-        )
-        return (
-            lowered,
-            factor * spread,
-            lengths,
-            run_lengths(completed, lengths, verbose),
-        )
-
-    fixed = may_use_nuts or plan.given.stepsize is not None
-    return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
-
-
-def run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Samples:
+def run_on_disk(reading: Reading, goal: Goal) -> Samples:
     """Return draws that are written to disk, by constants that are chosen once and kept there."""
-    if required.n_iters is None:
+    if goal.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
-    read_length(required.n_iters, reading.request.read.options.thin)
+    read_length(goal.n_iters, reading.request.read.options.thin)
 
     def tune(request: Request) -> Request:
-        chosen = choose(reading, required.tolerance, verbose)
+        chosen = choose(reading, goal.tolerance, goal.verbose)
         plan, target = chosen.plan, chosen.target
-        if not plan.mode.converged and may_be_exact(request, plan, required):
+        if not plan.mode.converged and may_be_exact(request, plan, goal):
             raise ValueError(
                 "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
                 "Use sgmcmc.nuts(..., store=...)."
             )
         if plan.surveyed is not None and plan.surveyed.several:
-            plan, completed = in_modes(chosen, plan.surveyed, required.n_chains)
+            plan, completed = in_modes(chosen, plan.surveyed, goal.n_chains)
         else:
-            starts = _starts(chosen, plan, required, _SETTINGS.start_spread)
+            starts = _starts(chosen, plan, goal.n_chains, _SETTINGS.start_spread)
             completed = chosen.completed(plan, starts)
         thin = reading.request.read.options.thin
-        lengths = UntilEffective(required, plan, target.size, thin, 0.0)
+        lengths = UntilEffective(goal, plan, target.size, thin)
         return completed.tuned(burn_in=lengths.burn_in)
 
     request = tune_once(reading.request, tune)
-    if required.burn_in is not None:
-        request = request.tuned(burn_in=required.burn_in)
-    return run_tuned(request, required.n_iters, verbose)
+    if goal.burn_in is not None:
+        request = request.tuned(burn_in=goal.burn_in)
+    return run_tuned(request, goal.n_iters, goal.verbose)
 
 
 def _may_rewhiten(request: Request) -> bool:
@@ -546,17 +463,11 @@ def _may_rewhiten(request: Request) -> bool:
     return "preconditioner" in is_open and dense and "stepsize" in is_open
 
 
-def _starts(
-    chosen: Chosen, plan: Plan, required: Requirements, spread: float
-) -> list[Any]:
+def _starts(chosen: Chosen, plan: Plan, n_chains: int, spread: float) -> list[Any]:
     target = chosen.target
     rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
-    steps = (
-        rng.standard_normal((required.n_chains, target.size))
-        / np.sqrt(values)
-        @ vectors.T
-    )
+    steps = rng.standard_normal((n_chains, target.size)) / np.sqrt(values) @ vectors.T
     whitening = plan.whitening
     steps = steps @ whitening.root.T if whitening.dense else steps * whitening.root
     mode = plan.mode.position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
-from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.interrupts import TimeUpError
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
 from sgmcmc.plan.fixed_nodes import with_more_nodes
@@ -30,9 +31,7 @@ from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports.reporting import (
     no_mode_warnings,
 )
-from sgmcmc.plan.stopping import (
-    Requirements,
-)
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.plan.whitening import DENSE, is_in_blocks
 from sgmcmc.results.samples import Samples
@@ -119,26 +118,26 @@ class Cost:
     Args:
         gradient: Seconds of a gradient over all rows.
         gradients: Gradients of all chains.
-        required: Requested precision and length.
+        goal: Requested precision and length.
         whitening: Seconds of the products with a dense matrix that a gradient may need.
     """
 
     gradient: float
     gradients: float
-    required: Requirements
+    goal: Goal
     whitening: float = 0.0
 
     @classmethod
-    def of(cls, gradient: float, d: int, required: Requirements) -> Cost:
+    def of(cls, gradient: float, d: int, goal: Goal) -> Cost:
         """Return the cost of HMC in d coordinates that are near N(0, I)."""
         steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
-        draws = max(_SETTINGS.first_draws, 2.0 * required.ess / required.n_chains)
+        draws = max(_SETTINGS.first_draws, 2.0 * goal.ess / goal.n_chains)
         trajectories = _SETTINGS.moves_of_warm_up + draws
-        gradients = required.n_chains * (
+        gradients = goal.n_chains * (
             _SETTINGS.gradients_before_warm_up + trajectories * steps
         )
         whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
-        return cls(gradient, gradients, required, whitening)
+        return cls(gradient, gradients, goal, whitening)
 
     @property
     def seconds(self) -> float:
@@ -153,12 +152,12 @@ class Cost:
 
     @property
     def _at_once(self) -> int:
-        return min(self.required.n_chains, available_cores())
+        return min(self.goal.n_chains, available_cores())
 
     @property
     def affordable(self) -> bool:
         """Whether that is within the user's time limit, or a few minutes."""
-        limit = self.required.max_seconds
+        limit = self.goal.max_seconds
         return self.seconds <= (_AFFORDABLE if limit is None else _OF_THE_TIME * limit)
 
     @property
@@ -168,7 +167,7 @@ class Cost:
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
-        if self.required.max_seconds is None and self.seconds > WARN_SECONDS:
+        if self.goal.max_seconds is None and self.seconds > WARN_SECONDS:
             warnings.warn(
                 f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
                 f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "
@@ -178,61 +177,63 @@ class Cost:
             )
 
 
-def may_start_again(required: Requirements, seconds_left: float) -> bool:
+def may_start_again(goal: Goal) -> bool:
     """Return whether enough of the user's time is left."""
-    if required.max_seconds is None:
+    if goal.max_seconds is None:
         return True
-    return seconds_left >= _SETTINGS.share_to_restart * required.max_seconds
+    return goal.seconds_left >= _SETTINGS.share_to_restart * goal.max_seconds
 
 
-def run_exact(
-    request: Request,
-    dynamics: Dynamics,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-    reason: str,
-    extra_warnings: list[str],
-    cost: Cost | None = None,
-    mode: Mode | None = None,
-    stepsize: float | None = None,
-) -> Samples:
-    """Return draws by HMC or NUTS on the whole dataset, with their report.
+@dataclass(frozen=True)
+class FullDataPlan:
+    """HMC or NUTS on the whole dataset, in place of chains of minibatches.
 
-    Args:
-        request: The user's request, in which the choices made here are open.
+    Attributes:
         dynamics: HMC or NUTS.
-        required: Requested precision and length.
-        verbose: Whether to show progress.
-        start_time: Time at which the clock of ``max_seconds`` was started.
         reason: Reason for the choice of the sampler, shown in the report.
-        extra_warnings: Further warnings of the report.
+        warnings: Further warnings of the report.
         cost: Predicted cost, which bounds the run if the user sets no limit.
         mode: Mode, if it is known.
         stepsize: Stepsize; ``None`` to find one.
     """
+
+    dynamics: Dynamics
+    reason: str
+    warnings: Sequence[str] = ()
+    cost: Cost | None = None
+    mode: Mode | None = None
+    stepsize: float | None = None
+
+
+def run_exact(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
+    """Return draws by HMC or NUTS on the whole dataset, with their report.
+
+    Args:
+        request: The user's request, in which the choices made here are open.
+        plan: Sampler, and what is known of its chains.
+        goal: Requested precision and length of the draws.
+    """
     options = without(request.read.options, _OF_OTHERS)
     exact = replace(
         request.tuned(
-            method=dynamics.name,
-            dynamics=dynamics,
+            method=plan.dynamics.name,
+            dynamics=plan.dynamics,
             gradient=None,
             minibatch_size=None,
-            stepsize=stepsize,
-            mode=mode,
+            stepsize=plan.stepsize,
+            mode=plan.mode,
         ),
         model=replace(request.read, options=options),
         keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
     )
-    seconds_before = time.monotonic() - start_time
-    if required.max_seconds is not None:
-        seconds_left = required.max_seconds - seconds_before
-        required = replace(required, max_seconds=max(seconds_left, _SETTINGS.shortest))
-    elif cost is not None:
-        required = replace(required, max_seconds=cost.most_seconds)
-    return run_exactly(
-        exact, required, verbose, reason, extra_warnings, {_BEFORE: seconds_before}
-    )
+    seconds_before = time.monotonic() - goal.start_time
+    if goal.max_seconds is not None:
+        seconds_left = goal.max_seconds - seconds_before
+        goal = replace(goal, max_seconds=max(seconds_left, _SETTINGS.shortest))
+    elif plan.cost is not None:
+        goal = replace(goal, max_seconds=plan.cost.most_seconds)
+    earlier = {_BEFORE: seconds_before}
+    return run_exactly(exact, goal, plan.reason, plan.warnings, earlier)
 
 
 _SURELY = (
@@ -241,16 +242,17 @@ _SURELY = (
 
 # Observations × coordinates above which a full gradient is not timed before chains ran.
 _PERHAPS = 2 * 10**7
+
 _GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
 
 
-def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
+def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
     """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
 
     Args:
         request: Request of the user, whose nodes of groups are searched for.
         plan: Plan that was chosen.
-        required: Requested precision and length of the draws.
+        goal: Requested precision and length of the draws.
     """
     if not all_parts_open(request):
         return False
@@ -258,53 +260,37 @@ def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
     numbers = data.size * target.row_terms * len(plan.mode.position)
     if plan.around.exact or numbers <= _SURELY:
         return True
-    return numbers <= _PERHAPS and cost_of_nuts(request, plan, required).affordable
+    return numbers <= _PERHAPS and cost_of_nuts(request, plan, goal).affordable
 
 
-def cost_of_nuts(request: Request, plan: Plan, required: Requirements) -> Cost:
+def cost_of_nuts(request: Request, plan: Plan, goal: Goal) -> Cost:
     """Return the predicted cost of NUTS for a posterior that is far from normal.
 
     Args:
         request: Request of the user.
         plan: Plan that was chosen.
-        required: Requested precision and length of the draws.
+        goal: Requested precision and length of the draws.
     """
     seconds = seconds_of_gradient(
         request.read.target, request.read.data, plan.mode.position
     )
-    trajectories = required.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * required.ess)
-    return Cost(seconds, trajectories * _GRADIENTS, required)
+    trajectories = goal.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * goal.ess)
+    return Cost(seconds, trajectories * _GRADIENTS, goal)
 
 
 def run_by_nuts(
-    request: Request,
-    plan: Plan,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-    reason: str,
-    mode: Mode | None = None,
+    request: Request, plan: Plan, goal: Goal, reason: str, mode: Mode | None = None
 ) -> Samples:
     """Return draws by the No-U-Turn Sampler, with their report and the plan's warnings.
 
     Chains start around the mode if that is given; otherwise it is searched for.
     """
     extra_warnings = no_mode_warnings(plan.surveyed)
-    return run_exact(
-        request,
-        NUTS(),
-        required,
-        verbose,
-        start_time,
-        reason,
-        extra_warnings,
-        mode=mode,
-    )
+    nuts = FullDataPlan(NUTS(), reason, extra_warnings, mode=mode)
+    return run_exact(request, nuts, goal)
 
 
-def run_in_blocks(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples | None:
+def run_in_blocks(request: Request, goal: Goal) -> Samples | None:
     """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
 
     Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
@@ -312,46 +298,34 @@ def run_in_blocks(
     model = request.read
     if request.groups is not None or not is_in_blocks(model):
         return None
-    cost = cost_of_hmc(request, required)
+    cost = cost_of_hmc(request, goal)
     if cost is None or not cost.quick:
         return None
-    return run_by_hmc(request, cost, required, verbose, start_time)
+    return run_by_hmc(request, cost, goal)
 
 
-def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
+def cost_of_hmc(request: Request, goal: Goal) -> Cost | None:
     """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
-    if (
-        not all_parts_open(request)
-        or required.n_iters is not None
-        or required.burn_in is not None
-    ):
+    if not all_parts_open(request) or not goal.length_is_open:
         return None
     model = request.read
     seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
-    return Cost.of(seconds, model.target.size, required)
+    return Cost.of(seconds, model.target.size, goal)
 
 
-def run_by_hmc(
-    request: Request,
-    cost: Cost,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
-) -> Samples:
+def run_by_hmc(request: Request, cost: Cost, goal: Goal) -> Samples:
     """Return draws by HMC whose predicted cost is that of a posterior near normal."""
     reason = (
         f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
         f"{cost.seconds:.0f} s"
     )
-    return run_exact(request, HMC(), required, verbose, start_time, reason, [], cost)
+    return run_exact(request, FullDataPlan(HMC(), reason, cost=cost), goal)
 
 
 _TO_CHOOSE = 0.4  # share of `max_seconds` in which coordinates are chosen
 
 
-def run_with_effects(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples | None:
+def run_with_effects(request: Request, goal: Goal) -> Samples | None:
     """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
     Chains that leave the region where fixed quadrature nodes suffice run again: with more nodes if
@@ -364,64 +338,57 @@ def run_with_effects(
         return None
     many = request.read.target.size > MANY
     if not many:
-        predicted = (
-            cost_of_hmc(request, required)
-            if len(request.groups.coordinates) > 1
-            else None
-        )
+        if len(request.groups.coordinates) == 1:
+            return None
+        predicted = cost_of_hmc(request, goal)
         if predicted is None or not predicted.quick:
             return None
     try:
-        limit = limited(start_time + _TO_CHOOSE * required.seconds)
-        with limit, Progress("coordinates of effects", 1, verbose) as progress:
+        limit = goal.limit(_TO_CHOOSE)
+        with limit, Progress("coordinates of effects", 1, goal.verbose) as progress:
             transformed = uncentered(request, request.read.seed)
             progress.advance(1)
     except TimeUpError:
         return None
-    cost = _affordable_cost(transformed, required)
+    cost = _affordable_cost(transformed, goal)
     if cost is None:
         return None
     reason = "coordinates are effects of groups, whitened by what the data say of each"
+    plan = FullDataPlan(HMC(), reason, cost=cost)
     current: Request | None = transformed
     while current is not None:
         try:
-            return run_exact(
-                current, HMC(), required, verbose, start_time, reason, [], cost
-            )
+            return run_exact(current, plan, goal)
         except LeftModeError:
             current = with_more_nodes(current) if many else None
     unfixed = uncentered(request, request.read.seed, fix_nodes=False)
-    return run_exact(unfixed, HMC(), required, verbose, start_time, reason, [], cost)
+    return run_exact(unfixed, plan, goal)
 
 
-def run_with_field(
-    request: Request, required: Requirements, verbose: bool, start_time: float
-) -> Samples | None:
+def run_with_field(request: Request, goal: Goal) -> Samples | None:
     """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
 
     Also ``None`` if that would take too long.
     """
     try:
-        with limited(start_time + _TO_CHOOSE * required.seconds):
+        with goal.limit(_TO_CHOOSE):
             field = find_latent_field(request)
             if field is None:
                 return None
-            untransformed_cost = cost_of_hmc(request, required)
+            untransformed_cost = cost_of_hmc(request, goal)
             if untransformed_cost is not None and not untransformed_cost.affordable:
                 return None
-            transformed = with_field_coordinates(request, field, verbose)
+            transformed = with_field_coordinates(request, field, goal.verbose)
     except TimeUpError:
         return None
-    cost = _affordable_cost(transformed, required)
+    cost = _affordable_cost(transformed, goal)
     if cost is None:
         return None
     reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_exact(
-        transformed, HMC(), required, verbose, start_time, reason, [], cost
-    )
+    return run_exact(transformed, FullDataPlan(HMC(), reason, cost=cost), goal)
 
 
-def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
+def _affordable_cost(request: Request, goal: Goal) -> Cost | None:
     """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
     if request.laplace is None:
         return None
@@ -429,7 +396,7 @@ def _affordable_cost(request: Request, required: Requirements) -> Cost | None:
     seconds = seconds_of_gradient(
         target, request.read.data, request.laplace.whitening.origin
     )
-    cost = Cost.of(seconds, target.size, required)
+    cost = Cost.of(seconds, target.size, goal)
     if not cost.affordable:
         return None
     cost.warn(request.function)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
@@ -20,7 +19,7 @@ from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.parts import JOINT, need_steps
-from sgmcmc.interrupts import TimeUpError, limited
+from sgmcmc.interrupts import TimeUpError
 from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
@@ -36,7 +35,7 @@ from sgmcmc.plan.start import (
     start_without_curvature,
 )
 from sgmcmc.plan.stopping import (
-    Requirements,
+    Goal,
     RowsWatched,
     UntilEffective,
     UntilPredictive,
@@ -123,8 +122,8 @@ class _UntilCostly(UntilEffective):
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
         super().see(samples)
-        origin, required = origin_of(samples), self._required
-        if required.n_iters is not None or required.max_seconds is not None:
+        origin, goal = origin_of(samples), self._goal
+        if goal.n_iters is not None or goal.max_seconds is not None:
             return
         if origin.sampler.data.size * origin.sampler.target.size > _SETTINGS.small_data:
             return
@@ -185,8 +184,7 @@ def _with_whole_dataset(request: Request) -> Request:
 @on_machines
 def run_exactly(
     request: Request,
-    required: Requirements,
-    verbose: Any,
+    goal: Goal,
     reason: str = "",
     extra_warnings: Sequence[str] = (),
     earlier_seconds: Mapping[str, float] | None = None,
@@ -196,8 +194,7 @@ def run_exactly(
     Args:
         request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
             "auto" for each open constant, and the whole dataset for its gradient.
-        required: Requested precision and length of the draws.
-        verbose: Whether to show progress.
+        goal: Requested precision and length of the draws.
         reason: Reason for the dynamics, if the user did not choose them.
         extra_warnings: Further warnings for the report.
         earlier_seconds: Seconds of the call before this one, by what was done.
@@ -206,34 +203,28 @@ def run_exactly(
         LeftModeError: Quadrature nodes of the request are fixed around the mode, and the chains
             leave it. Nodes that are fixed here are not, the second time.
     """
-    arguments = request, required, verbose, reason, extra_warnings, earlier_seconds
+
+    def new_log() -> ChoiceLog:
+        clock = Clock(earlier=earlier_seconds)
+        return ChoiceLog(clock, reason=reason, warnings=list(extra_warnings))
+
     try:
-        return _run(*arguments, fix_nodes=True)
+        return _run(request, goal, new_log(), fix_nodes=True)
     except LeftModeError:
         if request.held is not None:
             raise
-    return _run(*arguments, fix_nodes=False)
+    return _run(request, goal, new_log(), fix_nodes=False)
 
 
-def _run(
-    request: Request,
-    required: Requirements,
-    verbose: Any,
-    reason: str,
-    extra_warnings: Sequence[str],
-    earlier: Mapping[str, float] | None,
-    fix_nodes: bool,
-) -> Samples:
+def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Samples:
     """Return draws with their report; ``fix_nodes`` allows nodes that are fixed at the mode."""
-    log = ChoiceLog(
-        Clock(earlier=earlier), reason=reason, warnings=list(extra_warnings)
-    )
-    verbose, required = checks.flag("verbose", verbose), required.checked()
+    goal = goal.checked(log.clock.began)
+    doubt = next(iter(log.warnings), "")
     request = _with_whole_dataset(request)
-    keywords = {**request.keywords, "n_chains": required.n_chains}
+    keywords = {**request.keywords, "n_chains": goal.n_chains}
     request = read(replace(request, keywords=keywords))
     options, d = request.read.options, request.read.target.size
-    _need_fixed_length(options, required)
+    _need_fixed_length(options, goal)
     dynamics = _dynamics(request)
     length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
@@ -244,25 +235,24 @@ def _run(
     rows = RowsWatched(target, data, seed) if log.exchangeable else None
     coordinates_are_open = _coordinates_are_open(keywords.get("preconditioner"))
     has_open_constants = coordinates_are_open or is_open(request.stepsize)
-    burn_in = required.burn_in
+    burn_in = goal.burn_in
     if burn_in is None:
         burn_in = (
             _SETTINGS.burn_in
             if has_open_constants
             else _SETTINGS.burn_in_without_warm_up
         )
-    required = replace(required, burn_in=burn_in)
+    goal = replace(goal, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
-        request = _with_constants(request, required, log, verbose, fix_nodes)
+        request = _with_constants(request, goal, log, fix_nodes)
         if length_is_open and log.whitener is not None:
             request = request.tuned(dynamics=log.whitener.suited(request.dynamics))
         return request
 
     if options.store is None:
         request = tune(request) if has_open_constants else request
-        trial = _iterations_in_half_the_time(required, log)
-        arguments = required, _Quick(), d, options.thin, log.clock.began, trial
+        arguments = goal, _Quick(), d, options.thin
         lengths: UntilEffective
         if rows is not None:
             lengths = UntilPredictive(rows, *arguments)
@@ -270,35 +260,36 @@ def _run(
             lengths = _UntilCoarse(*arguments)
         else:
             lengths = _UntilCostly(*arguments)
-        lengths.doubt = next(iter(extra_warnings), "")
-        samples = run_lengths(request, lengths, verbose)
+        lengths.first_look = _iterations_in_half_the_time(goal, log)
+        lengths.doubt = doubt
+        samples = run_lengths(request, lengths, goal.verbose)
         log.predicted = None if rows is None else lengths.diagnostics
-        return _reported(samples, required, log)
+        return _reported(samples, goal, log)
     request = tune_once(request, tune) if has_open_constants else request
     request = request.tuned(burn_in=burn_in)
-    with limited(log.clock.began + required.seconds):
-        samples = run_tuned(request, required.n_iters, verbose)
+    with goal.limit(1.0):
+        samples = run_tuned(request, goal.n_iters, goal.verbose)
     if rows is not None:
         log.predicted = rows.diagnosed(by_chain(samples.settings, samples))
-    return _reported(samples, required, log)
+    return _reported(samples, goal, log)
 
 
-def _need_fixed_length(options: Options, required: Requirements) -> None:
-    if options.store is not None and required.n_iters is None:
+def _need_fixed_length(options: Options, goal: Goal) -> None:
+    if options.store is not None and goal.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:
         raise ValueError(
             "`store_params`: all parameters are kept, because the draws are judged by them."
         )
-    if required.n_iters is not None:
-        read_length(required.n_iters, options.thin)
+    if goal.n_iters is not None:
+        read_length(goal.n_iters, options.thin)
 
 
-def _iterations_in_half_the_time(required: Requirements, log: ChoiceLog) -> int:
+def _iterations_in_half_the_time(goal: Goal, log: ChoiceLog) -> int:
     """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
-    if required.max_seconds is None or log.warmed_up is None:
+    if goal.max_seconds is None or log.warmed_up is None:
         return _SETTINGS.first_look
-    seconds_left = log.clock.began + required.seconds - time.monotonic()
+    seconds_left = goal.seconds_left
     seconds_per_iteration = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
     iterations = 0.5 * seconds_left / max(seconds_per_iteration, 1e-6)
     return int(max(1, min(_SETTINGS.first_look, iterations)))
@@ -326,48 +317,37 @@ def _dynamics(request: Request) -> Hamiltonian:
     return dynamics
 
 
-def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Samples:
+def _reported(samples: Samples, goal: Goal, log: ChoiceLog) -> Samples:
     log.clock.done("chain")
-    return samples.with_report(report_on_moves(samples, log, required.ess))
+    return samples.with_report(report_on_moves(samples, log, goal.ess))
 
 
 def _with_constants(
     request: Request,
-    required: Requirements,
+    goal: Goal,
     log: ChoiceLog,
-    verbose: bool,
     fix_nodes: bool,
 ) -> Request:
     """Return the request with everything given that was left open.
 
     If the time for that is over, chains start at the user's values, in coordinates of the warm-up.
     """
-    if not required.hurried:
+    if not goal.hurried:
         with contextlib.suppress(TimeUpError):
-            return _tuned_at_mode(request, required, log, verbose, fix_nodes)
+            return _tuned_at_mode(request, goal, log, fix_nodes)
         log.mode = log.whitener = None
     log.warnings.append(_NO_TIME_WARNING)
     log.clock.done("mode and information")
     start = start_without_curvature(
         request.read, request.keywords.get("preconditioner")
     )
-    return _with_warm_up(
-        request, _run_warm_up(request, start, required, log, verbose), log
-    )
-
-
-def _time_to_choose(
-    required: Requirements, log: ChoiceLog
-) -> contextlib.AbstractContextManager[None]:
-    """Limit the time of what comes before the warm-up."""
-    return limited(log.clock.began + _SETTINGS.share_to_choose * required.seconds)
+    return _with_warm_up(request, _run_warm_up(request, start, goal, log), log)
 
 
 def _tuned_at_mode(
     request: Request,
-    required: Requirements,
+    goal: Goal,
     log: ChoiceLog,
-    verbose: bool,
     fix_nodes: bool,
 ) -> Request:
     """Return the request with everything given, from the mode or the curvature if there is any.
@@ -379,32 +359,32 @@ def _tuned_at_mode(
     has_effects = request.groups is not None and request.groups.coordinates
     if _coordinates_are_open(preconditioner):
         if has_effects:
-            limit = _time_to_choose(required, log)
-            with limit, Progress("coordinates of effects", 1, verbose) as progress:
+            limit = goal.limit(_SETTINGS.share_to_choose)
+            with limit, Progress("coordinates of effects", 1, goal.verbose) as progress:
                 request = uncentered(request, request.read.seed, fix_nodes)
                 progress.advance(1)
         elif is_open(preconditioner) and not log.reason and not log.exchangeable:
             # `sample` has looked for a field before it chose exact moves for some reason.
-            with _time_to_choose(required, log):
+            with goal.limit(_SETTINGS.share_to_choose):
                 field = find_latent_field(request)
                 if field is not None:
-                    request = with_field_coordinates(request, field, verbose)
+                    request = with_field_coordinates(request, field, goal.verbose)
     if request.laplace is not None:
-        return _with_effects(request, request.laplace, required, log, verbose)
+        return _with_effects(request, request.laplace, goal, log)
     model, start = request.read, Start(None, None, None, "none")
     chosen = _coordinates_are_open(preconditioner)
     no_mode = model.target.size > DENSE_UP_TO or bool(log.exchangeable)
     if not no_mode and preconditioner != "diagonal" and request.mode is None:
-        with _time_to_choose(required, log):
+        with goal.limit(_SETTINGS.share_to_choose):
             no_mode = is_in_blocks(model)
     large = chosen and no_mode
     if chosen:
-        with _time_to_choose(required, log):
+        with goal.limit(_SETTINGS.share_to_choose):
             start = find_start(
                 model,
                 preconditioner,
-                required.n_chains,
-                verbose,
+                goal.n_chains,
+                goal.verbose,
                 large,
                 request.previous_hessian,
                 request.mode,
@@ -413,16 +393,16 @@ def _tuned_at_mode(
         log.warnings += start.warnings
         log.clock.done("mode and information")
     if large and not log.exchangeable and preconditioner != "diagonal":
-        warmed_up = _with_curvature(request, start, required, log, verbose)
+        warmed_up = _with_curvature(request, start, goal, log)
     else:
-        warmed_up = _run_warm_up(request, start, required, log, verbose)
+        warmed_up = _run_warm_up(request, start, goal, log)
     if warmed_up.lost and _is_right_near_mode_only(request):
         raise LeftModeError
     if warmed_up.lost and start.mode is not None:
         # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
         start, log.mode = start_at_params(model, preconditioner), None
         log.warnings += start.warnings
-        warmed_up = _run_warm_up(request, start, required, log, verbose)
+        warmed_up = _run_warm_up(request, start, goal, log)
     return _with_warm_up(request, warmed_up, log)
 
 
@@ -444,60 +424,58 @@ def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Requ
 def _with_effects(
     request: Request,
     laplace: LaplaceApproximation,
-    required: Requirements,
+    goal: Goal,
     log: ChoiceLog,
-    verbose: bool,
 ) -> Request:
     """Return the request with everything given, for coordinates that the approximation whitens."""
     target, seed = request.read.target, request.read.seed
     log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])
-    steps = laplace.whitening.times(
-        rng.standard_normal((required.n_chains, target.size))
-    )
+    steps = laplace.whitening.times(rng.standard_normal((goal.n_chains, target.size)))
     positions = laplace.whitening.origin + steps
     params = [target.space.params(position, target.dtype) for position in positions]
     start = Start(laplace.whitening, params, None, "diagonal", scaled=laplace.others)
-    warmed_up = _run_warm_up(request, start, required, log, verbose, WHITENED)
+    warmed_up = _run_warm_up(request, start, goal, log, WHITENED)
     return _with_warm_up(request, warmed_up, log)
 
 
 def _with_curvature(
     request: Request,
     start: Start,
-    required: Requirements,
+    goal: Goal,
     log: ChoiceLog,
-    verbose: bool,
 ) -> WarmedUp:
     """Return the result of a warm-up whose coordinates come from the curvature at the chains.
 
     Before coordinates are known, trajectories of a given length would have very many steps.
     """
-    seconds = required.seconds
-    with _time_to_choose(required, log), Progress("curvature", 1, verbose) as progress:
-        whitener = log.whitener = Whitener(request.read, seconds)
-        starts = whitener.starts_at_mode(required.n_chains)
+    with (
+        goal.limit(_SETTINGS.share_to_choose),
+        Progress("curvature", 1, goal.verbose) as progress,
+    ):
+        whitener = log.whitener = Whitener(request.read, goal.seconds)
+        starts = whitener.starts_at_mode(goal.n_chains)
         progress.advance(1)
     log.clock.done("curvature")
     if starts is not None:
         start = Start(whitener.whitening, starts, None, "none")
-        warmed_up = _run_warm_up(request, start, required, log, verbose, SHORT)
+        warmed_up = _run_warm_up(request, start, goal, log, SHORT)
         rounds: list[tuple[int, ...]] = [AROUND_MODE]
     else:
         short_request = replace(request, dynamics=HMC(_SETTINGS.leapfrog_steps))
         start = replace(
             start, preconditioner=whitener.slowed(start.preconditioner), metric="none"
         )
-        warmed_up = _run_warm_up(short_request, start, required, log, verbose, SHORT)
+        warmed_up = _run_warm_up(short_request, start, goal, log, SHORT)
         rounds = [SHORT, LAST] if whitener.whitens else [SHORT, SHORT, LAST]
     extra_rounds = _SETTINGS.extra_rounds if whitener.whitens else 0
     while rounds:
         windows = rounds.pop(0)
         log.clock.done("warm-up")
-        seconds_left = log.clock.began + seconds - time.monotonic()
+        seconds_left = goal.seconds_left
         try:
-            limit = limited(log.clock.began + _SETTINGS.share_of_warm_up * seconds)
-            with limit, Progress("curvature", 1, verbose) as progress:
+            limit = goal.limit(_SETTINGS.share_of_warm_up)
+            with limit, Progress("curvature", 1, goal.verbose) as progress:
                 preconditioner = whitener.at(warmed_up, seconds_left, last=not rounds)
                 progress.advance(1)
         except TimeUpError:
@@ -507,9 +485,7 @@ def _with_curvature(
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
         windows = SHORT if preconditioner is warmed_up.preconditioner else windows
-        warmed_up = _run_warm_up(
-            request, start, required, log, verbose, windows, warmed_up
-        )
+        warmed_up = _run_warm_up(request, start, goal, log, windows, warmed_up)
         if extra_rounds and not warmed_up.settled:
             extra_rounds -= 1
             rounds.insert(0, windows)
@@ -519,9 +495,8 @@ def _with_curvature(
 def _run_warm_up(
     request: Request,
     start: Start,
-    required: Requirements,
+    goal: Goal,
     log: ChoiceLog,
-    verbose: bool,
     windows: Sequence[int] = WINDOWS,
     previous: WarmedUp | None = None,
 ) -> WarmedUp:
@@ -540,13 +515,13 @@ def _run_warm_up(
     options = without(model.options, _KEYWORDS_OF_THE_CHAIN)
     warm_up_request = replace(warm_up_request, model=replace(model, options=options))
     acceptance = dynamics.acceptance if stepsize_is_open else None
-    now, end = time.monotonic(), log.clock.began + required.seconds
+    now, end = time.monotonic(), goal.end_time
     deadline = max(
-        log.clock.began + _SETTINGS.share_of_warm_up * required.seconds, (now + end) / 2
+        goal.start_time + _SETTINGS.share_of_warm_up * goal.seconds, (now + end) / 2
     )
     sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
     warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
-    warmed_up = warm_up.run(verbose)
+    warmed_up = warm_up.run(goal.verbose)
     if previous is None:
         return warmed_up
     return replace(

@@ -36,7 +36,7 @@ from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.prediction import LinearRecursion, error_factor
 from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.plan.stopping import (
-    Requirements,
+    Goal,
     RowsWatched,
     Watched,
     lengths_of,
@@ -45,7 +45,6 @@ from sgmcmc.plan.stopping import (
 )
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
-from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.request import Model, Request
@@ -80,9 +79,7 @@ _SETTINGS = _Settings()
 def run_large(
     request: Request,
     dynamics: Dynamics,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
+    goal: Goal,
     cost: Cost | None = None,
 ) -> Samples:
     """Choose constants from measurements around the chains' starts, run them, and report.
@@ -94,9 +91,7 @@ def run_large(
     Args:
         request: Request, read.
         dynamics: Dynamics, bound.
-        required: Requested precision and length of the draws.
-        verbose: Whether to show progress.
-        start_time: Time at which the clock of ``max_seconds`` was started.
+        goal: Requested precision and length of the draws.
         cost: Predicted cost of HMC, if it is known.
 
     Raises:
@@ -106,71 +101,68 @@ def run_large(
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
     _check_linear(dynamics)
-    need_draws(required, thin)
-    cost = cost or cost_of_hmc(request, required)
+    need_draws(goal, thin)
+    cost = cost or cost_of_hmc(request, goal)
     if cost is not None and cost.affordable:
         cost.warn(request.function)
-        return run_by_hmc(request, cost, required, verbose, start_time)
-    clock = Clock(start_time)
+        return run_by_hmc(request, cost, goal)
+    clock = Clock(goal.start_time)
     first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
     try:
-        with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
+        with goal.limit(_SETTINGS.share_to_choose):
             geometry = _look(
-                target, data, [starts[0].astype(np.float64)], seed, verbose
+                target, data, [starts[0].astype(np.float64)], seed, goal.verbose
             )
-            positions = spread_out(
-                target.space, starts, required.n_chains, geometry, seed
-            )
+            positions = spread_out(target.space, starts, goal.n_chains, geometry, seed)
             clock.done("scales, curvature and noise")
     except TimeUpError:
         raise out_of_time(
-            "scales, curvature and noise were known", start_time
+            "scales, curvature and noise were known", goal.start_time
         ) from None
-    with limited(start_time + _SETTINGS.share_to_ascend * required.seconds):
-        positions = ascend(first, positions, geometry, verbose)
+    with goal.limit(_SETTINGS.share_to_ascend):
+        positions = ascend(first, positions, geometry, goal.verbose)
     clock.done("ascent")
-    with limited(start_time + _SETTINGS.share_to_choose * required.seconds):
-        plan, positions = _warmed_up(
-            first, positions, geometry, dynamics, required, verbose, clock
-        )
+    with goal.limit(_SETTINGS.share_to_choose):
+        plan, positions = _warmed_up(first, positions, geometry, goal, clock)
     rows = RowsWatched(target, data, seed)
-    measures_error, chain_requirements = required.n_iters is None, required
-    if measures_error and required.max_seconds is not None:
-        seconds = _SETTINGS.share_of_chains * required.max_seconds
-        chain_requirements = replace(required, max_seconds=seconds)
+    measures_error, chain_goal = goal.n_iters is None, goal
+    if measures_error and goal.max_seconds is not None:
+        seconds = _SETTINGS.share_of_chains * goal.max_seconds
+        chain_goal = replace(goal, max_seconds=seconds)
 
     def run_chains(factor: float) -> _SampledPlan:
         lowered = _lowered(plan, factor)
-        lengths = Watched(
-            chain_requirements,
-            lowered,
-            target,
-            rows.for_other_draws(),
-            thin,
-            start_time,
-        )
+        lengths = Watched(chain_goal, lowered, target, rows.for_other_draws(), thin)
         chain_request = planned(request, lowered, positions).tuned(thin=lengths.thin)
         return _SampledPlan(
-            lowered, lengths, run_lengths(chain_request, lengths, verbose)
+            lowered, lengths, run_lengths(chain_request, lengths, goal.verbose)
         )
 
     run = with_smaller_steps(run_chains)
     clock.done("chains")
     error = None
     if measures_error:
-        run, error = _measure_error(request, run, rows, required, verbose, start_time)
+        run, error = _measure_error(request, run, rows, goal)
         clock.done("measured error")
-    positions = _last_positions(run.samples, target, required.n_chains)
+    positions = _last_positions(run.samples, target, goal.n_chains)
     final_geometry = None
-    deadline = max(
-        start_time + required.seconds, time.monotonic() + run.lengths.least_seconds
-    )
+    deadline = max(goal.end_time, time.monotonic() + run.lengths.least_seconds)
     with contextlib.suppress(TimeUpError), limited(deadline):
-        final_geometry = _look(target, data, positions, seed + 1, verbose)
+        final_geometry = _look(target, data, positions, seed + 1, goal.verbose)
     clock.done("scales, curvature and noise")
-    return run.samples.with_report(
-        _report(run, required, final_geometry, thin, error, cost, clock)
-    )
+    sections: Sections = {}
+    if cost is not None:
+        sections["Method"] = {
+            "exact (HMC), predicted seconds": cost.seconds,
+            "reason for stochastic gradients": "exact moves would need more time than there is",
+        }
+    sections |= _sections(run, thin, final_geometry) | _error_section(error)
+    warnings = _warnings(run, goal, final_geometry)
+    warnings += [] if error is None else error.warnings
+    warnings += _agreement_warnings(run.lengths, goal.ess)
+    sampler, samples = origin_of(run.samples).sampler, run.samples
+    report = make_report(sampler, samples, None, sections, warnings, clock)
+    return samples.with_report(report)
 
 
 def needs_mode(request: Request, cost: Cost | None) -> bool:
@@ -213,9 +205,7 @@ def _measure_error(
     request: Request,
     run: _SampledPlan,
     rows: RowsWatched,
-    required: Requirements,
-    verbose: bool,
-    start_time: float,
+    goal: Goal,
 ) -> tuple[_SampledPlan, MeasuredError]:
     """Return the chains whose error is within the tolerance, or the last, with that error.
 
@@ -224,31 +214,27 @@ def _measure_error(
     that is too large still, the stepsize is halved again.
     """
     target, thin = request.read.target, request.read.options.thin
-    factor, seconds = error_factor(run.plan.dynamics), required.max_seconds
+    factor, seconds = error_factor(run.plan.dynamics), goal.max_seconds
     if seconds is None:
-        seconds = _SETTINGS.longest_measurement * (time.monotonic() - start_time)
-    deadline = start_time + seconds
+        seconds = _SETTINGS.longest_measurement * (time.monotonic() - goal.start_time)
+    deadline = goal.start_time + seconds
     for halving in range(_SETTINGS.halvings):
         plan = at_stepsize(run.plan, run.plan.stepsize / 2)
-        lengths = Watched(
-            required, plan, target, rows.for_other_draws(), thin, start_time
-        )
-        positions = _last_positions(run.samples, target, required.n_chains)
+        lengths = Watched(goal, plan, target, rows.for_other_draws(), thin)
+        positions = _last_positions(run.samples, target, goal.n_chains)
         seed = request.read.seed + 1 + halving
         chain_request = planned(request, plan, positions).tuned(
             thin=lengths.thin, seed=seed
         )
         halved = _SampledPlan(
-            plan, lengths, run_lengths(chain_request, lengths, verbose)
+            plan, lengths, run_lengths(chain_request, lengths, goal.verbose)
         )
         series, halved_series = run.lengths.series, halved.lengths.series
-        error = compared(
-            series, halved_series, factor, required.tolerance, halved.samples
-        )
+        error = compared(series, halved_series, factor, goal.tolerance, halved.samples)
         if not error.certain:
             return run, error
         error = compared(
-            series, halved_series, factor - 1.0, required.tolerance, halved.samples
+            series, halved_series, factor - 1.0, goal.tolerance, halved.samples
         )
         run = halved
         if not error.certain or time.monotonic() > deadline:
@@ -276,9 +262,7 @@ def _warmed_up(
     request: Request,
     positions: list[np.ndarray],
     geometry: Neighbourhood,
-    dynamics: Dynamics,
-    required: Requirements,
-    verbose: bool,
+    goal: Goal,
     clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and the positions at its end.
@@ -287,21 +271,21 @@ def _warmed_up(
     """
     target, data, seed = request.read.target, request.read.data, request.read.seed
     with contextlib.suppress(TimeUpError):
-        geometry = _look(target, data, positions, seed, verbose)
-    plan = choose_locally(geometry, dynamics, required.tolerance)
+        geometry = _look(target, data, positions, seed, goal.verbose)
+    plan = choose_locally(geometry, request.dynamics, goal.tolerance)
     clock.done("scales, curvature and noise")
-    length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
+    length, _ = lengths_of(goal, plan, target.space.user_layout.size, 1)
     n_iters = max(1, length)
     positions = with_smaller_steps(
         lambda factor: warm_up(
-            request, _lowered(plan, factor), positions, n_iters, verbose
+            request, _lowered(plan, factor), positions, n_iters, goal.verbose
         )
     )
     clock.done("warm-up")
     with contextlib.suppress(TimeUpError):
-        geometry = _look(target, data, positions, seed + 1, verbose)
+        geometry = _look(target, data, positions, seed + 1, goal.verbose)
     clock.done("scales, curvature and noise")
-    return choose_locally(geometry, dynamics, required.tolerance), positions
+    return choose_locally(geometry, request.dynamics, goal.tolerance), positions
 
 
 def _look(
@@ -323,15 +307,10 @@ def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
     return target.space.start(last, target.dtype).astype(np.float64)
 
 
-def _report(
-    run: _SampledPlan,
-    required: Requirements,
-    final_geometry: Neighbourhood | None,
-    thin: int,
-    error: MeasuredError | None,
-    cost: Cost | None,
-    clock: Clock,
-) -> Report:
+def _sections(
+    run: _SampledPlan, thin: int, final_geometry: Neighbourhood | None
+) -> Sections:
+    """Return the sections of the report on chains, without that on their measured error."""
     plan, lengths, samples = run.plan, run.lengths, run.samples
     n, N = plan.minibatch_size, plan.around.size
     kept_draws = (
@@ -339,13 +318,7 @@ def _report(
     )
     if lengths.thin > thin:
         kept_draws += " (at most 2000 draws, 512 MB)"
-    sections: Sections = {}
-    if cost is not None:
-        sections["Method"] = {
-            "exact (HMC), predicted seconds": cost.seconds,
-            "reason for stochastic gradients": "exact moves would need more time than there is",
-        }
-    sections |= {
+    return {
         "Found around the chains": {
             "coordinates": len(plan.noise),
             "conditional SDs of single coordinates": _range(plan.around.whitening.root),
@@ -373,16 +346,9 @@ def _report(
             "SD error, stiffest direction": plan.stiff_error,
             "autocorrelation time, iterations": plan.autocorrelation,
         },
-        "Draws": {
-            "kept": kept_draws,
-        },
+        "Draws": {"kept": kept_draws},
         "Watched": watched_facts(lengths.diagnostics),
-        **_error_section(error),
     }
-    warnings = _warnings(plan, lengths, required, final_geometry, error)
-    return make_report(
-        origin_of(samples).sampler, samples, None, sections, warnings, clock
-    )
 
 
 def _range(values: np.ndarray) -> list[float]:
@@ -407,17 +373,14 @@ def _error_section(error: MeasuredError | None) -> dict[str, Any]:
 
 
 def _warnings(
-    plan: LocalPlan,
-    lengths: Watched,
-    required: Requirements,
-    final_geometry: Neighbourhood | None,
-    error: MeasuredError | None,
+    run: _SampledPlan, goal: Goal, final_geometry: Neighbourhood | None
 ) -> list[str]:
-    warnings = []
-    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * required.tolerance:
+    """Return warnings on noise and curvature."""
+    plan, warnings = run.plan, []
+    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * goal.tolerance:
         warnings.append(
             f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
-            f"the largest curvature (a local bound); the tolerance is {required.tolerance:.1%}. "
+            f"the largest curvature (a local bound); the tolerance is {goal.tolerance:.1%}. "
             "Larger minibatches have less noise."
         )
     largest_curvature = _SETTINGS.curvature_growth * plan.around.curvature
@@ -427,31 +390,30 @@ def _warnings(
             f"{final_geometry.curvature:.3g} along the chains: the constants chosen at their start "
             "are not suitable at their end."
         )
-    warnings += [] if error is None else error.warnings
-    ess = {
-        name: diagnostics.smallest for name, diagnostics in lengths.diagnostics.items()
-    }
+    return warnings
+
+
+def _agreement_warnings(lengths: Watched, required_ess: float) -> list[str]:
+    """Return warnings on watched quantities of few effective draws, or of unequal chains."""
+    warnings = []
+    of_each = lengths.diagnostics
+    ess = {name: diagnostics.smallest for name, diagnostics in of_each.items()}
     few = sorted(
-        (name for name in ess if ess[name] < required.ess), key=ess.__getitem__
+        (name for name in ess if ess[name] < required_ess), key=ess.__getitem__
     )
     if few:
-        listed = ", ".join(
-            f"{ess[name]:.0f} for {name}" for name in _named_first(few, lengths)
-        )
+        names = _named_first(few, lengths)
+        listed = ", ".join(f"{ess[name]:.0f} for {name}" for name in names)
         warnings.append(
-            f"Effective sample sizes are below {required.ess:g}: {listed}{_and_more(few)}."
+            f"Effective sample sizes are below {required_ess:g}: {listed}{_and_more(few)}."
         )
-    rhat = {
-        name: max(diagnostics.rhat) for name, diagnostics in lengths.diagnostics.items()
-    }
+    rhat = {name: max(diagnostics.rhat) for name, diagnostics in of_each.items()}
     disagreeing = sorted(
         (name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True
     )
     if disagreeing:
-        listed = ", ".join(
-            f"{rhat[name]:.3f} for {name}"
-            for name in _named_first(disagreeing, lengths)
-        )
+        names = _named_first(disagreeing, lengths)
+        listed = ", ".join(f"{rhat[name]:.3f} for {name}" for name in names)
         warnings.append(
             f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from sgmcmc.plan.reports.reporting import (
     make_report,
     no_mode_warnings,
 )
-from sgmcmc.plan.stopping import Requirements, UntilEffective, with_smaller_steps
+from sgmcmc.plan.stopping import Goal, UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -50,7 +50,7 @@ class UntilEffectiveInEach(UntilEffective):
 
     def __init__(self, modes: list[int], *arguments: Any) -> None:
         super().__init__(*arguments)
-        if self._required.n_iters is None and self._required.max_seconds is None:
+        if self._goal.n_iters is None and self._goal.max_seconds is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
         self._modes = np.array(modes)
         self._count = len(set(modes))
@@ -59,12 +59,12 @@ class UntilEffectiveInEach(UntilEffective):
     @property
     def required_ess(self) -> float:
         """Requested effective sample size of each mode."""
-        return self._required.ess / self._count
+        return self._goal.ess / self._count
 
     @property
     def reached(self) -> bool:
         """Whether the draws of each mode, or of all together, have the requested ESS."""
-        if self.pooled is not None and self.pooled.enough(self._required.ess):
+        if self.pooled is not None and self.pooled.enough(self._goal.ess):
             return True
         diagnostics = self.diagnostics
         if diagnostics is None or diagnostics.smallest < self.required_ess:
@@ -85,14 +85,7 @@ class UntilEffectiveInEach(UntilEffective):
         self.diagnostics = min(by_mode, key=lambda diagnostics: diagnostics.smallest)
 
 
-def run_in_modes(
-    chosen: Chosen,
-    survey: Survey,
-    required: Requirements,
-    thin: int,
-    verbose: bool,
-    start_time: float,
-) -> Samples:
+def run_in_modes(chosen: Chosen, survey: Survey, goal: Goal) -> Samples:
     """Run chains in every mode, and report the mode of each.
 
     Coordinates are whitened by the mean of the modes' informations, so that none is much narrower
@@ -101,31 +94,29 @@ def run_in_modes(
     Args:
         chosen: Request with the constants chosen at the heaviest mode.
         survey: Modes that were found.
-        required: Requested precision and length of the draws.
-        thin: Number of iterations between kept draws.
-        verbose: Whether to show progress.
-        start_time: Time at which the clock of ``max_seconds`` was started.
+        goal: Requested precision and length of the draws.
     """
-    mode_of_chain = _modes_of_chains(survey, required.n_chains)
-    plan = _plan_for_all_modes(chosen, survey)
+    mode_of_chain = _modes_of_chains(survey, goal.n_chains)
+    common = _plan_for_all_modes(chosen, survey)
+    d, thin = chosen.target.size, chosen.request.read.options.thin
 
     def run_chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
-        lowered = (
-            plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        plan = (
+            common
+            if factor == 1
+            else replace(common, stepsize=factor * common.stepsize)
         )
-        mode_request = _mode_request(chosen, lowered, survey, mode_of_chain)
-        d = chosen.target.size
-        lengths = UntilEffectiveInEach(
-            mode_of_chain, required, lowered, d, thin, start_time
-        )
-        return lowered, lengths, run_lengths(mode_request, lengths, verbose)
+        mode_request = _mode_request(chosen, plan, survey, mode_of_chain)
+        lengths = UntilEffectiveInEach(mode_of_chain, goal, plan, d, thin)
+        return plan, lengths, run_lengths(mode_request, lengths, goal.verbose)
 
-    may_lower = plan.given.stepsize is None
+    may_lower = common.given.stepsize is None
     plan, lengths, samples = (
         with_smaller_steps(run_chains) if may_lower else run_chains(1)
     )
-    report = _report(samples, chosen, plan, survey, mode_of_chain, lengths, start_time)
-    return samples.with_report(report)
+    clock = Clock(goal.start_time, plan.seconds)
+    chains = _ModeChains(chosen, survey, mode_of_chain, plan, samples)
+    return samples.with_report(chains.report(lengths, clock))
 
 
 def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Request]:
@@ -175,95 +166,116 @@ def _mode_request(
     )
 
 
-def _report(
-    samples: Samples,
-    chosen: Chosen,
-    plan: Plan,
-    survey: Survey,
-    mode_of_chain: list[int],
-    lengths: UntilEffectiveInEach,
-    start_time: float,
-) -> Report:
-    pooled, within = lengths.pooled, lengths.diagnostics
-    assert pooled is not None and within is not None
-    fractions = _fractions_by_mode(samples, chosen, survey)
-    crossed = bool(((fractions > _VISIT).sum(1) > 1).any())
-    agree = pooled.enough(0.0)
-    warnings = no_mode_warnings(survey)
-    warnings += _warnings(survey, fractions, mode_of_chain, crossed, agree)
-    if plan.prediction.worst > 1.001 * plan.given.tolerance:
-        warnings.append(
-            f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
-            f"tolerance of {plan.given.tolerance:.1%}."
-        )
-    if not lengths.reached:
-        warnings += [
-            f"In one of the modes: {w}" for w in within.warnings(lengths.required_ess)
-        ]
-    sampler, clock = origin_of(samples).sampler, Clock(start_time, plan.seconds)
-    clock.done("chains")
-    shares = {
-        f"chain {chain + 1}: fraction of draws by mode": ", ".join(
-            f"{p:.3f}" for p in row
-        )
-        for chain, row in enumerate(fractions)
-    }
-    sections: Sections = {
-        "Modes": _mode_facts(chosen, survey, mode_of_chain),
-        "Chain": chain_facts(samples, sampler),
-        "Predicted": {
-            "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
-            "autocorrelation time, iterations": plan.prediction.times.tolist(),
-        },
-        "Draws": {
-            "ESS within modes (worst mode), bulk": within.bulk,
-            "ESS within modes (worst mode), tail": within.tail,
-            "R-hat within modes (worst mode)": within.rhat,
-            **shares,
-        },
-    }
-    return make_report(sampler, samples, pooled, sections, warnings, clock)
+@dataclass(frozen=True)
+class _ModeChains:
+    """Chains in every mode, and their draws.
 
+    Attributes:
+        chosen: Request with the constants chosen at the heaviest mode.
+        survey: Modes that were found.
+        mode_of_chain: Number of the mode that each chain starts in.
+        plan: Plan of all chains.
+        samples: Draws.
+    """
 
-def _fractions_by_mode(samples: Samples, chosen: Chosen, survey: Survey) -> np.ndarray:
-    """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""
-    u = unconstrained(samples, chosen.target.space)
-    distances = []
-    for mode in survey.modes:
-        deviation = u - mode.position
-        distances.append(
-            np.einsum("cki,ij,ckj->ck", deviation, mode.information.matrix, deviation)
-        )
-    nearest = np.argmin(distances, 0)
-    return np.stack([(nearest == k).mean(1) for k in range(len(survey.modes))], 1)
+    chosen: Chosen
+    survey: Survey
+    mode_of_chain: list[int]
+    plan: Plan
+    samples: Samples
 
+    def report(self, lengths: UntilEffectiveInEach, clock: Clock) -> Report:
+        """Return the report on the draws."""
+        pooled, within = lengths.pooled, lengths.diagnostics
+        assert pooled is not None and within is not None
+        plan, sampler = self.plan, origin_of(self.samples).sampler
+        fractions = self._fractions_by_mode()
+        warnings = no_mode_warnings(self.survey)
+        warnings += self._warnings(fractions, agree=pooled.enough(0.0))
+        if plan.prediction.worst > 1.001 * plan.given.tolerance:
+            warnings.append(
+                f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
+                f"tolerance of {plan.given.tolerance:.1%}."
+            )
+        if not lengths.reached:
+            within_warnings = within.warnings(lengths.required_ess)
+            warnings += [f"In one of the modes: {text}" for text in within_warnings]
+        clock.done("chains")
+        shares = {
+            f"chain {chain + 1}: fraction of draws by mode": ", ".join(
+                f"{p:.3f}" for p in row
+            )
+            for chain, row in enumerate(fractions)
+        }
+        sections: Sections = {
+            "Modes": self._mode_facts(),
+            "Chain": chain_facts(self.samples, sampler),
+            "Predicted": {
+                "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
+                "autocorrelation time, iterations": plan.prediction.times.tolist(),
+            },
+            "Draws": {
+                "ESS within modes (worst mode), bulk": within.bulk,
+                "ESS within modes (worst mode), tail": within.tail,
+                "R-hat within modes (worst mode)": within.rhat,
+                **shares,
+            },
+        }
+        return make_report(sampler, self.samples, pooled, sections, warnings, clock)
 
-def _warnings(
-    survey: Survey,
-    fractions: np.ndarray,
-    mode_of_chain: list[int],
-    crossed: bool,
-    agree: bool,
-) -> list[str]:
-    warnings = []
-    count = len(survey.modes)
-    if not agree:
-        occupancy = "; ".join(
-            f"mode {k + 1} (Laplace weight {survey.weights[k]:.2g}): "
-            + (_format_chains(np.flatnonzero(fractions[:, k] > _VISIT)) or "no chain")
-            for k in range(count)
-        )
-        cross = "cross too rarely" if crossed else "do not cross"
-        warnings.append(
-            f"The posterior has {count} modes, which chains {cross}: {occupancy}. The number of "
-            "draws in each mode does not estimate its weight; moments pooled over chains mix the "
-            "modes."
-        )
-    if count > len(mode_of_chain):
-        warnings.append(
-            f"There are {count} modes, and only {len(mode_of_chain)} chains to start in them."
-        )
-    return warnings
+    def _fractions_by_mode(self) -> np.ndarray:
+        """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""
+        u = unconstrained(self.samples, self.chosen.target.space)
+        distances = []
+        for mode in self.survey.modes:
+            deviation, information = u - mode.position, mode.information.matrix
+            distances.append(
+                np.einsum("cki,ij,ckj->ck", deviation, information, deviation)
+            )
+        nearest = np.argmin(distances, 0)
+        modes = range(len(self.survey.modes))
+        return np.stack([(nearest == mode).mean(1) for mode in modes], 1)
+
+    def _warnings(self, fractions: np.ndarray, agree: bool) -> list[str]:
+        warnings = []
+        visits, count = fractions > _VISIT, len(self.survey.modes)
+        if not agree:
+            occupancy = "; ".join(
+                f"mode {k + 1} (Laplace weight {self.survey.weights[k]:.2g}): "
+                + (_format_chains(np.flatnonzero(visits[:, k])) or "no chain")
+                for k in range(count)
+            )
+            crossed = bool((visits.sum(1) > 1).any())
+            cross = "cross too rarely" if crossed else "do not cross"
+            warnings.append(
+                f"The posterior has {count} modes, which chains {cross}: {occupancy}. The number "
+                "of draws in each mode does not estimate its weight; moments pooled over chains "
+                "mix the modes."
+            )
+        if count > len(self.mode_of_chain):
+            warnings.append(
+                f"There are {count} modes, and only {len(self.mode_of_chain)} chains to start in "
+                "them."
+            )
+        return warnings
+
+    def _mode_facts(self) -> dict[str, Any]:
+        target = self.chosen.target
+        facts: dict[str, Any] = {"found": len(self.survey.modes)}
+        for k, mode in enumerate(self.survey.modes):
+            name = f"mode {k + 1}"
+            facts[f"{name}: log posterior"] = float(self.survey.heights[k])
+            facts[f"{name}: Laplace weight"] = float(self.survey.weights[k])
+            starting = [
+                str(chain + 1)
+                for chain, number in enumerate(self.mode_of_chain)
+                if number == k
+            ]
+            facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
+            params = target.space.params(mode.position, target.dtype)
+            for parameter, value in params.items():
+                facts[f"{name}: {parameter}"] = _format_components(value)
+        return facts
 
 
 def _format_chains(chains: np.ndarray) -> str:
@@ -271,24 +283,6 @@ def _format_chains(chains: np.ndarray) -> str:
         return ""
     word = "chain " if len(chains) == 1 else "chains "
     return word + ", ".join(str(chain + 1) for chain in chains)
-
-
-def _mode_facts(
-    chosen: Chosen, survey: Survey, mode_of_chain: list[int]
-) -> dict[str, Any]:
-    facts: dict[str, Any] = {"found": len(survey.modes)}
-    for k, mode in enumerate(survey.modes):
-        params = chosen.target.space.params(mode.position, chosen.target.dtype)
-        name = f"mode {k + 1}"
-        facts[f"{name}: log posterior"] = float(survey.heights[k])
-        facts[f"{name}: Laplace weight"] = float(survey.weights[k])
-        starting = [
-            str(chain + 1) for chain, number in enumerate(mode_of_chain) if number == k
-        ]
-        facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
-        for parameter, value in params.items():
-            facts[f"{name}: {parameter}"] = _format_components(value)
-    return facts
 
 
 def _format_components(value: np.ndarray) -> str:

@@ -17,7 +17,7 @@ from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.subsampling import RowBounds, Subsampled
 from sgmcmc.graphs.tracing import jacobian
 from sgmcmc.graphs.user_functions import call
-from sgmcmc.interrupts import TimeUpError, limited, out_of_time
+from sgmcmc.interrupts import TimeUpError, out_of_time
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 from sgmcmc.plan.kept_choices import tune_once
@@ -25,7 +25,7 @@ from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts
 from sgmcmc.plan.start import find_start, read
-from sgmcmc.plan.stopping import Requirements, UntilEffective
+from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -41,22 +41,19 @@ _MOST_NUMBERS = 2**28  # in a table of all rows, of which there are two
 
 @brief
 @on_machines
-def run_subsampled(
-    request: Request, required: Requirements, prior_bound: Any, verbose: Any
-) -> Samples:
+def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
     """Find the center and the bounds, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user, with :class:`Subsampled` dynamics and a stepsize in units of
             posterior SDs, or ``None``.
-        required: Requested precision and length of the draws.
+        goal: Requested precision and length of the draws.
         prior_bound: Diagonal bound on the second derivatives of the log prior, by parameter;
             ``None`` for those at the mode, which are right for normal priors.
-        verbose: Whether to show progress.
     """
     clock = Clock()
-    verbose, required = checks.flag("verbose", verbose), required.checked()
-    keywords = {**request.keywords, "n_chains": required.n_chains}
+    goal = goal.checked(clock.began)
+    keywords = {**request.keywords, "n_chains": goal.n_chains}
     request = read(replace(request, keywords=keywords))
     model = request.read
     _check_model(model, request.dynamics)
@@ -65,12 +62,12 @@ def run_subsampled(
         request = replace(request, stepsize=stepsize)
     requested = request.keywords.get("preconditioner")
     try:
-        with limited(clock.began + _TO_CHOOSE * required.seconds):
+        with goal.limit(_TO_CHOOSE):
             start = find_start(
                 model,
                 None if is_open(requested) else requested,
-                required.n_chains,
-                verbose,
+                goal.n_chains,
+                goal.verbose,
                 hessian=request.previous_hessian,
             )
             if start.mode is None or start.preconditioner is None:
@@ -88,11 +85,10 @@ def run_subsampled(
         task = "the mode and the bounds of all rows were known"
         raise out_of_time(task, clock.began) from None
     lengths = UntilEffective(
-        required,
+        goal,
         _AssumedAutocorrelation(slowness),
         model.target.size,
         model.options.thin,
-        clock.began,
     )
 
     def tune(request: Request) -> Request:
@@ -106,17 +102,17 @@ def run_subsampled(
     dynamics = replace(request.dynamics, bounds=bounds)
     if model.options.store is None:
         samples = run_lengths(
-            replace(tune(request), dynamics=dynamics), lengths, verbose
+            replace(tune(request), dynamics=dynamics), lengths, goal.verbose
         )
     else:
-        if required.n_iters is None:
+        if goal.n_iters is None:
             raise ValueError(
                 "`store`: a chain on disk has a fixed length. Give `n_iters`."
             )
         request = replace(tune_once(request, tune), dynamics=dynamics)
-        samples = run_tuned(request, required.n_iters, verbose)
+        samples = run_tuned(request, goal.n_iters, goal.verbose)
     clock.done("chain")
-    return samples.with_report(_report(samples, clock, start.mode, required.ess))
+    return samples.with_report(_report(samples, clock, start.mode, goal.ess))
 
 
 class _AssumedAutocorrelation:

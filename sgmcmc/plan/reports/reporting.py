@@ -25,11 +25,12 @@ from sgmcmc.plan.reports.warnings import (
     judgement_warnings,
     rounding_warnings,
 )
-from sgmcmc.plan.stopping import Requirements, UntilEffective
+from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.origin import origin_of
 from sgmcmc.run.sampler import Sampler
 
 WIDE = 8.0  # variance of a whitened direction, or its inverse, that was not known well at the mode
@@ -105,24 +106,31 @@ def report_on(
     samples: Samples,
     plan: Plan,
     lengths: UntilEffective,
-    required: Requirements,
     spread: np.ndarray,
-    sampler: Sampler,
-    clock: Clock,
+    goal: Goal,
 ) -> Report:
-    """Return the report on draws whose constants were chosen here."""
+    """Return the report on draws whose constants were chosen here.
+
+    Args:
+        samples: Draws.
+        plan: Plan of their chains.
+        lengths: Rule by which they stopped.
+        spread: Eigenvalues of their covariance in whitened coordinates, ascending.
+        goal: Requested precision and length of the draws.
+    """
+    sampler, clock = origin_of(samples).sampler, Clock(goal.start_time, plan.seconds)
     diagnostics = lengths.diagnostics
     assert diagnostics is not None
     if not diagnostics.complete:
         diagnostics = diagnose(samples)
     clock.done("chains")
-    judgement = judge(sampler, samples, required.tolerance, plan.mode, plan.meter)
+    judgement = judge(sampler, samples, goal.tolerance, plan.mode, plan.meter)
     warnings = _mode_warnings(plan.mode) if plan.given.stepsize is None else []
     warnings += no_mode_warnings(plan.surveyed)
     warnings += _support_warnings(samples, sampler)
-    warnings += judgement_warnings(judgement, sampler, diagnostics, required.tolerance)
+    warnings += judgement_warnings(judgement, sampler, diagnostics, goal.tolerance)
     warnings += rounding_warnings(samples, plan.mode)
-    warnings += diagnostics.warnings(required.ess)
+    warnings += diagnostics.warnings(goal.ess)
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
             "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
