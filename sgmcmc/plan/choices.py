@@ -32,7 +32,7 @@ from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.plan.objective import is_of_predictors
-from sgmcmc.plan.plan import WHOLE_UP_TO, Given, Plan, make_plan
+from sgmcmc.plan.plan import WHOLE_UP_TO, Given, Knowledge, Plan, make_plan
 from sgmcmc.plan.prediction import LinearRecursion, has_thermostat, need_law_in_turn
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned
@@ -223,31 +223,15 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         if with_nodes is not None:
             nodes, packs = with_nodes.request.held, with_nodes.request.read
             assert nodes is not None
-            plan = make_plan(
-                packs.target,
-                packs.data,
-                start,
-                constants,
-                model.seed,
-                progress.describe,
-                with_nodes.mode,
-                far=not nodes.near_only,
-            )
+            knowledge = Knowledge(with_nodes.mode, far=not nodes.near_only)
+            plan = make_plan(packs, start, constants, progress.describe, knowledge)
             _check_precision_and_support(packs.target, packs.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(with_nodes.request, plan)
-        previous = request.previous
-        plan = make_plan(
-            target,
-            model.data,
-            start,
-            constants,
-            model.seed,
-            progress.describe,
-            known=request.previous_hessian,
-            earlier=None if previous is None else previous.plan,
-        )
+        earlier = None if request.previous is None else request.previous.plan
+        knowledge = Knowledge(None, request.previous_hessian, earlier)
+        plan = make_plan(model, start, constants, progress.describe, knowledge)
         _check_precision_and_support(target, model.data, plan)
         progress.advance(1)
     return Chosen(request, plan)

@@ -61,6 +61,7 @@ class Objective:
 
     Attributes:
         evaluations: Number of passes over the data so far, Hessians counted like gradients.
+        chain_target: Log posterior in the dtype of the chain.
     """
 
     def __init__(
@@ -84,18 +85,25 @@ class Objective:
         if self._factored is not None:
             functions.update(self._factored.functions)
         self._pass = Pass(data, functions, True, target.row_terms, graphs)
-        self._chains = target
+        self.chain_target = target
         self._rough = list[Objective]()
         self._exact: Objective | None = None
         self._verdicts: dict[str, bool] = {}
 
     @property
+    def data(self) -> Data:
+        """Dataset."""
+        return self._pass.data
+
+    @property
     def rough(self) -> Objective:
         """The same over all rows in the dtype of the chain, added up in float64."""
-        if self._chains is self.target:
+        if self.chain_target is self.target:
             return self.over(None)
         if not self._rough:
-            self._rough.append(Objective(self._chains, self._pass.data, double=False))
+            self._rough.append(
+                Objective(self.chain_target, self._pass.data, double=False)
+            )
             self._rough[0]._verdicts = self._verdicts
             self._rough[0]._exact = self
         return self._rough[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +35,7 @@ from sgmcmc.plan.prediction import (
     has_thermostat,
     largest_stepsize,
 )
-from sgmcmc.run.request import Earlier
+from sgmcmc.run.request import Earlier, Model
 
 PART_ROWS = 20_000  # least number of rows on which a mode is first searched
 # Largest number of observations for which every gradient uses all: noise would cost more than it
@@ -218,62 +219,69 @@ class Plan:
     ) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
-        plan = _choose(
-            target, data, self.mode, whitening, self.minibatches, self.given, seed
-        )
+        design = _Design(self.given, self.mode, whitening, self.minibatches)
+        plan = design.cheapest(target, data, seed, kept_graphs(target, data))
         return replace(plan, seconds=self.seconds, surveyed=self.surveyed, earlier=None)
 
 
-def make_plan(
-    target: Target,
-    data: Data,
-    start: np.ndarray,
-    settings: Given,
-    seed: int,
-    stage: Callable[[str], None],
-    mode: Mode | None = None,
-    known: np.ndarray | None = None,
-    earlier: Earlier | None = None,
-    far: bool = True,
-) -> Plan:
-    """Return the plan of a chain.
+class Knowledge(NamedTuple):
+    """What is known of a posterior before its plan is made.
 
-    Args:
-        target: Log posterior, without a preconditioner.
-        data: Dataset.
-        start: Start of the search for the mode, flat and unconstrained.
-        settings: User's choices.
-        seed: Seed of the rows, probes and positions.
-        stage: Function that is called with the name of the next stage.
-        mode: Mode, if it is known.
-        known: Same as in :func:`find_mode`.
+    Attributes:
+        mode: Mode.
+        hessian: Same as ``known`` in :func:`find_mode`.
         earlier: Plan for most of these rows, at whose mode the start is. If mode and information
             have hardly changed, there is one mode as there was, and the noise is as it was.
         far: Same as in :func:`sgmcmc.plan.modes.survey`.
     """
+
+    mode: Mode | None = None
+    hessian: np.ndarray | None = None
+    earlier: Earlier | None = None
+    far: bool = True
+
+
+def make_plan(
+    model: Model,
+    start: np.ndarray,
+    settings: Given,
+    stage: Callable[[str], None],
+    knowledge: Knowledge,
+) -> Plan:
+    """Return the plan of a chain.
+
+    Args:
+        model: Model, read.
+        start: Start of the search for the mode, flat and unconstrained.
+        settings: User's choices.
+        stage: Function that is called with the name of the next stage.
+        knowledge: What is known already.
+    """
     clock = Clock()
     stage("finding the mode")
+    target, data, seed = model.target, model.data, model.seed
     objective = Objective(target, data)
 
     def find(u: np.ndarray) -> Mode:
-        return mode_from(target, data, u, seed, objective)
+        return mode_from(objective, u, seed)
 
-    mode = (
-        mode_from(target, data, start, seed, objective, known) if mode is None else mode
-    )
+    mode = knowledge.mode
+    if mode is None:
+        mode = mode_from(objective, start, seed, knowledge.hessian)
     clock.done("mode and information")
-    reused = None
-    if earlier is not None and earlier.plan.still_holds(
-        mode, settings, data.size / earlier.rows
-    ):
-        reused = earlier.plan
-    if reused is None or reused.surveyed is None:
+    earlier = knowledge.earlier
+    if earlier is not None:
+        growth = data.size / earlier.rows
+        if not earlier.plan.still_holds(mode, settings, growth):
+            earlier = None
+    if earlier is None or earlier.plan.surveyed is None:
         stage("looking for other modes")
+        far = knowledge.far
         surveyed = survey(target, data, mode, start, seed, objective, find, far)
         mode = surveyed.modes[0]
         clock.done("other modes")
     else:
-        surveyed = replace(reused.surveyed, modes=(mode,))
+        surveyed = replace(earlier.plan.surveyed, modes=(mode,))
     preconditioner = make_preconditioner(settings.preconditioner, mode)
     minibatches = settings.minibatches
     if minibatches is None:
@@ -285,52 +293,48 @@ def make_plan(
             minibatches = leverage_minibatches(leverages)
             clock.done("leverage")
     stage("noise of the gradients")
-    earlier_source = None if reused is None else earlier
-    plan = _choose(
-        target,
-        data,
-        mode,
-        preconditioner,
-        minibatches,
-        settings,
-        seed,
-        objective,
-        earlier_source,
-    )
+    design = _Design(settings, mode, preconditioner, minibatches)
+    plan = design.cheapest(target, data, seed, objective.rough.graphs, earlier)
     clock.done("noise and stepsize")
-    return replace(
-        plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier_source
-    )
+    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier)
 
 
 def mode_from(
-    target: Target,
-    data: Data,
+    objective: Objective,
     start: np.ndarray,
     seed: int,
-    objective: Objective | None = None,
-    known: np.ndarray | None = None,
+    hessian: np.ndarray | None = None,
 ) -> Mode:
-    """Return the mode that is found from a position, of a large dataset first on a part."""
-    objective = (objective or Objective(target, data)).over(None)
+    """Return the mode that is found from a position, of a large dataset first on a part.
+
+    Args:
+        objective: Log posterior, without a preconditioner.
+        start: Position, flat and unconstrained.
+        seed: Seed of the rows.
+        hessian: Same as ``known`` in :func:`find_mode`.
+    """
+    target, data, objective = (
+        objective.chain_target,
+        objective.data,
+        objective.over(None),
+    )
     subset = objective_on_subset(objective, data, seed)
     if subset is None:
-        return find_mode(objective, start, known=known)
+        return find_mode(objective, start, known=hessian)
 
     def sample(u: np.ndarray, information: Information) -> Objective:
         whitening = whitening_at(u, information.covariance)
         rng = generator(seed, 1, RunPhase.MODE, Purpose.PART)
-        leverages = leverage(
-            target, data, whitening, seed, _SETTINGS.sample_probes, objective.rough
-        )
+        probes = _SETTINGS.sample_probes
+        rough = objective.rough
+        leverages = leverage(target, data, whitening, seed, probes, rough)
         return objective.over(strata_by_leverage(leverages, rng))
 
     has_enough_rows = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(
         target, data, start
     )
-    return find_mode(
-        objective, start, subset, sample if has_enough_rows else None, known
-    )
+    on_sample = sample if has_enough_rows else None
+    return find_mode(objective, start, subset, on_sample, hessian)
 
 
 def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
@@ -393,73 +397,118 @@ def information_in(whitening: Preconditioner, mode: Mode) -> np.ndarray:
     return root.T @ mode.information.matrix @ root
 
 
-def _choose(
-    target: Target,
-    data: Data,
-    mode: Mode,
-    preconditioner: Preconditioner | None,
-    minibatches: Minibatches,
-    settings: Given,
-    seed: int,
-    objective: Objective | None = None,
-    earlier: Earlier | None = None,
-) -> Plan:
-    """Return the plan with the minibatch size and stepsize of the least time per effective draw.
+@dataclass(frozen=True)
+class _Design:
+    """What a chain is made of before the size of its minibatches and its stepsize are chosen.
 
-    An earlier plan that still holds gives the size of the minibatches, and their noise.
+    Attributes:
+        settings: User's choices.
+        mode: Mode.
+        preconditioner: û and C; ``None`` for none.
+        minibatches: Way of drawing the rows.
     """
-    whitening = preconditioner or unchanged(target.size)
-    information = information_in(whitening, mode)
-    geometry = Surroundings(information, np.zeros_like(information), whitening.root)
-    if settings.takes_all(data.size, target.row_terms):
-        return _with_stepsize(
-            mode, preconditioner, minibatches, data.size, settings, geometry
-        )
-    small_sizes = _SETTINGS.small_sizes if target.row_terms != 1 else ()
-    candidates = small_sizes + _SETTINGS.sizes
-    sizes = [n for n in candidates if n <= data.size] or [data.size]
-    if settings.minibatch_size is not None:
-        sizes = [settings.minibatch_size]
-    if earlier is not None:
-        sizes = [earlier.plan.minibatch_size]
-    largest = max(sizes[0], _SETTINGS.reference_terms // target.row_terms)
-    reference = (
-        min(_SETTINGS.reference_rows, largest, data.size)
-        if len(sizes) > 1
-        else sizes[0]
-    )
-    whitened = target.preconditioned(preconditioner)
-    center = whitening.into(mode.position)
-    meter = NoiseMeter(
-        whitened,
-        data,
-        minibatches.bind(data.size, reference),
-        settings.gradient,
-        kept_graphs(target, data) if objective is None else objective.rough.graphs,
-    )
-    if earlier is not None:
-        noise = earlier.noise_in(whitening, data.size)
-        geometry = geometry.with_noise(
-            noise, epoch_of(minibatches, data.size, sizes[0])
-        )
-        plan_of_earlier = _with_stepsize(
-            mode, preconditioner, minibatches, sizes[0], settings, geometry
-        )
-        return replace(plan_of_earlier, meter=meter)
-    rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
-    normals = rng.standard_normal((_SETTINGS.noise_positions, target.size))
-    spread = np.linalg.solve(np.linalg.cholesky(information).T, normals.T).T
-    noise = meter.covariance(center + spread, center, seed)
 
-    def plan(n: int) -> Plan:
-        epoch = epoch_of(minibatches, data.size, n)
-        noisy = geometry.with_noise(noise * meter.factor(n), epoch)
-        return _with_stepsize(mode, preconditioner, minibatches, n, settings, noisy)
+    settings: Given
+    mode: Mode
+    preconditioner: Preconditioner | None
+    minibatches: Minibatches
 
-    best = _cheapest(
-        plan, sizes, reference, lambda plan: _cost(plan, data, target.row_terms)
-    )
-    return replace(best, meter=meter)
+    def cheapest(
+        self,
+        target: Target,
+        data: Data,
+        seed: int,
+        graphs: dict[Any, Any],
+        earlier: Earlier | None = None,
+    ) -> Plan:
+        """Return the plan of the least time per effective draw.
+
+        Args:
+            target: Log posterior, without a preconditioner.
+            data: Dataset.
+            seed: Seed of the positions and minibatches.
+            graphs: Graphs of the target that are kept.
+            earlier: Plan that gives the size of the minibatches, and their noise.
+        """
+        settings, minibatches = self.settings, self.minibatches
+        whitening = self.preconditioner or unchanged(target.size)
+        information = information_in(whitening, self.mode)
+        geometry = Surroundings(information, np.zeros_like(information), whitening.root)
+        if settings.takes_all(data.size, target.row_terms):
+            return self._plan(data.size, geometry)
+        sizes = self._sizes(target, data, earlier)
+        largest = max(sizes[0], _SETTINGS.reference_terms // target.row_terms)
+        reference = sizes[0]
+        if len(sizes) > 1:
+            reference = min(_SETTINGS.reference_rows, largest, data.size)
+        whitened = target.preconditioned(self.preconditioner)
+        center = whitening.into(self.mode.position)
+        draws = minibatches.bind(data.size, reference)
+        meter = NoiseMeter(whitened, data, draws, settings.gradient, graphs)
+        if earlier is not None:
+            noise = earlier.noise_in(whitening, data.size)
+            epoch = epoch_of(minibatches, data.size, sizes[0])
+            plan_of_earlier = self._plan(sizes[0], geometry.with_noise(noise, epoch))
+            return replace(plan_of_earlier, meter=meter)
+        rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
+        normals = rng.standard_normal((_SETTINGS.noise_positions, target.size))
+        spread = np.linalg.solve(np.linalg.cholesky(information).T, normals.T).T
+        noise = meter.covariance(center + spread, center, seed)
+
+        def plan(n: int) -> Plan:
+            epoch = epoch_of(minibatches, data.size, n)
+            return self._plan(n, geometry.with_noise(noise * meter.factor(n), epoch))
+
+        def cost(plan: Plan) -> float:
+            row_cost = _SETTINGS.byte_cost * data.row_bytes
+            row_cost += _SETTINGS.term_cost * (target.row_terms - 1)
+            iteration_cost = _SETTINGS.iteration_cost + row_cost * plan.minibatch_size
+            return plan.autocorrelation * iteration_cost
+
+        return replace(_cheapest(plan, sizes, reference, cost), meter=meter)
+
+    def _sizes(self, target: Target, data: Data, earlier: Earlier | None) -> list[int]:
+        """Return the sizes of minibatches to choose from."""
+        if earlier is not None:
+            return [earlier.plan.minibatch_size]
+        if self.settings.minibatch_size is not None:
+            return [self.settings.minibatch_size]
+        small_sizes = _SETTINGS.small_sizes if target.row_terms != 1 else ()
+        candidates = small_sizes + _SETTINGS.sizes
+        return [n for n in candidates if n <= data.size] or [data.size]
+
+    def _plan(self, n: int, geometry: Surroundings) -> Plan:
+        """Return the plan for n rows, with its stepsize."""
+        settings = self.settings
+        dynamics, in_turn, stepsize = (
+            settings.dynamics,
+            settings.in_turn,
+            settings.stepsize,
+        )
+        if stepsize is None:
+            largest = LARGEST_OF_FEW if geometry.exact else LARGEST
+            if has_thermostat(dynamics):
+                largest = LARGEST_WITH_THERMOSTAT
+            # Several steps with one momentum should not go round.
+            largest = min(largest, (0.5 * np.pi / dynamics.steps) ** 2)
+            tolerance = settings.tolerance
+            stepsize = largest_stepsize(dynamics, geometry, tolerance, largest, in_turn)
+        try:
+            prediction = geometry.predict(dynamics, stepsize, in_turn)
+        except ValueError:  # a user's stepsize, for dynamics without a closed form
+            if settings.stepsize is None:
+                raise
+            prediction = Prediction.unknown(len(self.mode.position))
+        return Plan(
+            settings,
+            self.mode,
+            self.preconditioner,
+            self.minibatches,
+            n,
+            stepsize,
+            geometry,
+            prediction,
+        )
 
 
 def _cheapest(
@@ -490,41 +539,3 @@ def _cheapest(
 def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
     """Return the minibatches in an epoch, if they come in order."""
     return rows / n if isinstance(minibatches, Reshuffled) else None
-
-
-def _cost(plan: Plan, data: Data, row_terms: int) -> float:
-    row_cost = _SETTINGS.byte_cost * data.row_bytes + _SETTINGS.term_cost * (
-        row_terms - 1
-    )
-    return plan.autocorrelation * (
-        _SETTINGS.iteration_cost + row_cost * plan.minibatch_size
-    )
-
-
-def _with_stepsize(
-    mode: Mode,
-    preconditioner: Preconditioner | None,
-    minibatches: Minibatches,
-    n: int,
-    settings: Given,
-    geometry: Surroundings,
-) -> Plan:
-    stepsize = settings.stepsize
-    if stepsize is None:
-        largest = LARGEST_OF_FEW if geometry.exact else LARGEST
-        if has_thermostat(settings.dynamics):
-            largest = LARGEST_WITH_THERMOSTAT
-        # Several steps with one momentum should not go round.
-        largest = min(largest, (0.5 * np.pi / settings.dynamics.steps) ** 2)
-        stepsize = largest_stepsize(
-            settings.dynamics, geometry, settings.tolerance, largest, settings.in_turn
-        )
-    try:
-        prediction = geometry.predict(settings.dynamics, stepsize, settings.in_turn)
-    except ValueError:  # a user's stepsize, for dynamics without a closed form
-        if settings.stepsize is None:
-            raise
-        prediction = Prediction.unknown(len(mode.position))
-    return Plan(
-        settings, mode, preconditioner, minibatches, n, stepsize, geometry, prediction
-    )

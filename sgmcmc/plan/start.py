@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import Demands, dry_run
@@ -21,6 +20,7 @@ from sgmcmc.plan.local import look_around
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import mode_from, whitening_at
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.run.request import Model, Request, prepared
 
 _NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
@@ -88,25 +88,17 @@ class Start:
 
 
 def find_start(
-    model: Model,
-    form: str | None,
-    n_chains: int,
-    verbose: bool,
-    large: bool = False,
-    hessian: np.ndarray | None = None,
-    mode: Mode | None = None,
+    request: Request, form: str | None, goal: Goal, large: bool = False
 ) -> Start:
     """Return over-dispersed starts around the mode, or the user's if no mode of use was found.
 
     Args:
-        model: Model, read.
+        request: Request, read; at the mode that it may have, precision has been checked.
         form: Requested form: "dense", "diagonal", or either.
-        n_chains: Number of chains.
-        verbose: Whether to show progress.
+        goal: Number of chains, and whether to show progress.
         large: Whether no mode is assumed.
-        hessian: Same as ``known`` in :func:`sgmcmc.plan.mode.find_mode`.
-        mode: Mode, if it is known, at which the precision has been checked.
     """
+    model, mode = request.read, request.mode
     target, data, seed = model.target, model.data, model.seed
     if form not in (None, "auto", "dense", "diagonal"):
         raise ValueError(
@@ -116,11 +108,11 @@ def find_start(
     if large or target.size > DENSE_UP_TO:
         return start_at_params(model, form, True)
     dense = _is_dense(target, form)
-    with Progress("finding the mode", 1, verbose) as progress:
+    with Progress("finding the mode", 1, goal.verbose) as progress:
         objective = Objective(target, data)
         if mode is None:
             start = model.starts[0].astype(np.float64)
-            mode = _usable_mode(objective, target, data, start, seed, hessian)
+            mode = _usable_mode(objective, start, seed, request.previous_hessian)
             if mode is not None:
                 need_precision(target, data, mode.position, mode.information.covariance)
         progress.advance(1)
@@ -128,7 +120,7 @@ def find_start(
         return start_at_params(model, form)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
-    steps = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
+    steps = rng.standard_normal((goal.n_chains, target.size)) @ whitening.root.T
     spread = [
         target.space.params(
             _start_near_mode(objective, mode, _SETTINGS.spread * step), target.dtype
@@ -187,16 +179,11 @@ def _is_dense(target: Target, form: str | None) -> bool:
 
 
 def _usable_mode(
-    objective: Objective,
-    target: Target,
-    data: Data,
-    start: np.ndarray,
-    seed: int,
-    hessian: np.ndarray | None,
+    objective: Objective, start: np.ndarray, seed: int, hessian: np.ndarray | None
 ) -> Mode | None:
     try:
         with np.errstate(all="ignore"):
-            mode = mode_from(target, data, start, seed, objective, hessian)
+            mode = mode_from(objective, start, seed, hessian)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)

@@ -19,6 +19,7 @@ from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.model.geometry import Arrow, Preconditioner
 from sgmcmc.model.layout import Layout
 from sgmcmc.plan.curvature import shrunk_covariance
+from sgmcmc.plan.start import Start
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.chain_executors import executor_of
@@ -142,6 +143,16 @@ class WarmedUp:
     mean_change: float
     recent_draws: np.ndarray
 
+    def continued(self, further: WarmedUp) -> WarmedUp:
+        """Return the result of this warm-up and a further one after it."""
+        return replace(
+            further,
+            iterations=self.iterations + further.iterations,
+            changed=self.changed + further.changed,
+            gradients=self.gradients + further.gradients,
+            seconds=self.seconds + further.seconds,
+        )
+
     @property
     def settled(self) -> bool:
         """Whether the last draws are about as wide as they should be, and their mean is stable."""
@@ -183,26 +194,24 @@ class WarmUp:
     Args:
         sampler: Sampler whose chain should be warmed up; its stepsize is the first one tried, and
             its dynamics hold coordinates in their state if those may change.
+        start: Start of the chains.
         acceptance: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
         deadline: Time at which to stop, by the monotonic clock.
         windows: Iterations of the windows.
-        scaled: Indices of the coordinates whose scale alone may change; ``None`` for all.
-        at_mode: Whether chains start around a mode: then no progress in the first window is enough
-            to give up.
     """
 
     def __init__(
         self,
         sampler: Sampler,
+        start: Start,
         acceptance: float | None,
         deadline: float,
-        windows: Sequence[int] = WINDOWS,
-        scaled: np.ndarray | None = None,
-        at_mode: bool = False,
+        windows: Sequence[int],
     ) -> None:
         self._sampler, self._acceptance, self._deadline = sampler, acceptance, deadline
-        self._patience = sum(windows[: 1 if at_mode else 2])
-        self._windows, self._scaled_indices = windows, scaled
+        # Around a mode no progress in the first window is enough to give up.
+        self._patience = sum(windows[: 2 if start.mode is None else 1])
+        self._windows, self._scaled_indices = windows, start.scaled
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
         self._dynamics, self._metric = dynamics, dynamics.metric

@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 from scipy import optimize
 
 from sgmcmc.plan.mode import Mode, _climb, find_mode
+from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import mode_from
 from tests.plan.models import (
     Array,
@@ -400,7 +401,7 @@ class TestManyRows:
     def test_few_passes(self, log_lik: Callable[..., tf.Tensor]) -> None:
         given = self.data()
         target, data = make(log_lik, given, {"beta": (5,)}, gaussian_prior(2.0))
-        found = mode_from(target, data, np.zeros(5), seed=1)
+        found = mode_from(Objective(target, data), np.zeros(5), seed=1)
         expected, information = self.newton(given["X"], given["y"])
         gap = found.position - expected
         assert np.sqrt(gap @ information @ gap / 5) < COARSE
@@ -420,7 +421,7 @@ class TestManyRows:
 
         given = self.data()
         target, data = make(asks, given, {"beta": (5,)}, gaussian_prior(2.0))
-        found = mode_from(target, data, np.zeros(5), seed=1)
+        found = mode_from(Objective(target, data), np.zeros(5), seed=1)
         expected, information = self.newton(given["X"], given["y"])
         assert off(found, expected, information) < COARSE
 

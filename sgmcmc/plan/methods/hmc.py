@@ -380,15 +380,7 @@ def _tuned_at_mode(
     large = chosen and no_mode
     if chosen:
         with goal.limit(_SETTINGS.share_to_choose):
-            start = find_start(
-                model,
-                preconditioner,
-                goal.n_chains,
-                goal.verbose,
-                large,
-                request.previous_hessian,
-                request.mode,
-            )
+            start = find_start(request, preconditioner, goal, large)
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
@@ -485,7 +477,8 @@ def _with_curvature(
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
         windows = SHORT if preconditioner is warmed_up.preconditioner else windows
-        warmed_up = _run_warm_up(request, start, goal, log, windows, warmed_up)
+        further = _run_warm_up(request, start, goal, log, windows)
+        warmed_up = warmed_up.continued(further)
         if extra_rounds and not warmed_up.settled:
             extra_rounds -= 1
             rounds.insert(0, windows)
@@ -498,9 +491,8 @@ def _run_warm_up(
     goal: Goal,
     log: ChoiceLog,
     windows: Sequence[int] = WINDOWS,
-    previous: WarmedUp | None = None,
 ) -> WarmedUp:
-    """Return the result of a warm-up from a start, added to that of one ``previous``."""
+    """Return the result of a warm-up from a start."""
     dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
     size = request.read.target.size
     warm_up_request = request.tuned(
@@ -519,15 +511,6 @@ def _run_warm_up(
     deadline = max(
         goal.start_time + _SETTINGS.share_of_warm_up * goal.seconds, (now + end) / 2
     )
-    sampler, at_mode = make_sampler(warm_up_request), start.mode is not None
-    warm_up = WarmUp(sampler, acceptance, deadline, windows, start.scaled, at_mode)
-    warmed_up = warm_up.run(goal.verbose)
-    if previous is None:
-        return warmed_up
-    return replace(
-        warmed_up,
-        iterations=previous.iterations + warmed_up.iterations,
-        changed=previous.changed + warmed_up.changed,
-        gradients=previous.gradients + warmed_up.gradients,
-        seconds=previous.seconds + warmed_up.seconds,
-    )
+    sampler = make_sampler(warm_up_request)
+    warm_up = WarmUp(sampler, start, acceptance, deadline, windows)
+    return warm_up.run(goal.verbose)

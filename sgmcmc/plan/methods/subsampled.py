@@ -63,13 +63,8 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
     requested = request.keywords.get("preconditioner")
     try:
         with goal.limit(_TO_CHOOSE):
-            start = find_start(
-                model,
-                None if is_open(requested) else requested,
-                goal.n_chains,
-                goal.verbose,
-                hessian=request.previous_hessian,
-            )
+            form = None if is_open(requested) else requested
+            start = find_start(request, form, goal)
             if start.mode is None or start.preconditioner is None:
                 raise ValueError(
                     f"`{request.function}` needs a mode, around which gradients are known, and "

@@ -16,6 +16,7 @@ from sgmcmc.model.geometry import Space
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.modes import alike
 from sgmcmc.plan.noise import NoiseMeter
+from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
 from sgmcmc.plan.prediction import Prediction, Surroundings, largest_stepsize
 from sgmcmc.results.arrays import by_chain
@@ -103,12 +104,8 @@ def judge(
     u = unconstrained(samples, space)
     flat = u.reshape(-1, u.shape[-1])
     if mode is None:
-        mode = mode_from(
-            sampler.target.preconditioned(None),
-            sampler.data,
-            flat.mean(0),
-            sampler.seed,
-        )
+        objective = Objective(sampler.target.preconditioned(None), sampler.data)
+        mode = mode_from(objective, flat.mean(0), sampler.seed)
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
     centers = centers_of(samples, space)

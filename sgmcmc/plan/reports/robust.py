@@ -15,7 +15,7 @@ from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.model.target import Target
 from sgmcmc.plan.mode import Mode
-from sgmcmc.plan.objective import kept_graphs
+from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.plan import mode_from
 from sgmcmc.plan.reports.judging import as_matrix, cannot_judge
 from sgmcmc.results.arrays import by_chain, coordinate_names
@@ -84,7 +84,7 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     weights = samples.weights
     weights = None if weights is None else np.resize(weights, len(u))
     center = np.average(u, axis=0, weights=weights)
-    mode = mode_from(target, sampler.data, center, sampler.seed)
+    mode = mode_from(Objective(target, sampler.data), center, sampler.seed)
     if not mode.converged:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")
     root = np.linalg.cholesky(mode.information.covariance)
