@@ -135,9 +135,17 @@ class InformedGradient(Gradient):
 
 _SHORTEST = 1000  # iterations of the ascent at least
 _LONGEST = 4000  # iterations of the ascent at most
-_STEP = 0.1  # of the ascent at first, in SDs of a coordinate
-_PASSES = 20  # over the data in the ascent, within these bounds
-_ROWS = 500  # of the ascent's minibatches
+
+
+@dataclass(frozen=True)
+class _Settings:
+    first_step: float = 0.1  # of the ascent at first, in SDs of a coordinate
+    passes: int = 20  # over the data in the ascent, within these bounds
+    minibatch_rows: int = 500  # of the ascent's minibatches
+
+
+_SETTINGS = _Settings()
+
 
 # Keywords that matter before there are draws.
 _KEYWORDS_BEFORE_DRAWS = (
@@ -195,12 +203,12 @@ def ascend(
         DivergenceError: The ascent fails even with small steps.
     """
     size = request.read.data.size
-    n = min(_ROWS, size)
-    n_iters = int(np.clip(_PASSES * size / n, _SHORTEST, _LONGEST))
+    n = min(_SETTINGS.minibatch_rows, size)
+    n_iters = int(np.clip(_SETTINGS.passes * size / n, _SHORTEST, _LONGEST))
     gradient, whitening = InformedGradient(geometry.share), geometry.whitening
 
     def attempt(factor: float) -> list[np.ndarray]:
-        step = factor * _STEP
+        step = factor * _SETTINGS.first_step
         stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
         ascent_request = _tuned(
             request, positions, whitening, Ascent(), gradient, n, step

@@ -52,11 +52,17 @@ from sgmcmc.run.request import (
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.stepwise import StepwiseSampler
 
-_FEW_COORDINATES = 12  # whose extreme draws are tried first, one by one without a graph
-_SUPPORT_DRAWS = (
-    256  # from the normal approximation at which the log-prior is evaluated
-)
-_MOST_OUTSIDE = 0.01  # share of them at which it need not be finite
+
+@dataclass(frozen=True)
+class _Settings:
+    # Whose extreme draws are tried first, one by one without a graph.
+    few_coordinates: int = 12
+    # From the normal approximation at which the log-prior is evaluated.
+    support_draws: int = 256
+    share_outside: float = 0.01  # share of them at which it need not be finite
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -261,11 +267,12 @@ def need_support(target: Target, plan: Plan) -> None:
         return
     root = root_of(mode.information.covariance)
     steps = (
-        np.random.default_rng(0).standard_normal((_SUPPORT_DRAWS, target.size)) @ root.T
+        np.random.default_rng(0).standard_normal((_SETTINGS.support_draws, target.size))
+        @ root.T
     )
     points = np.concatenate([mode.position[np.newaxis], mode.position + steps])
     points = points.astype(target.dtype.as_numpy_dtype)
-    if target.size <= _FEW_COORDINATES:
+    if target.size <= _SETTINGS.few_coordinates:
         # An end that leaves out enough of the draws leaves out the first or last of a coordinate.
         extremes = points[np.unique([points.argmin(0), points.argmax(0)])]
         params = [space.constrain(tf.constant(point)) for point in extremes]
@@ -281,7 +288,7 @@ def need_support(target: Target, plan: Plan) -> None:
     }
     is_finite = finite_priors(log_prior, draws)
     outside = 1.0 - float(is_finite[1:].mean())
-    if outside <= _MOST_OUTSIDE or not is_finite.any():
+    if outside <= _SETTINGS.share_outside or not is_finite.any():
         return
     inside, out = (
         {k: array[where][0] for k, array in draws.items()}

@@ -31,12 +31,10 @@ from sgmcmc.plan.objective import Objective, along, slope_over
 class _InformationSettings:
     max_updates: int = 50  # of the SDs over which a kink is measured
     settling: int = 12  # updates after which curvatures are averaged
-    floor: float = (
-        1e-12  # of a curvature, relative to the largest after scaling by the diagonal
-    )
-    clearly_upward: float = (
-        1e-3  # curvature that is not rounding, relative to the largest
-    )
+    # Of a curvature, relative to the largest after scaling by the diagonal.
+    floor: float = 1e-12
+    # Curvature that is not rounding, relative to the largest.
+    clearly_upward: float = 1e-3
     # Condition number up to which no eigenvalues are needed: all are positive, and none is near
     # the floor.
     plain_condition: float = 1e10
@@ -282,12 +280,10 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class _LanczosSettings:
-    usual_ratio: float = (
-        2.0  # of curvatures up to which, or its inverse, none is unusual
-    )
-    max_residual: float = (
-        0.05  # of an eigenvector that is used, relative to its eigenvalue
-    )
+    # Of curvatures up to which, or its inverse, none is unusual.
+    usual_ratio: float = 2.0
+    # Of an eigenvector that is used, relative to its eigenvalue.
+    max_residual: float = 0.05
     # Residual relative to the distance of the next eigenvalue. Beyond, the vector may be a mixture
     # of many of a dense spectrum, and undoing its curvature alone gains nothing.
     max_residual_of_gap: float = 0.5
@@ -420,9 +416,8 @@ class _ArrowSettings:
 
 _ARROW_SETTINGS = _ArrowSettings()
 
-_ONE_BY_ONE = (
-    100  # largest number of products for which compiling takes longer than it gains
-)
+# Largest number of products for which compiling takes longer than it gains.
+_ONE_BY_ONE = 100
 _FEW = 50  # coordinates of a parameter up to which curvature is averaged over many positions
 # Largest difference of entries of a Hessian that should be equal, relative to its largest.
 _EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +28,17 @@ _NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
 # most as many posterior SDs.
 _ERROR = 0.01
 
-# Groups; with fewer the posterior of the global parameters is too wide for fixed nodes.
-_FEW_GROUPS = 30
-_COORDINATES = 50  # of the posterior, up to which nodes follow them
-_MEASURED_POSITIONS = 8  # at which the error is measured
-_WIDTH = 1.3  # width of these positions, in that of the posterior
+
+@dataclass(frozen=True)
+class _Settings:
+    # Groups; with fewer the posterior of the global parameters is too wide for fixed nodes.
+    few_groups: int = 30
+    few_coordinates: int = 50  # of the posterior, up to which nodes follow them
+    positions: int = 8  # at which the error is measured
+    width: float = 1.3  # width of these positions, in that of the posterior
+
+
+_SETTINGS = _Settings()
 
 
 class Anchored(NamedTuple):
@@ -64,7 +70,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         return None
     assert structure.integrated is not None
     closed_form = bool(structure.integrated.normal)
-    few_groups = len(structure.labels[structure.integrated.by]) < _FEW_GROUPS
+    few_groups = len(structure.labels[structure.integrated.by]) < _SETTINGS.few_groups
     if not closed_form and (marginal.nodes == 1 or few_groups):
         return None
     target, data = model.target, model.data
@@ -166,15 +172,17 @@ def find_fixed_nodes(
     space, dtype = target.space, target.dtype
     center = space.params(mode, dtype)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    positions = mode + _WIDTH * spread(
-        rng.standard_normal((_MEASURED_POSITIONS, target.size))
+    positions = mode + _SETTINGS.width * spread(
+        rng.standard_normal((_SETTINGS.positions, target.size))
     )
     by_position = [space.params(position, dtype) for position in positions]
     params = {
         name: np.stack([values[name] for values in by_position])
         for name in by_position[0]
     }
-    axes = spread(np.eye(target.size)) if target.size <= _COORDINATES else ()
+    axes = (
+        spread(np.eye(target.size)) if target.size <= _SETTINGS.few_coordinates else ()
+    )
     side_points = tuple(
         (space.params(mode + step, dtype), space.params(mode - step, dtype))
         for step in axes

@@ -35,21 +35,24 @@ from sgmcmc.run.request import LaplaceApproximation, Request
 @dataclass(frozen=True)
 class _Settings:
     newton_steps: int = 8  # at the end
-    difference: float = (
-        0.5  # of positions for a product, in conditional SDs of global parameters
-    )
+    # Of positions for a product, in conditional SDs of global parameters.
+    difference: float = 0.5
     largest_difference: float = 0.02
-    at_mode: float = (
-        0.1  # distance from the mode, in posterior SDs, at which the last steps end
-    )
-    products: int = (
-        40  # with the information about joint coordinates, to find directions
-    )
+    # Distance from the mode, in posterior SDs, at which the last steps end.
+    at_mode: float = 0.1
+    # With the information about joint coordinates, to find directions.
+    products: int = 40
     directions: int = 30  # in which they are coupled, at most
     residual: float = 1e-3  # of linear equations, relative to the right side
     joint_difference: float = 0.3  # of positions for such a product, in posterior SDs
     draws: int = 4  # of a normal approximation at which it is judged
     search_steps: int = 25  # at most
+    # Searches for the mode, each in the coordinates that the last one gives.
+    rounds: int = 3
+    # Random signs whose products with the Hessian give the information about each effect.
+    probes: int = 6
+    # Log posterior per coordinate; a search with less is the last.
+    small_gain: float = 0.05
 
 
 _SETTINGS = _Settings()
@@ -294,11 +297,6 @@ def _solved(
     return solution if np.isfinite(solution).all() else right_side
 
 
-_ROUNDS = 3  # searches for the mode, each in the coordinates that the last one gives
-_PROBES = 6  # random signs whose products with the Hessian give the information about each effect
-_SMALL_GAIN = 0.05  # log posterior per coordinate; a search with less is the last
-
-
 def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
     """Return a request whose chains move effects in suitable coordinates, if it has any to move.
 
@@ -418,7 +416,7 @@ class Search(JointMode):
             for factor_entries in self._factor_entries
         ]
         scale = self.scale(u)
-        for _ in range(_ROUNDS):
+        for _ in range(_SETTINGS.rounds):
             joint = self._at_position(u, widths)
             u, gain = self.climb(u, joint, scale)
             widths = [
@@ -426,7 +424,7 @@ class Search(JointMode):
                 / np.sqrt(1.0 + np.diagonal(of_factor.information, axis1=1, axis2=2))
                 for of_factor in joint.known
             ]
-            if gain < _SMALL_GAIN * len(u):
+            if gain < _SETTINGS.small_gain * len(u):
                 break
         return self._at_position(u, widths), u
 
@@ -442,7 +440,7 @@ class Search(JointMode):
         for factor_entries, width in zip(self._factor_entries, widths, strict=True):
             levels, q = factor_entries.indices.shape
             blocks = np.zeros((levels, q, q))
-            for _ in range(_PROBES):
+            for _ in range(_SETTINGS.probes):
                 signs = self.rng.choice([-1.0, 1.0], levels)[:, np.newaxis] * width
                 for k in range(q):
                     vector = np.zeros((len(u), 1))
@@ -450,7 +448,7 @@ class Search(JointMode):
                     product = self.objective.times_hessians(u, vector)[:, 0][
                         factor_entries.indices
                     ]
-                    blocks[:, :, k] -= product / signs[:, k : k + 1] / _PROBES
+                    blocks[:, :, k] -= product / signs[:, k : k + 1] / _SETTINGS.probes
             information = _without_negative_eigenvalues(
                 (blocks + np.swapaxes(blocks, 1, 2)) / 2
             )

@@ -43,9 +43,8 @@ _SLOPE = "slope/"  # prefix of the arrays of a parameter that w depends on
 class _FieldSettings:
     max_entries: int = 5000  # of a field: its matrices are dense
     max_other_coordinates: int = 50
-    perturbation: float = (
-        0.5  # of a coordinate of θ, which shows a change of the precision
-    )
+    # Of a coordinate of θ, which shows a change of the precision.
+    perturbation: float = 0.5
     # Prior SDs of single entries at which the prior is differentiated: at zero the third
     # derivative of ``z ** 2`` is NaN in TensorFlow.
     probe_sds: float = 1e-2
@@ -393,21 +392,17 @@ def common_axes(
 @dataclass(frozen=True)
 class _SearchSettings:
     searches: int = 3  # for the mode, each in the coordinates that the last one gives
-    small_gain: float = (
-        0.05  # log posterior per coordinate; a search with less is the last
-    )
-    quick_hessians: float = (
-        1e8  # rows × coordinates up to which automatic Hessians are quick
-    )
+    # Log posterior per coordinate; a search with less is the last.
+    small_gain: float = 0.05
+    # Rows × coordinates up to which automatic Hessians are quick.
+    quick_hessians: float = 1e8
     newton_steps: int = 12  # of the field given the other parameters
     halvings: int = 10  # of a step
     shortest_step: float = 0.01  # in posterior SDs of a coordinate
-    misfit: float = (
-        0.5  # largest share of a gradient's square that an approximation may leave
-    )
-    multiple_tolerance: float = (
-        0.02  # relative, of informations; least logarithm of a multiple
-    )
+    # Largest share of a gradient's square that an approximation may leave.
+    misfit: float = 0.5
+    # Relative, of informations; least logarithm of a multiple.
+    multiple_tolerance: float = 0.02
     batch: int = 64  # gradients of the prior that are computed together
     scale_shift: float = 0.5  # to another value of the scale, unconstrained
 

@@ -16,21 +16,18 @@ from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import LARGEST, WHOLE_UP_TO
 from sgmcmc.plan.prediction import LinearRecursion, largest_good
 
-PAIRS = (
-    128  # pairs of minibatches, over all positions, whose gradients measure the noise
-)
+# Pairs of minibatches, over all positions, whose gradients measure the noise.
+PAIRS = 128
 
 
 @dataclass(frozen=True)
 class _Settings:
     prior_probes: int = 4  # of the prior's curvature, for each parameter
     power_iterations: int = 20
-    settled_iterations: int = (
-        10  # the last power iterations, whose mean is the curvature
-    )
-    few_rows: int = (
-        16  # fewer gradients over rows say little of the curvature: it is probed
-    )
+    # The last power iterations, whose mean is the curvature.
+    settled_iterations: int = 10
+    # Fewer gradients over rows say little of the curvature: it is probed.
+    few_rows: int = 16
     information_floor: float = 1e-4  # of a coordinate, relative to the mean over all
     # Rows of a minibatch. If noise limits the stepsize, twice the rows allow twice the stepsize,
     # so that nothing is gained by more.

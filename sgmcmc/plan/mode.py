@@ -23,28 +23,24 @@ class _Settings:
     # Distances are in posterior SDs of a coordinate (RMS).
     close: float = 0.1  # distance from the mode at which the search stops
     converged: float = 0.25  # largest distance at which the mode counts as found
-    close_on_sample: float = (
-        0.5  # distance at which the search on a sample of the rows stops
-    )
+    # Distance at which the search on a sample of the rows stops.
+    close_on_sample: float = 0.5
     steps_on_sample: int = 10  # Newton steps on a sample of the rows
     max_steps: int = 40  # Newton steps on all rows
     max_halvings: int = 20  # of a Newton step
-    quick_reduction: float = (
-        0.3  # of the distance by a step; otherwise the Hessian is renewed
-    )
+    # Of the distance by a step; otherwise the Hessian is renewed.
+    quick_reduction: float = 0.3
     clear_rise: float = 0.1  # of the log posterior that is not rounding
     patience: int = 3  # steps of small gain after which the first search ends
     small_gain: float = 0.05  # of the log posterior
     # Small gain on a sample of the rows, per coordinate and per row of the data that a sampled row
     # represents: the log posterior of all rows is lower at the sample's mode by half of one.
     small_gain_on_sample: float = 0.02
-    error_directions: int = (
-        3  # random directions in which the error of curvature is measured
-    )
+    # Random directions in which the error of curvature is measured.
+    error_directions: int = 3
     max_saddles: int = 3  # saddles that are left
-    max_error: float = (
-        0.1  # relative error of curvature, root mean square over coordinates
-    )
+    # Relative error of curvature, root mean square over coordinates.
+    max_error: float = 0.1
 
 
 _SETTINGS = _Settings()

@@ -23,9 +23,8 @@ from sgmcmc.plan.objective import Objective
 class _SymmetrySettings:
     max_rearrangements: int = 24
     max_swaps: int = 6  # pairs exchanged along an axis
-    min_entries: int = (
-        8  # of an axis: from here on arrangements are too many to try each
-    )
+    # Of an axis: from here on arrangements are too many to try each.
+    min_entries: int = 8
     tested_pairs: int = 8  # exchanged to see whether all entries can be
     first_rows: int = 1000  # rows with which exchanges are tried first
     max_axes: int = 6  # of one length, up to which all their subsets are tried
@@ -268,12 +267,10 @@ PART_ROWS = 2000  # rows of the subset on which other modes are searched
 @dataclass(frozen=True)
 class _SurveySettings:
     climb_iterations: int = 40  # of L-BFGS in one search
-    check_every: int = (
-        10  # iterations between checks whether a search goes to a known mode
-    )
-    rearrangements: int = (
-        3  # the best rearrangements of the mode, which searches start from
-    )
+    # Iterations between checks whether a search goes to a known mode.
+    check_every: int = 10
+    # The best rearrangements of the mode, which searches start from.
+    rearrangements: int = 3
     random_distances: tuple[float, ...] = (
         5.0,
         20.0,
@@ -285,9 +282,8 @@ class _SurveySettings:
     )  # of further starts, SDs of one row
     low_dimension: int = 8  # coordinates up to which there are more random starts
     low_dimension_factor: int = 2  # factor of their number
-    height_tolerance: float = (
-        0.1  # difference of log posteriors of modes that are exchanged
-    )
+    # Difference of log posteriors of modes that are exchanged.
+    height_tolerance: float = 0.1
     min_distance: float = 2.0  # between two modes, in SDs of either
     min_weight: float = 1e-3  # relative to the heaviest mode: others are not reported
     max_candidates: int = 6  # modes that are computed with all the data
@@ -298,9 +294,8 @@ class _SurveySettings:
     required_fall: float = 1.0  # of the log posterior there
     min_sd_ratio: float = 1e-12  # of two SDs at a mode: less is the edge of a pole
     max_level_directions: int = 3  # directions without curvature that are tried
-    min_share: float = (
-        0.05  # of the largest share in such a direction: less is not reported
-    )
+    # Of the largest share in such a direction: less is not reported.
+    min_share: float = 0.05
 
 
 _SURVEY_SETTINGS = _SurveySettings()

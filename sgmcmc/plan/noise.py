@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,22 @@ from sgmcmc.model.target import Target
 from sgmcmc.plan.objective import Objective, kept_graphs, of_likelihood
 
 PROBES = 48  # directions in which leverage is measured
-_FEW_PROBES = 16  # directions in which leverage of many terms is measured
-# Smallest number of terms of the log-likelihood for which there are fewer directions.
-_MANY_TERMS = 1e7
-# Fraction of the probability that is spread evenly, so that every row is drawn now and then.
-_UNIFORM = 0.1
-_STEP = 1.5  # distance of probes to each side, in posterior SDs; smaller ones have rounding errors
+
+
+@dataclass(frozen=True)
+class _Settings:
+    few_probes: int = 16  # directions in which leverage of many terms is measured
+    # Smallest number of terms of the log-likelihood for which there are fewer directions.
+    many_terms: float = 1e7
+    # Fraction of the probability that is spread evenly, so that every row is drawn now and then.
+    uniform_share: float = 0.1
+    # Distance of probes to each side, in posterior SDs; smaller ones have rounding errors.
+    step: float = 1.5
+    round_of_pairs: int = 64  # pairs of minibatches that are gathered at once
+
+
+_SETTINGS = _Settings()
+
 _PIECE_NUMBERS = 2**22
 
 
@@ -67,11 +78,11 @@ def leverage(
     if exact is not None:
         return np.maximum(exact, 0.0)
     if probes is None:
-        many = data.size * target.row_terms > _MANY_TERMS
-        probes = _FEW_PROBES if many else PROBES
+        many = data.size * target.row_terms > _SETTINGS.many_terms
+        probes = _SETTINGS.few_probes if many else PROBES
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
-    offsets = _STEP * (signs @ root.T if whitening.dense else signs * root)
+    offsets = _SETTINGS.step * (signs @ root.T if whitening.dense else signs * root)
     points = (
         np.concatenate([[np.zeros(target.size)], offsets, -offsets]) + whitening.origin
     )
@@ -96,7 +107,7 @@ def leverage(
             "makes the log posterior -inf. Look at that row for a mistake, or use a density that "
             "is positive everywhere."
         )
-    return np.maximum(second_differences, 0.0) / _STEP**2
+    return np.maximum(second_differences, 0.0) / _SETTINGS.step**2
 
 
 STRATA, STRATUM_ROWS = 5, 10_000
@@ -139,10 +150,9 @@ def leverage_minibatches(leverages: np.ndarray) -> Weighted:
     N = len(leverages)
     total = leverages.sum()
     share = leverages / total if total > 0 else np.full(N, 1 / N)
-    return Weighted((1 - _UNIFORM) * share + _UNIFORM / N)
+    return Weighted((1 - _SETTINGS.uniform_share) * share + _SETTINGS.uniform_share / N)
 
 
-_ROUND = 64  # pairs of minibatches that are gathered at once
 # Estimators whose center, or whose centers of single rows, are where the chain was before: in the
 # long run the difference to it has twice the variance of that to the mode.
 _FOLLOWING = (SVRG, SAGA)
@@ -230,16 +240,17 @@ class NoiseMeter:
         centers = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _FOLLOWING):
             centers = np.roll(positions, len(positions) // 2, 0)
-        for start in range(0, len(positions), _ROUND):
-            chunk = positions[start : start + _ROUND]
-            rows = drawn(self._draws, self._data.size, rng, 2 * _ROUND)
-            rows = rows.reshape(_ROUND, 2, -1)[: len(chunk)]
+        pairs = _SETTINGS.round_of_pairs
+        for start in range(0, len(positions), pairs):
+            chunk = positions[start : start + pairs]
+            rows = drawn(self._draws, self._data.size, rng, 2 * pairs)
+            rows = rows.reshape(pairs, 2, -1)[: len(chunk)]
             columns = self._data.rows(rows.reshape(-1))
             zeros = np.zeros((len(chunk), 2), dtype.as_numpy_dtype)
             row_weights = tf.constant(
                 zeros if self._weights is None else self._weights[rows]
             )
-            chunk_centers = tf.constant(centers[start : start + _ROUND], dtype)
+            chunk_centers = tf.constant(centers[start : start + pairs], dtype)
             arguments = (
                 tf.constant(chunk, dtype),
                 columns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +32,22 @@ if TYPE_CHECKING:
 _FACTORED_FROM = 10_000
 # Largest size of intermediate results of a piece: n × d for Hessians by differentiation.
 _PIECE_NUMBERS = 2**23
-# Numbers of a row, instead of d, in products with Hessians; the least of linear predictors.
-_ROW_NUMBERS = 32
-# Rows on which products with a Hessian of factors are compared with differences of gradients.
-_CHECKED_ROWS = 200
+
+
+@dataclass(frozen=True)
+class _Settings:
+    # Numbers of a row, instead of d, in products with Hessians; the least of linear predictors.
+    row_numbers: int = 32
+    # Rows on which products with a Hessian of factors are compared with differences of gradients.
+    checked_rows: int = 200
+    # Posterior SDs over which other differences of gradients are computed.
+    difference_sds: float = 0.1
+
+
+_SETTINGS = _Settings()
+
 # Length of these differences, by dtype; half the digits may be lost.
 _STEP = {tf.float32: 1e-2, tf.float64: 1e-5}
-_DIFFERENCE_SDS = (
-    0.1  # posterior SDs over which other differences of gradients are computed
-)
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""
@@ -146,11 +154,11 @@ class Objective:
 
     def _rows_of(self, name: str) -> int:
         """Return the number of rows for which a function's intermediate results are not large."""
-        row_numbers = self.size if name == "hessian" else _ROW_NUMBERS
+        row_numbers = self.size if name == "hessian" else _SETTINGS.row_numbers
         predictors = self._predictors
         if predictors is not None and name in ("square", "products", "curvature"):
             width = 0 if name == "products" else predictors.width
-            row_numbers = max(_ROW_NUMBERS, width, predictors.rows)
+            row_numbers = max(_SETTINGS.row_numbers, width, predictors.rows)
         return _PIECE_NUMBERS // (1 + row_numbers)
 
     @property
@@ -200,7 +208,7 @@ class Objective:
             return False
         if "factors" not in self._verdicts:
             first = self._pass.data.rows(
-                np.arange(min(_CHECKED_ROWS, self._pass.data.size))
+                np.arange(min(_SETTINGS.checked_rows, self._pass.data.size))
             )
             self._verdicts["factors"] = factored.of(first) is not None and self._agrees(
                 u, first
@@ -269,11 +277,15 @@ class Objective:
         if not self.has_factors(u):
             center = self.likelihood_gradient(u)
             gradients = [
-                self.likelihood_gradient(u + _DIFFERENCE_SDS * vector)
+                self.likelihood_gradient(u + _SETTINGS.difference_sds * vector)
                 for vector in vectors.T
             ]
             return np.stack(
-                [(gradient - center) / _DIFFERENCE_SDS for gradient in gradients], 1
+                [
+                    (gradient - center) / _SETTINGS.difference_sds
+                    for gradient in gradients
+                ],
+                1,
             )
         slope, products = self._sum("products", u, self._along_predictors(u, vectors))
         return self._pull_back(u, slope, products, vectors)

@@ -54,12 +54,10 @@ class _Settings:
     # factor, whose rows look alike, without a mode near that of all rows.
     rows_per_coordinate: int = 50
     max_products: float = 1e11  # multiplications of a Hessian on these rows
-    sample_probes: int = (
-        16  # directions in which leverage is measured for the second search
-    )
-    always_whole_below: int = (
-        250  # observations: all are used, however many terms one has
-    )
+    # Directions in which leverage is measured for the second search.
+    sample_probes: int = 16
+    # Observations: all are used, however many terms one has.
+    always_whole_below: int = 250
     max_whole_terms: int = 100_000  # terms of all observations up to which all are used
     sizes: tuple[int, ...] = (
         125,

@@ -21,11 +21,31 @@ from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.model.layout import Layout
 
-# Largest number of directions for which their covariances are computed too; beyond, variances
-# alone.
-_PAIRS_UP_TO = 256
-_ROUNDING = 1e-9
-_CHECKS = 8  # number of random directions in which a step must be linear
+
+@dataclass(frozen=True)
+class _Settings:
+    min_curvature: float = 1e-12  # of a direction, relative to the largest
+    usual_time: float = 50.0  # iterations per independent draw if nothing is known
+    min_stepsize: float = 1e-6  # of the search, times the largest curvature
+    max_stepsize: float = 1.0  # of the search, times the largest curvature
+    # Coordinates for which moments of parameters that move in turn take less than a second: the
+    # time grows with the cube of their number.
+    max_size_in_turn: int = 300
+    coarse_divisor: float = 4.0  # of the stepsize in the first part of the search
+    interval: float = 1e-8  # relative width at which the second part of the search ends
+    max_evaluations: int = 60  # in the second part of the search
+    rounding: float = 1e-9  # of the spectral radius
+    white_rounding: float = 1e-6  # of a whitened information, relative to the identity
+    # Largest number of directions for which covariances are computed; beyond, variances alone.
+    pairs_up_to: int = 256
+    linear_rounding: float = 1e-9  # of a linear step, and of a recursion that is stable
+    checks: int = 8  # number of random directions in which a step must be linear
+    min_friction: float = 1e-8  # smallest friction of the search
+    # Largest friction of the search, at which a momentum decorrelates in a step.
+    max_friction: float = 1.0
+
+
+_SETTINGS = _Settings()
 
 
 class LinearRecursion:
@@ -76,14 +96,18 @@ class LinearRecursion:
         self._position_leaf = int(tf.nest.pack_sequence_as(state, numbered).position[0])
         inputs = size + self._dynamics.normals + self._dynamics.steps
         # Dynamics that choose between two moves are linear in some directions and not in others.
-        check = np.random.default_rng(1).normal(size=(inputs, _CHECKS))
+        check = np.random.default_rng(1).normal(size=(inputs, _SETTINGS.checks))
         experiments = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
         outputs = self._iterate(state, experiments, size)
         matrix = outputs[:, :, :inputs]
         scale = np.abs(matrix).max((1, 2), keepdims=True)
         difference = np.abs(outputs[:, :, inputs:] - matrix @ experiments[:, inputs:])
         error = difference / np.maximum(1.0, scale)
-        return matrix[:, :, :size], matrix[:, :, size:], bool(error.max() < _ROUNDING)
+        return (
+            matrix[:, :, :size],
+            matrix[:, :, size:],
+            bool(error.max() < _SETTINGS.linear_rounding),
+        )
 
     def _iterate(self, like: Any, inputs: np.ndarray, size: int) -> np.ndarray:
         """Return state and gradient, (m, size, experiments), one iteration on."""
@@ -112,7 +136,9 @@ class LinearRecursion:
     @property
     def stable(self) -> bool:
         """Whether the chain has a stationary distribution."""
-        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _ROUNDING)
+        return bool(
+            np.abs(np.linalg.eigvals(self._A)).max() < 1 - _SETTINGS.linear_rounding
+        )
 
     def variance(self, noise: float) -> float:
         """Return the stationary variance in the first direction, with noise of this variance."""
@@ -140,7 +166,9 @@ class LinearRecursion:
         """
         m = len(noise)
         first, second = (
-            np.triu_indices(m) if m <= _PAIRS_UP_TO else (np.arange(m), np.arange(m))
+            np.triu_indices(m)
+            if m <= _SETTINGS.pairs_up_to
+            else (np.arange(m), np.arange(m))
         )
         pairs = noise[first, second], first, second
         if epoch is not None and epoch > 1:
@@ -263,12 +291,6 @@ class LinearRecursion:
         return self._solve(first, second, added)
 
 
-_MIN_FRICTION = 1e-8  # smallest friction of the search
-_MAX_FRICTION = (
-    1.0  # largest friction of the search, at which a momentum decorrelates in a step
-)
-
-
 class RestingState(NamedTuple):
     """The state of SGNHT without its thermostats.
 
@@ -349,34 +371,16 @@ def at_rest(
             else np.inf
         )
 
-    if excess(_MAX_FRICTION) > 0:
-        return Resting(dynamics, _MAX_FRICTION)  # no friction is enough
-    if excess(_MIN_FRICTION) < 0:
-        return Resting(dynamics, _MIN_FRICTION)
-    limits = np.log(_MIN_FRICTION), np.log(_MAX_FRICTION)
+    if excess(_SETTINGS.max_friction) > 0:
+        return Resting(dynamics, _SETTINGS.max_friction)  # no friction is enough
+    if excess(_SETTINGS.min_friction) < 0:
+        return Resting(dynamics, _SETTINGS.min_friction)
+    limits = np.log(_SETTINGS.min_friction), np.log(_SETTINGS.max_friction)
     log_friction = scipy.optimize.brentq(
         lambda log: min(excess(np.exp(log)), 1e12), *limits, xtol=1e-6
     )
     return Resting(dynamics, float(np.exp(log_friction)))
 
-
-@dataclass(frozen=True)
-class _Settings:
-    min_curvature: float = 1e-12  # of a direction, relative to the largest
-    usual_time: float = 50.0  # iterations per independent draw if nothing is known
-    min_stepsize: float = 1e-6  # of the search, times the largest curvature
-    max_stepsize: float = 1.0  # of the search, times the largest curvature
-    # Coordinates for which moments of parameters that move in turn take less than a second: the
-    # time grows with the cube of their number.
-    max_size_in_turn: int = 300
-    coarse_divisor: float = 4.0  # of the stepsize in the first part of the search
-    interval: float = 1e-8  # relative width at which the second part of the search ends
-    max_evaluations: int = 60  # in the second part of the search
-    rounding: float = 1e-9  # of the spectral radius
-    white_rounding: float = 1e-6  # of a whitened information, relative to the identity
-
-
-_SETTINGS = _Settings()
 
 # Noise in two directions: from it follows what variances and covariances become.
 _TWO = np.array([[1.0, 0.5], [0.5, 1.0]])
@@ -713,7 +717,9 @@ class RecursionInTurn:
     @property
     def stable(self) -> bool:
         """Whether the chain has a stationary distribution."""
-        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _SETTINGS.rounding)
+        return bool(
+            np.abs(np.linalg.eigvals(self._A)).max() < 1 - _SETTINGS.linear_rounding
+        )
 
     def covariance(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the stationary covariance, and the sum of the autocovariances.

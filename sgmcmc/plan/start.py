@@ -28,17 +28,14 @@ _NARROW = 1e-12  # ratio of SDs that only the neck of a funnel has
 
 @dataclass(frozen=True)
 class _Settings:
-    spread: float = (
-        1.5  # root mean square distance of starts from the mode, in posterior SDs
-    )
+    # Root mean square distance of starts from the mode, in posterior SDs.
+    spread: float = 1.5
     newton_step: float = 2.0  # largest, in posterior SDs, from a usable mode
-    drop: float = (
-        100.0  # of the log posterior from the mode to a start, beyond the usual for d
-    )
+    # Of the log posterior from the mode to a start, beyond the usual for d.
+    drop: float = 100.0
     halvings: int = 20  # of a start's distance from the mode
-    dense_from_draws: int = (
-        200  # coordinates whose covariance a warm-up determines by itself
-    )
+    # Coordinates whose covariance a warm-up determines by itself.
+    dense_from_draws: int = 200
 
 
 _SETTINGS = _Settings()

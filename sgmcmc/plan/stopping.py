@@ -43,9 +43,8 @@ class _Settings:
     warning: float = 60.0  # predicted seconds above which there is one
     attempts: int = 4  # of chains that diverge
     divisor: float = 4.0  # of the stepsize from one attempt to the next
-    share_of_seconds: float = (
-        0.2  # that chains have, once they are compiled, whatever came before
-    )
+    # That chains have, once they are compiled, whatever came before.
+    share_of_seconds: float = 0.2
     seconds: float = 5.0  # that they have at least: most chains have some draws by then
     rows: int = 500  # whose log-likelihood is watched
     draws_of_rows: int = 2000  # of each chain, along which that of each row is computed

@@ -26,8 +26,29 @@ from sgmcmc.run.chain_executors import executor_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 
-_FEWEST_UPDATES = 10
-"""Least number of updates of a stepsize after which their average counts: the first ones leap."""
+
+@dataclass(frozen=True)
+class _Settings:
+    # Iterations after a change of coordinates that no other follows.
+    last_window: int = 50
+    # First ones, after each of which the stepsize is changed.
+    single_iterations: int = 25
+    batch: int = 5  # iterations after which it is changed later
+    # Largest share of trajectories in a warm-up that makes progress.
+    cut_short: float = 0.25
+    autocorrelation: float = 5.0  # assumed, of coordinates of unknown scale
+    recent_draws: int = 64  # that are passed on at most
+    # Largest share of the gradients' mean square that a useful split leaves.
+    residual: float = 0.5
+    frequency_change: float = 0.1  # that calls for another stepsize
+    mean_change: float = 1.5  # in SDs, of chains that have not converged
+    # In the chain's coordinates, or its inverse, that calls for others.
+    variance: float = 2.5
+    # After which the average of a stepsize counts: the first ones leap.
+    fewest_updates: int = 10
+
+
+_SETTINGS = _Settings()
 
 
 class DualAveraging:
@@ -66,7 +87,11 @@ class DualAveraging:
     @property
     def settled(self) -> float:
         """Stepsize after the adaptation."""
-        return math.exp(self._mean) if self._count >= _FEWEST_UPDATES else self._first
+        return (
+            math.exp(self._mean)
+            if self._count >= _SETTINGS.fewest_updates
+            else self._first
+        )
 
 
 # Iterations; in the first only the stepsize is adapted; after each of the others the warm-up ends
@@ -76,33 +101,6 @@ SHORT = (25, 25)  # windows after which curvature is computed
 LAST = (25, 50, 50)  # windows after the last time that it is
 AROUND_MODE = (25, 50)  # windows after that of chains that start around the mode
 WHITENED = (25, 50, 100)  # windows of chains that start in whitened coordinates
-
-
-@dataclass(frozen=True)
-class _Settings:
-    last_window: int = (
-        50  # iterations after a change of coordinates that no other follows
-    )
-    single_iterations: int = (
-        25  # first ones, after each of which the stepsize is changed
-    )
-    batch: int = 5  # iterations after which it is changed later
-    cut_short: float = (
-        0.25  # largest share of trajectories in a warm-up that makes progress
-    )
-    autocorrelation: float = 5.0  # assumed, of coordinates of unknown scale
-    recent_draws: int = 64  # that are passed on at most
-    residual: float = (
-        0.5  # largest share of the gradients' mean square that a useful split leaves
-    )
-    frequency_change: float = 0.1  # that calls for another stepsize
-    mean_change: float = 1.5  # in SDs, of chains that have not converged
-    variance: float = (
-        2.5  # in the chain's coordinates, or its inverse, that calls for others
-    )
-
-
-_SETTINGS = _Settings()
 
 
 class LeftModeError(Exception):

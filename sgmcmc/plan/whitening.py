@@ -34,37 +34,29 @@ DENSE = 8000
 
 @dataclass(frozen=True)
 class _Settings:
-    seconds: float = (
-        300.0  # of products with a Hessian at one position, if the user sets no limit
-    )
+    # Of products with a Hessian at one position, if the user sets no limit.
+    seconds: float = 300.0
     share_of_seconds: float = 0.15  # that they may take, if the user sets a limit
-    row_per_gradient: float = (
-        0.1  # seconds for a row of the information over those of a gradient
-    )
-    kept_variance: float = (
-        0.7  # of whitened draws, or its inverse: the information is kept
-    )
-    rows_per_coordinate: int = (
-        100  # of a sample whose curvature represents that of all rows
-    )
+    # Seconds for a row of the information over those of a gradient.
+    row_per_gradient: float = 0.1
+    # Of whitened draws, or its inverse: the information is kept.
+    kept_variance: float = 0.7
+    # Of a sample whose curvature represents that of all rows.
+    rows_per_coordinate: int = 100
     fewest_rows: int = 1000  # of such a sample
     curvatures: int = 8  # that a search for the mode computes at most
     halvings: int = 6  # of a step
-    slow_scale: float = (
-        1e-3  # factor of the scale of coordinates that should hardly move
-    )
+    # Factor of the scale of coordinates that should hardly move.
+    slow_scale: float = 1e-3
     at_mode: float = 0.5  # distance at which the search ends, in posterior SDs
-    shortening: float = (
-        0.3  # of the distance by a step, with which the curvature is kept
-    )
+    # Of the distance by a step, with which the curvature is kept.
+    shortening: float = 0.3
     lanczos_steps: int = 120  # for the chains that are kept
     first_lanczos_steps: int = 40  # for the chains before
-    same_hessian: float = (
-        0.1  # relative difference of products, for one position to stand for all
-    )
-    trajectory_spread: float = (
-        0.5  # half the relative width of the lengths of trajectories
-    )
+    # Relative difference of products, for one position to stand for all.
+    same_hessian: float = 0.1
+    # Half the relative width of the lengths of trajectories.
+    trajectory_spread: float = 0.5
     # Mean, times the frequency of the flattest direction: the draws are worth most per gradient
     # then (squares correlate a little more for longer ones, means for shorter ones).
     trajectory_length: float = 1.25

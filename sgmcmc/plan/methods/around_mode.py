@@ -54,10 +54,24 @@ from sgmcmc.run.request import (
 )
 from sgmcmc.run.sampler_origin import origin_of
 
-_PATIENCE = 6  # multiple of the predicted length after which NUTS takes over
-_PILOT = (
-    5  # divisor of the first length: the noise along the chains is measured after that
-)
+
+@dataclass(frozen=True)
+class _Settings:
+    # Root mean square distance of starts from the mode, in posterior SDs.
+    start_spread: float = 1.5
+    attempts: int = 4  # of chains, each whitened by the draws of the one before
+    # For an independent draw of HMC, in whitened coordinates.
+    gradients_near_normal: float = 3.0
+    # Predicted seconds of chains above which a gradient is timed.
+    worth_timing: float = 30.0
+    # Of trajectories; with no more a smaller stepsize is tried.
+    rare_divergences: float = 0.01
+    slowest: float = 1e5  # autocorrelation time above which a restart does not help
+    patience: int = 6  # multiple of the predicted length after which NUTS takes over
+    pilot: int = 5  # divisor of the first length: the noise along the chains is measured after that
+
+
+_SETTINGS = _Settings()
 
 
 class UntilFar(UntilEffective):
@@ -94,7 +108,7 @@ class UntilFar(UntilEffective):
         self._plan, self._space, self._thin = plan, chosen.target.space, thin
         self._may_stop = may_stop
         if may_stop and goal.n_iters is None:
-            self.cap = min(self.cap, _PATIENCE * self.first)
+            self.cap = min(self.cap, _SETTINGS.patience * self.first)
         self.spread = np.eye(d)
         self.variances: np.ndarray = np.ones(d)
         self.reason = ""
@@ -113,7 +127,7 @@ class UntilFar(UntilEffective):
 
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
-        pilot = max(FEWEST * self._thin, self.first_goal // _PILOT)
+        pilot = max(FEWEST * self._thin, self.first_goal // _SETTINGS.pilot)
         if self._unmeasured and pilot < self.first_goal:
             self.started = time.monotonic()
             yield pilot
@@ -181,26 +195,6 @@ def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
 # much more.
 _FAR_GRADIENTS = 60.0
 
-
-@dataclass(frozen=True)
-class _Settings:
-    start_spread: float = (
-        1.5  # root mean square distance of starts from the mode, in posterior SDs
-    )
-    attempts: int = 4  # of chains, each whitened by the draws of the one before
-    gradients_near_normal: float = (
-        3.0  # for an independent draw of HMC, in whitened coordinates
-    )
-    worth_timing: float = (
-        30.0  # predicted seconds of chains above which a gradient is timed
-    )
-    rare_divergences: float = (
-        0.01  # of trajectories; with no more a smaller stepsize is tried
-    )
-    slowest: float = 1e5  # autocorrelation time above which a restart does not help
-
-
-_SETTINGS = _Settings()
 
 # Reasons for a method, in reports.
 _REASON_INTEGRATED = (

@@ -37,46 +37,45 @@ from sgmcmc.plan.whitening import DENSE, is_in_blocks
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request, all_parts_open
 
-_AFFORDABLE = (
-    900.0  # largest predicted seconds of an exact method, if the user sets no limit
-)
-_OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
-WARN_SECONDS = (
-    180.0  # predicted seconds above which a warning comes before the run begins
-)
-NUTS_WARM_UP_MOVES = 320  # of each chain of NUTS before the first draw is kept
-_BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
-
-# Keywords without a meaning if gradients use all rows and a step moves all parameters.
-_OF_OTHERS = ("minibatches", "replace", "updates")
-
 
 @dataclass(frozen=True)
 class _Settings:
     quick: float = 60.0  # predicted seconds up to which HMC samples effects of groups
-    share_to_restart: float = (
-        0.3  # of the user's seconds that must be left to start again
-    )
-    shortest: float = (
-        1e-3  # seconds of an exact method, in which it says that they are over
-    )
+    # Of the user's seconds that must be left to start again.
+    share_to_restart: float = 0.3
+    # Seconds of an exact method, in which it says that they are over.
+    shortest: float = 1e-3
     timed_rows: int = 50_000  # of a gradient that is timed
     timings: int = 3
-    gradients_before_warm_up: int = (
-        600  # of each chain of HMC, before coordinates are known
-    )
+    # Of each chain of HMC, before coordinates are known.
+    gradients_before_warm_up: int = 600
     moves_of_warm_up: int = 200  # of each chain of HMC, until the first draw
     first_draws: int = 250  # least number of draws of HMC
     gradients_of_move: float = 0.9  # of HMC near N(0, I), in units of d^(1/4)
-    overrun: float = (
-        4.0  # largest multiple of the predicted seconds that an exact chain may run
-    )
-    bytes_a_second: float = (
-        2e10  # of a matrix that a core reads for a product with a vector
-    )
+    # Largest multiple of the predicted seconds that an exact chain may run.
+    overrun: float = 4.0
+    # Of a matrix that a core reads for a product with a vector.
+    bytes_a_second: float = 2e10
+    nuts_warm_up: int = 320  # of each chain of NUTS before the first draw is kept
+    # Observations × coordinates above which a full gradient is not timed before chains ran.
+    timed_numbers: int = 2 * 10**7
+    gradients_of_nuts: int = 25  # of a move of NUTS if the posterior is far from normal
+    # Share of `max_seconds` in which coordinates are chosen.
+    share_to_choose: float = 0.4
 
 
 _SETTINGS = _Settings()
+
+
+# Largest predicted seconds of an exact method, if the user sets no limit.
+_AFFORDABLE = 900.0
+_OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
+# Predicted seconds above which a warning comes before the run begins.
+WARN_SECONDS = 180.0
+_BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
+
+# Keywords without a meaning if gradients use all rows and a step moves all parameters.
+_OF_OTHERS = ("minibatches", "replace", "updates")
 
 
 def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> float:
@@ -236,14 +235,8 @@ def run_exact(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
     return run_exactly(exact, goal, plan.reason, plan.warnings, earlier)
 
 
-_SURELY = (
-    10**6
-)  # observations × coordinates of a full gradient of about a millisecond at most
-
-# Observations × coordinates above which a full gradient is not timed before chains ran.
-_PERHAPS = 2 * 10**7
-
-_GRADIENTS = 25  # of a move of NUTS if the posterior is far from normal
+# Observations × coordinates of a full gradient of about a millisecond at most.
+_SURELY = 10**6
 
 
 def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
@@ -260,7 +253,10 @@ def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
     numbers = data.size * target.row_terms * len(plan.mode.position)
     if plan.around.exact or numbers <= _SURELY:
         return True
-    return numbers <= _PERHAPS and cost_of_nuts(request, plan, goal).affordable
+    return (
+        numbers <= _SETTINGS.timed_numbers
+        and cost_of_nuts(request, plan, goal).affordable
+    )
 
 
 def cost_of_nuts(request: Request, plan: Plan, goal: Goal) -> Cost:
@@ -274,8 +270,8 @@ def cost_of_nuts(request: Request, plan: Plan, goal: Goal) -> Cost:
     seconds = seconds_of_gradient(
         request.read.target, request.read.data, plan.mode.position
     )
-    trajectories = goal.n_chains * (NUTS_WARM_UP_MOVES + 2.0 * goal.ess)
-    return Cost(seconds, trajectories * _GRADIENTS, goal)
+    trajectories = goal.n_chains * (_SETTINGS.nuts_warm_up + 2.0 * goal.ess)
+    return Cost(seconds, trajectories * _SETTINGS.gradients_of_nuts, goal)
 
 
 def run_by_nuts(
@@ -322,9 +318,6 @@ def run_by_hmc(request: Request, cost: Cost, goal: Goal) -> Samples:
     return run_exact(request, FullDataPlan(HMC(), reason, cost=cost), goal)
 
 
-_TO_CHOOSE = 0.4  # share of `max_seconds` in which coordinates are chosen
-
-
 def run_with_effects(request: Request, goal: Goal) -> Samples | None:
     """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
@@ -344,7 +337,7 @@ def run_with_effects(request: Request, goal: Goal) -> Samples | None:
         if predicted is None or not predicted.quick:
             return None
     try:
-        limit = goal.limit(_TO_CHOOSE)
+        limit = goal.limit(_SETTINGS.share_to_choose)
         with limit, Progress("coordinates of effects", 1, goal.verbose) as progress:
             transformed = uncentered(request, request.read.seed)
             progress.advance(1)
@@ -371,7 +364,7 @@ def run_with_field(request: Request, goal: Goal) -> Samples | None:
     Also ``None`` if that would take too long.
     """
     try:
-        with goal.limit(_TO_CHOOSE):
+        with goal.limit(_SETTINGS.share_to_choose):
             field = find_latent_field(request)
             if field is None:
                 return None

@@ -77,13 +77,11 @@ class _Settings:
     # Iterations at most before the draws are checked, if seconds are limited.
     first_look: int = 1000
     extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
-    share_to_choose: float = (
-        0.35  # of the seconds, after which the warm-up begins as it is
-    )
+    # Of the seconds, after which the warm-up begins as it is.
+    share_to_choose: float = 0.35
     share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up
-    small_data: int = (
-        10**6
-    )  # rows × coordinates for which gradients are bounded by default
+    # Rows × coordinates for which gradients are bounded by default.
+    small_data: int = 10**6
 
 
 _SETTINGS = _Settings()

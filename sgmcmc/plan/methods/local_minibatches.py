@@ -53,23 +53,18 @@ from sgmcmc.run.sampler_origin import origin_of
 
 @dataclass(frozen=True)
 class _Settings:
-    share_to_ascend: float = (
-        0.25  # of `max_seconds`, after which the ascent stops where it is
-    )
-    share_to_choose: float = (
-        0.5  # the same for the warm-up, which ends the choice of constants
-    )
+    # Of `max_seconds`, after which the ascent stops where it is.
+    share_to_ascend: float = 0.25
+    # The same for the warm-up, which ends the choice of constants.
+    share_to_choose: float = 0.5
     halvings: int = 3  # of a stepsize, for its error
-    longest_measurement: float = (
-        4.0  # of the error, in seconds of the first chains and all before
-    )
+    # Of the error, in seconds of the first chains and all before.
+    longest_measurement: float = 4.0
     names_shown: int = 3  # watched quantities that a warning names
-    share_of_chains: float = (
-        0.6  # of the user's seconds, before the chains' error is measured
-    )
-    few_numbers: int = (
-        10  # coordinates for each number of a row from which rows have few numbers
-    )
+    # Of the user's seconds, before the chains' error is measured.
+    share_of_chains: float = 0.6
+    # Coordinates for each number of a row from which rows have few numbers.
+    few_numbers: int = 10
     curvature_growth: float = 2.0  # largest, until the chain's end
 
 

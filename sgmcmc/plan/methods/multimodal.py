@@ -29,15 +29,20 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.request import Request, center_is_open
 from sgmcmc.run.sampler_origin import origin_of
 
-_START_SPREAD = (
-    0.5  # root mean square distance of starts from their modes, in posterior SDs
-)
-_COMPONENTS_SHOWN = 3  # of a parameter, in the position of a mode
-_VISIT = 0.01  # share of a chain's draws in another mode from which the chain visits it
 
-# Largest multiple of the predicted length, without a time limit: chains that hardly leave a mode of
-# an odd shape, or of several parts, would run for minutes and say the same.
-_PATIENCE = 40
+@dataclass(frozen=True)
+class _Settings:
+    # Root mean square distance of starts from their modes, in posterior SDs.
+    start_spread: float = 0.5
+    components_shown: int = 3  # of a parameter, in the position of a mode
+    # Share of a chain's draws in another mode from which the chain visits it.
+    visit: float = 0.01
+    # Largest multiple of the predicted length, without a time limit: chains that hardly leave a
+    # mode of an odd shape, or of several parts, would run for minutes and say the same.
+    patience: int = 40
+
+
+_SETTINGS = _Settings()
 
 
 class UntilEffectiveInEach(UntilEffective):
@@ -51,7 +56,7 @@ class UntilEffectiveInEach(UntilEffective):
     def __init__(self, modes: list[int], *arguments: Any) -> None:
         super().__init__(*arguments)
         if self._goal.n_iters is None and self._goal.max_seconds is None:
-            self.cap = min(self.cap, _PATIENCE * self.first)
+            self.cap = min(self.cap, _SETTINGS.patience * self.first)
         self._modes = np.array(modes)
         self._count = len(set(modes))
         self.pooled: Diagnostics | None = None
@@ -156,7 +161,7 @@ def _mode_request(
         mode = survey.modes[number]
         step = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
         # A control variate without a center is centered at the start of its chain.
-        spread = 0.0 if centered else _START_SPREAD
+        spread = 0.0 if centered else _SETTINGS.start_spread
         starts.append(target.space.params(mode.position + spread * step, target.dtype))
     request = chosen.completed(plan, starts)
     return (
@@ -238,7 +243,7 @@ class _ModeChains:
 
     def _warnings(self, fractions: np.ndarray, agree: bool) -> list[str]:
         warnings = []
-        visits, count = fractions > _VISIT, len(self.survey.modes)
+        visits, count = fractions > _SETTINGS.visit, len(self.survey.modes)
         if not agree:
             occupancy = "; ".join(
                 f"mode {k + 1} (Laplace weight {self.survey.weights[k]:.2g}): "
@@ -288,6 +293,6 @@ def _format_chains(chains: np.ndarray) -> str:
 def _format_components(value: np.ndarray) -> str:
     """Return the first components of a parameter."""
     flat = [f"{x:.4g}" for x in np.ravel(value)]
-    return ", ".join(flat[:_COMPONENTS_SHOWN]) + (
-        f", … ({len(flat)})" if len(flat) > _COMPONENTS_SHOWN else ""
+    return ", ".join(flat[: _SETTINGS.components_shown]) + (
+        f", … ({len(flat)})" if len(flat) > _SETTINGS.components_shown else ""
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,15 @@ from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
 from sgmcmc.run.sampler_origin import origin_of
 
-_TO_CHOOSE = (
-    0.6  # share of `max_seconds` in which the mode and the bounds must be found
-)
-_MOST_NUMBERS = 2**28  # in a table of all rows, of which there are two
+
+@dataclass(frozen=True)
+class _Settings:
+    # Share of `max_seconds` in which the mode and the bounds must be found.
+    share_to_choose: float = 0.6
+    table_numbers: int = 2**28  # in a table of all rows, of which there are two
+
+
+_SETTINGS = _Settings()
 
 
 @brief
@@ -62,7 +67,7 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
         request = replace(request, stepsize=stepsize)
     requested = request.keywords.get("preconditioner")
     try:
-        with goal.limit(_TO_CHOOSE):
+        with goal.limit(_SETTINGS.share_to_choose):
             form = None if is_open(requested) else requested
             start = find_start(request, form, goal)
             if start.mode is None or start.preconditioner is None:
@@ -133,7 +138,7 @@ def _check_model(model: Model, dynamics: Any) -> None:
         raise ValueError(
             f"`dataset`: {name} picks single rows, and a matrix is sparse."
         )
-    if data.size * model.target.size > _MOST_NUMBERS:
+    if data.size * model.target.size > _SETTINGS.table_numbers:
         raise ValueError(
             f"`dataset`: {name} keeps two numbers for each row and coordinate, {data.size} × "
             f"{model.target.size} of them. Use sgmcmc.sample()."

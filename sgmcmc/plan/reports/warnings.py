@@ -20,12 +20,10 @@ from sgmcmc.run.sampler import Sampler
 @dataclass(frozen=True)
 class _Settings:
     rounding: float = 0.1  # largest error of a coordinate, in posterior SDs
-    off_center: float = (
-        0.5  # largest distance of control variates from the mode, in posterior SDs
-    )
-    margin: float = (
-        1.2  # of the tolerance: three standard errors of the noise along the chain
-    )
+    # Largest distance of control variates from the mode, in posterior SDs.
+    off_center: float = 0.5
+    # Of the tolerance: three standard errors of the noise along the chain.
+    margin: float = 1.2
     mean_shift: float = 3.0  # from the mode, in posterior SDs, that is too large
     sd_ratio: float = 2.0  # that is too large
     ess_per_draw: float = 1.3  # largest
