@@ -209,17 +209,17 @@ def ascend(
 
     def attempt(factor: float) -> list[np.ndarray]:
         step = factor * _SETTINGS.first_step
-        stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
+
+        def falling(iteration: Any) -> Any:
+            return step * max(1.0 - (iteration - 1) / n_iters, 1.0 / n_iters)
+
+        stepsizes = Stepsizes("stepsize", (falling,))
         ascent_request = _tuned(
             request, positions, whitening, Ascent(), gradient, n, step
         )
         return _run(ascent_request, whitening, stepsizes, n_iters, "ascent", verbose)
 
     return with_smaller_steps(attempt)
-
-
-def _falling(step: float, n_iters: int) -> Any:
-    return lambda iteration: step * max(1.0 - (iteration - 1) / n_iters, 1.0 / n_iters)
 
 
 def warm_up(

@@ -115,6 +115,12 @@ class Chosen:
             )
             gradient = replace(control_variate, center_at=center)
             params = center if params is None else params
+        minibatches = request.keywords.get("minibatches")
+        if is_one_of(minibatches, MINIBATCHES):
+            minibatches = plan.minibatches
+        preconditioner = request.keywords.get("preconditioner")
+        if is_one_of(preconditioner, PRECONDITIONERS):
+            preconditioner = plan.preconditioner
         whole = (
             getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
         )
@@ -128,22 +134,10 @@ class Chosen:
             stepsize=plan.stepsize
             if is_one_of(request.stepsize, (AUTO,))
             else request.stepsize,
-            minibatches=self._minibatches(plan),
-            preconditioner=self._preconditioner(plan),
+            minibatches=minibatches,
+            preconditioner=preconditioner,
             mode=plan.mode,
             plan=replace(plan, meter=None),  # which holds the data
-        )
-
-    def _minibatches(self, plan: Plan) -> Any:
-        minibatches = self.request.keywords.get("minibatches")
-        return plan.minibatches if is_one_of(minibatches, MINIBATCHES) else minibatches
-
-    def _preconditioner(self, plan: Plan) -> Any:
-        preconditioner = self.request.keywords.get("preconditioner")
-        return (
-            plan.preconditioner
-            if is_one_of(preconditioner, PRECONDITIONERS)
-            else preconditioner
         )
 
 

@@ -449,9 +449,11 @@ class Search(JointMode):
                         factor_entries.indices
                     ]
                     blocks[:, :, k] -= product / signs[:, k : k + 1] / _SETTINGS.probes
-            information = _without_negative_eigenvalues(
-                (blocks + np.swapaxes(blocks, 1, 2)) / 2
-            )
+            # Eigenvalues below zero are noise of the signs.
+            symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
+            values, vectors = np.linalg.eigh(symmetric)
+            scaled = vectors * np.maximum(values, 0.0)[:, np.newaxis, :]
+            information = scaled @ np.swapaxes(vectors, 1, 2)
             effects = u[factor_entries.indices]
             score = gradient[factor_entries.indices] + np.einsum(
                 "jkl,jl->jk", information, effects
@@ -469,11 +471,3 @@ def _effect_indices(space: Space, factor: Groups) -> np.ndarray:
         levels = space.layout.shapes[name][0]
         indices.append(np.arange(entries.start, entries.stop).reshape(levels, -1))
     return np.concatenate(indices, 1)
-
-
-def _without_negative_eigenvalues(blocks: np.ndarray) -> np.ndarray:
-    """Return symmetric blocks without eigenvalues below zero, which are noise of the signs."""
-    values, vectors = np.linalg.eigh(blocks)
-    return (vectors * np.maximum(values, 0.0)[:, np.newaxis, :]) @ np.swapaxes(
-        vectors, 1, 2
-    )

@@ -612,7 +612,11 @@ def _unbounded_parameters(
     is_no_mode = not mode.converged and not climber.arrived(maximum)
     if is_no_mode and value > climber.value(origin) + fall:
         return _parameters(climber, maximum, maximum, target)
-    if _is_at_pole(mode) or (
+    # An SD may be so small next to another that only a scale of zero explains it.
+    variances = np.diag(mode.information.covariance)
+    smallest = _SURVEY_SETTINGS.min_sd_ratio**2 * variances.max()
+    is_at_pole = not variances.min() > smallest
+    if is_at_pole or (
         not mode.converged and climber.value_and_gradient(origin)[1] @ -away > fall
     ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
@@ -632,12 +636,6 @@ def _unbounded_parameters(
         if whole is None or _stays_up(Climber(whole, mode), origin, unit):
             return _parameters(climber, maximum, unit, target)
     return ()
-
-
-def _is_at_pole(mode: Mode) -> bool:
-    """Return whether an SD is so small next to another that only a scale of zero explains it."""
-    variances = np.diag(mode.information.covariance)
-    return not variances.min() > _SURVEY_SETTINGS.min_sd_ratio**2 * variances.max()
 
 
 def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:

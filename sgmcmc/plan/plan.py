@@ -328,18 +328,13 @@ def mode_from(
         leverages = leverage(target, data, whitening, seed, probes, rough)
         return objective.over(strata_by_leverage(leverages, rng))
 
-    has_enough_rows = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(
-        target, data, start
-    )
-    on_sample = sample if has_enough_rows else None
-    return find_mode(objective, start, subset, on_sample, hessian)
-
-
-def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
-    """Return whether the log-likelihood gives its terms, so that leverage is quickly found."""
-    params = target.space.constrain(tf.constant(u, target.dtype))
+    if data.size < 2 * STRATA * STRATUM_ROWS:
+        return find_mode(objective, start, subset, None, hessian)
+    # Leverage is quickly found if the log-likelihood gives its terms.
+    params = target.space.constrain(tf.constant(start, target.dtype))
     value = target.log_lik(dict(params), data.rows(np.arange(2)))
-    return getattr(value, "shape", None) == (2,)
+    gives_terms = getattr(value, "shape", None) == (2,)
+    return find_mode(objective, start, subset, sample if gives_terms else None, hessian)
 
 
 def part_size(objective: Objective, smallest: int = PART_ROWS) -> int:

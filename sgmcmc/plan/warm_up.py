@@ -312,11 +312,6 @@ class WarmUp:
         return cut > _SETTINGS.cut_short * sum(facts["moves"] for facts in chain_facts)
 
     @property
-    def _hopeless(self) -> bool:
-        """Whether there is no time left, or no progress after the first windows."""
-        return self._time_is_up or (self._done >= self._patience and self._stuck)
-
-    @property
     def _restarted(self) -> float:
         return first_stepsize(self._sampler.target.size)
 
@@ -339,7 +334,10 @@ class WarmUp:
     ) -> None:
         end, first = self._done + length, self._done
         while self._done < end and not (self._time_is_up and self._done):
-            if self._hopeless and self._done > self._windows[0]:
+            hopeless = self._time_is_up or (
+                self._done >= self._patience and self._stuck
+            )
+            if hopeless and self._done > self._windows[0]:
                 break
             single = self._done - first < _SETTINGS.single_iterations
             batch = min(1 if single else _SETTINGS.batch, end - self._done)

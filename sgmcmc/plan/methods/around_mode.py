@@ -297,7 +297,11 @@ class AroundMode:
         """Return a plan for chains that start again; ``None`` if those that have run will do."""
         if lengths.revised is not None:
             return lengths.revised
-        if lengths.reached or lengths.normal or not _may_rewhiten(self.request):
+        if lengths.reached or lengths.normal:
+            return None
+        is_open = open_arguments(self.request)
+        dense = self.request.keywords.get("preconditioner") in (AUTO, "dense")
+        if not (dense and {"preconditioner", "stepsize"} <= set(is_open)):
             return None
         root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
         target, data, seed = self.chosen.target, self.chosen.data, self.chosen.seed
@@ -449,12 +453,6 @@ def run_on_disk(reading: Reading, goal: Goal) -> Samples:
     if goal.burn_in is not None:
         request = request.tuned(burn_in=goal.burn_in)
     return run_tuned(request, goal.n_iters, goal.verbose)
-
-
-def _may_rewhiten(request: Request) -> bool:
-    is_open = open_arguments(request)
-    dense = request.keywords.get("preconditioner") in (AUTO, "dense")
-    return "preconditioner" in is_open and dense and "stepsize" in is_open
 
 
 def _starts(chosen: Chosen, plan: Plan, n_chains: int, spread: float) -> list[Any]:

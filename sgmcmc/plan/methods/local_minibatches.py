@@ -47,7 +47,7 @@ from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.request import Model, Request
+from sgmcmc.run.request import Request
 from sgmcmc.run.sampler_origin import origin_of
 
 
@@ -102,7 +102,8 @@ def run_large(
         cost.warn(request.function)
         return run_by_hmc(request, cost, goal)
     clock = Clock(goal.start_time)
-    first = request.tuned(dynamics=dynamics, seed=_seed_before_chains(seed))
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
+    first = request.tuned(dynamics=dynamics, seed=int(rng.integers(2**62)))
     try:
         with goal.limit(_SETTINGS.share_to_choose):
             geometry = _look(
@@ -173,12 +174,10 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
     if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
         return False
     model = request.read
-    return has_dense_information(model) and (
-        not cost.affordable or _has_few_numbers(model)
-    )
-
-
-def _has_few_numbers(model: Model) -> bool:
+    if not has_dense_information(model):
+        return False
+    if not cost.affordable:
+        return True
     width = Objective(model.target, model.data).width
     return width is not None and _SETTINGS.few_numbers * width <= model.target.size
 
@@ -240,7 +239,12 @@ def _measure_error(
 def _last_positions(
     samples: Samples, target: Target, n_chains: int
 ) -> list[np.ndarray]:
-    return [_unconstrained(samples, target, chain) for chain in range(n_chains)]
+    """Return the ends of the chains, flat and unconstrained."""
+    positions = []
+    for chain in range(n_chains):
+        last = {name: array[chain, -1] for name, array in samples.items()}
+        positions.append(target.space.start(last, target.dtype).astype(np.float64))
+    return positions
 
 
 def _check_linear(dynamics: Dynamics) -> None:
@@ -290,16 +294,6 @@ def _look(
         geometry = look_around(target, data, positions, seed)
         progress.advance(1)
     return geometry
-
-
-def _seed_before_chains(seed: int) -> int:
-    rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
-    return int(rng.integers(2**62))
-
-
-def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
-    last = {name: array[chain, -1] for name, array in samples.items()}
-    return target.space.start(last, target.dtype).astype(np.float64)
 
 
 def _sections(

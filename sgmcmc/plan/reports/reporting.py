@@ -30,8 +30,8 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.sampler import Sampler
+from sgmcmc.run.sampler_origin import origin_of
 
 WIDE = 8.0  # variance of a whitened direction, or its inverse, that was not known well at the mode
 TOLERANCE = 0.05  # error of an SD, if the user gave the constants
