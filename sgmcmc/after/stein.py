@@ -20,12 +20,10 @@ from sgmcmc.results.samples import Samples
 @dataclass(frozen=True)
 class _SteinSettings:
     block: int = 2048  # draws whose pairs are in memory
-    draws_each: int = (
-        10  # for a coordinate, that a curvature matrix needs; else variances
-    )
-    curvature: float = (
-        1e-4  # in units of the draws' own SDs, below which it counts as noise
-    )
+    # For a coordinate, that a curvature matrix needs; else variances
+    draws_each: int = 10
+    # In units of the draws' own SDs, below which it counts as noise
+    curvature: float = 1e-4
 
 
 _SETTINGS = _SteinSettings()

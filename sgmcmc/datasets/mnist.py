@@ -19,9 +19,8 @@ _MIRRORS = (
 )
 
 
-_SET_ASIDE = (
-    5000  # validation images, which the R package leaves out of the training set
-)
+# Validation images, which the R package leaves out of the training set
+_SET_ASIDE = 5000
 
 
 def _source(name: str, sha256: str) -> fetch.Source:

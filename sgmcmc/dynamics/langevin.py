@@ -26,9 +26,8 @@ EXTREME = "extreme"
 @dataclass(frozen=True)
 class _BarkerSettings:
     probit: float = 1.702  # 1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095
-    narrow: float = (
-        0.1  # SD of the size of bimodal increments over its root mean square
-    )
+    # SD of the size of bimodal increments over its root mean square
+    narrow: float = 0.1
 
 
 _SETTINGS = _BarkerSettings()

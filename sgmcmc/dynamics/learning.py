@@ -27,9 +27,8 @@ DIAGONAL = "diagonal"
 
 @dataclass(frozen=True)
 class _NoiseSettings:
-    matrix: int = (
-        256  # coordinates, at most, of a covariance of gradients, one for each chain
-    )
+    # Coordinates, at most, of a covariance of gradients, one for each chain
+    matrix: int = 256
 
 
 _SETTINGS = _NoiseSettings()

@@ -43,9 +43,8 @@ class _Settings:
     max_look: float = 1.0
 
     patience: float = 300.0  # seconds without progress, unless the user sets others
-    idle: float = (
-        0.01  # share of the time below which a process waits rather than computes
-    )
+    # Share of the time below which a process waits rather than computes
+    idle: float = 0.01
 
 
 _SETTINGS = _Settings()

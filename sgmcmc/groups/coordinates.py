@@ -32,9 +32,8 @@ class _Settings:
     # Effects at which the density is differentiated: at zero, the third derivative of ``z ** 2``
     # is not a number in TensorFlow.
     offset: float = 1e-12
-    distant: float = (
-        0.7  # other effects, at which a normal density has the same precision
-    )
+    # Other effects, at which a normal density has the same precision
+    distant: float = 0.7
     # Largest relative difference of precisions at two effects of a density that is normal.
     tolerance: float = 1e-3
 

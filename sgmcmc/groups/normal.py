@@ -29,9 +29,8 @@ class _Settings:
     # Added to effects whose third derivatives are needed: at zero, that of ``z ** 2`` is NaN in
     # TensorFlow.
     offset: float = 1e-12
-    distance: float = (
-        4.0  # from the mode, in SDs, of effects that give a quadratic function
-    )
+    # From the mode, in SDs, of effects that give a quadratic function
+    distance: float = 4.0
 
 
 _SETTINGS = _Settings()

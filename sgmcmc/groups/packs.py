@@ -27,9 +27,8 @@ MODE, ROOT = "groups/mode", "groups/root"
 # If nodes follow the parameters: the parameters to which mode and root belong, (P,), and the
 # derivatives of mode and root with respect to them, (slots, numbers, P).
 CENTER, DRIFT = "groups/center", "groups/drift"
-SLOPE = (
-    "groups/slope"  # if nodes follow the parameters: correction of the gradient, (P,)
-)
+# If nodes follow the parameters: correction of the gradient, (P,)
+SLOPE = "groups/slope"
 START = "groups/start"  # where the search for the modes of groups begins, (slots, q)
 # Columns that are not the user's.
 COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)

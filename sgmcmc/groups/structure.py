@@ -62,15 +62,13 @@ class IndexedLogLik:
 
 @dataclass(frozen=True)
 class _Settings:
-    many_effects: int = (
-        300  # other coordinates up to which effects are always integrated out
-    )
+    # Other coordinates up to which effects are always integrated out
+    many_effects: int = 300
     quick_rows: int = 2_000_000  # over which a gradient is quick
     # Levels of another factor that a group has rows at, on average, if the two are crossed.
     crossed_levels: float = 2.0
-    max_stored: int = (
-        100_000  # groups of a factor whose labels are stored with the draws
-    )
+    # Groups of a factor whose labels are stored with the draws
+    max_stored: int = 100_000
 
 
 _SETTINGS = _Settings()

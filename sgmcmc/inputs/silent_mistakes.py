@@ -78,7 +78,7 @@ def refuse_silent_mistakes(model: UserModel, start: np.ndarray, in_parts: bool) 
             if name != "halves":
                 _refuse_randomness(name, values)
     changes = trial.changes() if size > 1 else []
-    for number, change in enumerate(changes, 1):
+    for change in changes:
         if change.is_sum:
             continue
         _refuse_broadcasting(model, start, columns)
@@ -90,19 +90,22 @@ def refuse_silent_mistakes(model: UserModel, start: np.ndarray, in_parts: bool) 
                 "multiply by N/n: the sampler scales minibatches."
             )
         if in_parts:
-            _compare_with_single_rows(change, trial.changes_by_row(number))
+            by_row = trial.changes_by_row(change.number)
+            _compare_with_single_rows(change, by_row)
 
 
 class LogLikChange(NamedTuple):
-    """LogLikChange of a log-likelihood from one position to another.
+    """Change of a log-likelihood from the start to another position.
 
     Attributes:
-        whole: LogLikChange on all rows.
+        number: Number of that position, from 1.
+        whole: Change on all rows.
         halves: Changes on the first half of them, and on the rest.
         rows: Number of rows in the halves.
         rounding: Error that may be rounding.
     """
 
+    number: int
     whole: float
     halves: tuple[float, float]
     rows: tuple[int, int]
@@ -248,13 +251,13 @@ class Trial:
         rows = row_count(self._columns)
         half = rows // 2
         changes = []
-        for values in displaced:
+        for number, values in enumerate(displaced, 1):
             pair = np.stack([start, values])
             if np.isfinite(pair).all():
                 whole, first, second = (values - start).tolist()
                 rounding = _SETTINGS.rounding * float(np.abs(pair).max())
                 halves, sizes = (first, second), (half, rows - half)
-                changes.append(LogLikChange(whole, halves, sizes, rounding))
+                changes.append(LogLikChange(number, whole, halves, sizes, rounding))
         return changes
 
     def changes_by_row(self, number: int) -> np.ndarray | None:

@@ -248,9 +248,8 @@ def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
     for name in names:
         try:
             candidates.append(_PriorProbe(target, name, u, seed).field())
-        except (
-            Exception
-        ) as error:  # of any kind: a function that has no second derivative
+        except Exception as error:
+            # Of any kind: a function that has no second derivative
             pass_on(error)
     fields = [field for field in candidates if field is not None]
     return fields[0] if len(fields) == 1 else None

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Settings:
-    rounding: float = (
-        1e-13  # residual, in units of the response, below which it is rounding
-    )
+    # Residual, in units of the response, below which it is rounding
+    rounding: float = 1e-13
     first_rows: int = 2000  # that are compared first
     max_terms: int = 500  # for which it is checked whether they determine the response
     many_levels: int = 20  # of a number, from which on it looks like a measurement

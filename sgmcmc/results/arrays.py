@@ -120,9 +120,8 @@ def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     )
 
 
-SLICE = (
-    "slice"  # the setting for the slice of a chain's kept draws: `[start, stop, step]`
-)
+# The setting for the slice of a chain's kept draws: `[start, stop, step]`
+SLICE = "slice"
 
 
 def need_slice(index: Any) -> slice:

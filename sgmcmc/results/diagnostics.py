@@ -19,17 +19,14 @@ RHAT = 1.01  # the largest R-hat of chains that agree
 @dataclass(frozen=True)
 class _DiagnosticSettings:
     coordinates: int = 1000  # of a parameter above which not all are used
-    many: int = (
-        100  # coordinates of a parameter: chance may explain the largest R-hat of more
-    )
+    # Coordinates of a parameter: chance may explain the largest R-hat of more
+    many: int = 100
     chance: float = 0.01  # probability of a larger R-hat by chance
     batches: int = 20  # of each chain, whose means show which coordinates are slow
-    slowest: int = (
-        3  # coordinates checked first, by values and by distances from the mean
-    )
-    reliable: float = (
-        400.0  # effective draws for which 1.01 is meant (Vehtari et al. 2021)
-    )
+    # Coordinates checked first, by values and by distances from the mean
+    slowest: int = 3
+    # Effective draws for which 1.01 is meant (Vehtari et al. 2021)
+    reliable: float = 400.0
 
 
 _SETTINGS = _DiagnosticSettings()

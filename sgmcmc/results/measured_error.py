@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _WatchSettings:
     coordinates: int = 20  # of a parameter; of one with more, some are watched
-    candidates: int = (
-        200  # coordinates of a large parameter among which these are chosen
-    )
-    scarcest: int = (
-        5  # candidates that are watched: those with the fewest effective draws
-    )
-    smallest_variance: float = (
-        0.05  # fraction of a variance left when its error is subtracted
-    )
+    # Coordinates of a large parameter among which these are chosen
+    candidates: int = 200
+    # Candidates that are watched: those with the fewest effective draws
+    scarcest: int = 5
+    # Fraction of a variance left when its error is subtracted
+    smallest_variance: float = 0.05
     standard_errors: float = 2.0  # beyond the tolerance at which an error is reported
 
 

@@ -21,12 +21,10 @@ TEST = "test/"
 
 @dataclass(frozen=True)
 class _EstimateSettings:
-    estimates: int = (
-        100  # of a chain, at least, if it has as many iterations and they are light
-    )
-    short_block: int = (
-        64  # iterations of a block, at most, if each needs a megabyte or more
-    )
+    # Of a chain, at least, if it has as many iterations and they are light
+    estimates: int = 100
+    # Iterations of a block, at most, if each needs a megabyte or more
+    short_block: int = 64
     # Such iterations between two estimates, at least. The chain stops at each, and a stop writes as
     # much as the draws of a whole block, which is here the work of two iterations.
     smallest_interval: int = 16

@@ -186,9 +186,8 @@ def start_in_groups(
         return None
     try:
         return begin_together(kernel, stream, starts)
-    except (
-        Exception
-    ) as error:  # of any kind; what is wrong with a single chain shows there, too
+    except Exception as error:
+        # Of any kind; what is wrong with a single chain shows there, too
         pass_on(error)
         return None
 

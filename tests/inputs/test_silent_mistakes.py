@@ -10,6 +10,11 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.inputs.silent_mistakes import Trial
+from sgmcmc.inputs.user_model import UserModel
+from sgmcmc.model.geometry import Space
+from sgmcmc.model.target import Target
 from tests import seams
 from tests.conftest import short_call
 
@@ -378,3 +383,14 @@ def test_what_gibbs_adds_need_not_be_of_rows() -> None:
 
     given = {**GIVEN, "params": {"beta": np.zeros(1)}}
     short_call(**given, log_lik=by_ten, gibbs=gibbs)
+
+
+def test_a_change_names_the_position_that_it_leads_to() -> None:
+    """Halves that are not finite at the nearer position leave the change to the farther one."""
+    data = read_dataset({"X": X, "y": Y}, tf.float32)
+    space = Space({"beta": tf.TensorShape([3])})
+    target = Target(squares, None, space, tf.float32)
+    trial = Trial(UserModel(target, data, 10), np.zeros(3, np.float32), data.whole)
+    assert [change.number for change in trial.changes()] == [1, 2]
+    trial.values[1]["halves"] = [np.nan, np.nan]
+    assert [change.number for change in trial.changes()] == [2]

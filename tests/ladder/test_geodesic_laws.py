@@ -82,9 +82,8 @@ def bingham_squares(values: Array) -> Array:
     That is, up to a constant, the inverse Laplace transform at 1 of ∏ (s − λ_i)^(−1/2), here along
     Talbot's contour.
     """
-    terms = (
-        32  # of the modified contour of Weideman and Trefethen, Math. Comp. 76, 2007
-    )
+    # Of the modified contour of Weideman and Trefethen, Math. Comp. 76, 2007
+    terms = 32
     theta = (2 * np.arange(terms) + 1) * np.pi / terms - np.pi
     cotangent, sine = 1 / np.tan(0.6407 * theta), np.sin(0.6407 * theta)
     z = terms * (0.5017 * theta * cotangent - 0.6122 + 0.2645j * theta)
