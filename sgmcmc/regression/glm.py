@@ -10,12 +10,14 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.regression.arithmetic import plain
-from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.building import make_model
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.frames import column, need_one_order, read_rows
+from sgmcmc.regression.reduced import RegressionData, Run, is_reducible
 from sgmcmc.regression.response import need_noise
+from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def glm(
     priors: Any = None,
     weights: Any = None,
     missing: str = "raise",
+    reduce: bool = True,
     **keywords: Any,
 ) -> Regression:
     """Sample the posterior of a regression given by a formula.
@@ -80,6 +83,10 @@ def glm(
             a number of repeated rows, in default priors and in ``loo`` too.
         missing: Treatment of rows with missing values: ``"raise"``, or ``"drop"`` to drop them;
             dropped rows are counted.
+        reduce: Whether a Gaussian regression without bars, or with effects of one factor, is made
+            of its sums: coefficients and effects are integrated out in closed form, and the scales
+            alone are sampled. A prior that is a distribution, more than three effects a group, or
+            a keyword that chooses a sampler need the rows, and so does ``False``.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
             ``verbose``.
 
@@ -124,11 +131,22 @@ def glm(
     fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
     keywords.setdefault("dtype", tf.float32 if fits_float32 else tf.float64)
     dtype = checks.floating_dtype("dtype", keywords["dtype"])
-    arguments = posterior(model, y, frame, row_weights, dtype.as_numpy_dtype)
-    samples = sample(**{**arguments, **keywords})
+    regression = RegressionData(
+        model, y, frame, row_weights, np.dtype(dtype.as_numpy_dtype)
+    )
+    samples = _drawn(regression, checks.flag("reduce", reduce), keywords)
     weights_column = weights if isinstance(weights, str) else None
     dropped = 0 if mask is None else int((~mask).sum())
     return Regression(model, samples, frame, dropped, row_weights, weights_column)
+
+
+def _drawn(data: RegressionData, reduce: bool, keywords: dict[str, Any]) -> Samples:
+    """Return draws: from sums if they may and can be, else by a chain over rows."""
+    if reduce and is_reducible(data, keywords):
+        run = Run(data, keywords)
+        if run.is_less_work:
+            return run.finish()
+    return sample(**{**data.arguments(), **keywords})
 
 
 def _weights(

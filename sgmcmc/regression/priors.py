@@ -144,6 +144,14 @@ def _normals(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd
 
 
+def normal_priors(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and SD of the normal prior of each coefficient of the chain, (terms,)."""
+    mean, sd = _normals(model)
+    intercept = np.array(model.is_intercept, bool)
+    unit = np.where(intercept, model.unit, model.unit / model.scale)
+    return (mean - model.origin) / unit, sd / unit
+
+
 def _log_prior_of_intercept(model: Model, b: tf.Tensor) -> tf.Tensor:
     """Return the log density of an intercept whose prior is not normal."""
     kind = model.family.intercept

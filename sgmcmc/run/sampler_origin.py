@@ -302,7 +302,7 @@ def _with_chain_facts(
 def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
     options = origin.sampler.options
     if origin.groups is not None:
-        return _as_dict(request.dataset, rows, origin.groups)
+        return with_more_rows(request.dataset, rows, origin.groups)
     try:
         levels = origin.data.levels
         new = read_dataset(
@@ -313,7 +313,7 @@ def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
     return joined(origin.data, new)
 
 
-def _as_dict(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
+def with_more_rows(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
     old, new = by_column(dataset), by_column(rows)
     if old is None or new is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sgmcmc import checks
 from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.model.target import LogLik, LogPrior
@@ -48,6 +49,7 @@ def sample(
     seed: int | None = None,
     verbose: bool = True,
     start: Samples | None = None,
+    reduce: bool = True,
     **keywords: Unpack[SampleKeywords],
 ) -> Samples:
     """Sample a posterior without tuning constants, or with the parts that you give.
@@ -94,6 +96,7 @@ def sample(
         chapters 3 and 4, for dynamics and gradients as separate parts, and lemma 3.3.3 for the
         best probabilities of rows.
     """
+    checks.flag("reduce", reduce)
     request = Request(
         "sample",
         _method(dynamics),

@@ -189,6 +189,10 @@ _PARTS = {
         Draws of an earlier call for the same parameters, such as one with fewer rows: the search
         for the mode begins at the mode and with the information of that call, or, if it had
         none, chains begin at its last draws; ``None`` begins at ``params``.""",
+    "reduce": """
+        Whether the same posterior may be made of fewer numbers than the rows, as
+        :func:`sgmcmc.glm` does. A log-likelihood that is a function is never reduced, and effects
+        of ``groups`` are integrated out in any case.""",
 }
 """Descriptions of the arguments of the functions that accept any parts."""
 

@@ -1,0 +1,298 @@
+"""Draws of a density of a few dimensions: elliptical slices, and inversion in one dimension.
+
+Source: Nishihara, Murray & Adams, *Parallel MCMC with generalized elliptical slice sampling*,
+Journal of Machine Learning Research 15 (2014); Murray, Adams & MacKay (2010) for the slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.optimize
+
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
+
+LogDensity = Callable[[np.ndarray], np.ndarray]
+"""Log density of positions, (c, d), as (c,)."""
+
+BLOCK = 100
+"""Iterations whose random numbers come from one stream."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    degrees: float = 6.0  # of the t: its tails are wider than exponential ones
+    shrinkages: int = (
+        60  # of a slice, after which a chain stays: (2/3)^60 of an ellipse
+    )
+    pilot_chains: int = 8  # from whose draws the t is fitted again
+    pilot_blocks: int = 2  # the first of which is dropped
+    first_step: float = 1e-3  # of differences, before the curvature is known
+    step: float = 0.2  # of differences, in standard deviations
+    largest_sd: float = (
+        3.0  # of a position along an axis at the mode: flat ones have no curvature
+    )
+    nodes: int = 4097  # of the distribution function
+    zooms: int = 12  # on the mode, each by a factor of about 20
+    fall: float = 45.0  # of the log density, beyond which there is no probability
+    reach: float = 30.0  # from the start to the mode, at most
+
+
+_SETTINGS = _Settings()
+
+
+class ScaleChains(Protocol):
+    """Chains of positions, made block by block; numbers come from (seed, chain, block)."""
+
+    burn_in: int
+
+    def block(self, number: int) -> np.ndarray:
+        """Return a block of positions, (chains, BLOCK, d), after all those before it."""
+
+
+@dataclass(frozen=True)
+class StudentApproximation:
+    """A multivariate t near a density.
+
+    Attributes:
+        mean: Its mean, (d,).
+        root: Triangular root of its scale matrix, (d, d).
+    """
+
+    mean: np.ndarray
+    root: np.ndarray
+
+    def positions(self, z: np.ndarray) -> np.ndarray:
+        """Return positions of standardized ones, (..., d)."""
+        return self.mean + z @ self.root.T
+
+
+def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
+    """Return the t with the mode of a log density, and its curvature there."""
+
+    def loss(x: np.ndarray) -> float:
+        return -float(log_density(x[np.newaxis])[0])
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        steps = _SETTINGS.first_step * np.eye(len(x))
+        up, down = np.split(log_density(np.concatenate([x + steps, x - steps])), 2)
+        return -(up - down) / (2.0 * _SETTINGS.first_step)
+
+    result = scipy.optimize.minimize(loss, start, jac=gradient, method="BFGS")
+    mode = result.x if np.isfinite(result.fun) else start
+    d = len(mode)
+    steps = np.full(d, _SETTINGS.first_step)
+    for _ in range(2):  # with steps by the curvature along each axis
+        axes = np.diag(steps)
+        values = log_density(np.concatenate([[mode], mode + axes, mode - axes]))
+        curvature = (2 * values[0] - values[1 : d + 1] - values[d + 1 :]) / steps**2
+        curvature = np.where(np.isfinite(curvature), curvature, 0.0)
+        sds = np.maximum(curvature, _SETTINGS.largest_sd**-2) ** -0.5
+        steps = _SETTINGS.step * sds
+    pairs = np.array([(i, j) for i in range(d) for j in range(i)], int).reshape(-1, 2)
+    i, j = pairs.T
+    axes = np.diag(steps)
+    corners = [mode + a * axes[i] + b * axes[j] for a in (1, -1) for b in (1, -1)]
+    signs = np.repeat([1.0, -1.0, -1.0, 1.0], len(pairs))
+    values = signs * log_density(np.concatenate(corners)) if len(pairs) else signs
+    mixed = values.reshape(4, -1).sum(0) / (4.0 * steps[i] * steps[j])
+    correlated = np.eye(d)
+    correlated[i, j] = correlated[j, i] = np.nan_to_num(-mixed * sds[i] * sds[j])
+    eigenvalues, vectors = np.linalg.eigh(correlated)
+    eigenvalues = np.maximum(np.abs(eigenvalues), _SETTINGS.first_step)
+    covariance = (vectors / eigenvalues) @ vectors.T * np.outer(sds, sds)
+    return StudentApproximation(mode, np.linalg.cholesky(covariance))
+
+
+def fitted(
+    log_density: LogDensity, start: np.ndarray, seed: int
+) -> StudentApproximation:
+    """Return a t near a log density: that at its mode, fitted again to draws of a pilot."""
+    approximation = at_mode(log_density, start)
+    count = _SETTINGS.pilot_chains
+    pilot = EllipticalChains(log_density, approximation, seed, count, RunPhase.MODE)
+    blocks = [pilot.block(number) for number in range(_SETTINGS.pilot_blocks)]
+    draws = np.concatenate(blocks[1:], 1).reshape(-1, len(start))
+    covariance = np.cov(draws.T).reshape(len(start), -1)
+    covariance *= (_SETTINGS.degrees - 2.0) / _SETTINGS.degrees
+    try:
+        return StudentApproximation(draws.mean(0), np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        return approximation
+
+
+class EllipticalChains:
+    """Chains of generalized elliptical slice sampling.
+
+    Given a position x, with z = R⁻¹(x − m) in the coordinates of a t with ν degrees of freedom, its
+    scale s ~ InverseGamma((d + ν)/2, (ν + |z|²)/2) makes the t a normal distribution. On the
+    ellipse through z and a draw of N(0, s I), a point is drawn from the slice on which the density
+    over the t's exceeds a uniform part of that at x.
+
+    Args:
+        log_density: Log density.
+        approximation: The t, m and R.
+        seed: Seed.
+        chains: Number of chains.
+        phase: Phase whose random numbers are used.
+
+    Attributes:
+        evaluations: Number of log densities that were computed.
+    """
+
+    burn_in = BLOCK
+
+    def __init__(
+        self,
+        log_density: LogDensity,
+        approximation: StudentApproximation,
+        seed: int,
+        chains: int,
+        phase: RunPhase = RunPhase.CHAIN,
+    ) -> None:
+        self._log_density, self._t = log_density, approximation
+        self._seed, self._chains, self._phase = seed, chains, phase
+        self.evaluations = 0
+        self._z = self._starts()
+        self._log_ratio = self._log_ratios(self._z)
+
+    def _starts(self) -> np.ndarray:
+        """Return positions drawn from the t, nearer to its mean where there is no density."""
+        d, degrees = len(self._t.mean), _SETTINGS.degrees
+        starts = []
+        for chain in range(self._chains):
+            rng = generator(self._seed, chain, self._phase, Purpose.START)
+            normals = rng.standard_normal(d)
+            chi_square = 2.0 * rng.standard_gamma(0.5 * degrees)
+            starts.append(normals * np.sqrt(degrees / chi_square))
+        z = np.array(starts)
+        for _ in range(_SETTINGS.shrinkages):
+            outside = ~np.isfinite(self._log_ratios(z))
+            if not outside.any():
+                break
+            z[outside] *= 0.5
+        return z
+
+    def _log_ratios(self, z: np.ndarray) -> np.ndarray:
+        """Return the log density less that of the t, at standardized positions."""
+        self.evaluations += len(z)
+        degrees, d = _SETTINGS.degrees, z.shape[1]
+        squares = (z**2).sum(1)
+        log_t = -0.5 * (degrees + d) * np.log1p(squares / degrees)
+        return self._log_density(self._t.positions(z)) - log_t
+
+    def block(self, number: int) -> np.ndarray:
+        """Return the positions of the next block, (chains, BLOCK, d)."""
+        z, log_ratio = self._z, self._log_ratio
+        d, degrees = z.shape[1], _SETTINGS.degrees
+        shape = 0.5 * (d + degrees)
+        normals = np.empty((self._chains, BLOCK, d))
+        gammas = np.empty((self._chains, BLOCK))
+        uniforms = np.empty((self._chains, BLOCK, 2 + _SETTINGS.shrinkages))
+        for chain in range(self._chains):
+            rng = generator(self._seed, chain, self._phase, Purpose.NOISE, number)
+            rng.standard_normal(out=normals[chain])
+            rng.standard_gamma(shape, out=gammas[chain])
+            rng.random(out=uniforms[chain])
+        positions = np.empty_like(normals)
+        for iteration in range(BLOCK):
+            scale = 0.5 * (degrees + (z**2).sum(1)) / gammas[:, iteration]
+            across = np.sqrt(scale)[:, np.newaxis] * normals[:, iteration]
+            u = uniforms[:, iteration]
+            # 1 − u is never 0.
+            z, log_ratio = self._slice(z, log_ratio, across, 1.0 - u)
+            positions[:, iteration] = z
+        self._z, self._log_ratio = z, log_ratio
+        return self._t.positions(positions)
+
+    def _slice(
+        self, z: np.ndarray, log_ratio: np.ndarray, across: np.ndarray, u: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return a point of each chain's ellipse on its slice, and the log ratio there."""
+        level = log_ratio + np.log(u[:, 0])
+        angle = 2.0 * np.pi * u[:, 1]
+        low, high = angle - 2.0 * np.pi, angle.copy()
+        z, log_ratio, old = z.copy(), log_ratio.copy(), z
+        left = np.arange(len(z))
+        for shrinkage in range(_SETTINGS.shrinkages):
+            cosine = np.cos(angle[left])[:, np.newaxis]
+            sine = np.sin(angle[left])[:, np.newaxis]
+            proposed = cosine * old[left] + sine * across[left]
+            values = self._log_ratios(proposed)
+            inside = values > level[left]
+            z[left[inside]] = proposed[inside]
+            log_ratio[left[inside]] = values[inside]
+            left = left[~inside]
+            if not len(left):
+                break
+            negative = angle[left] < 0.0
+            low[left] = np.where(negative, angle[left], low[left])
+            high[left] = np.where(negative, high[left], angle[left])
+            part = u[left, 2 + shrinkage]
+            angle[left] = low[left] + part * (high[left] - low[left])
+        return z, log_ratio
+
+
+class InvertedChains:
+    """Independent draws of a density of one dimension, by its distribution function on a grid.
+
+    Args:
+        log_density: Log density, with a single mode.
+        start: A position.
+        seed: Seed.
+        chains: Number of chains.
+    """
+
+    burn_in = 0
+
+    def __init__(
+        self, log_density: LogDensity, start: float, seed: int, chains: int
+    ) -> None:
+        self._seed, self._chains = seed, chains
+        self.mode, width = mode_and_width(log_density, start)
+        top = log_density(np.array([[self.mode]]))[0]
+        low = _end(log_density, self.mode, top, -width)
+        high = _end(log_density, self.mode, top, width)
+        self._nodes = np.linspace(low, high, _SETTINGS.nodes)
+        density = np.exp(log_density(self._nodes[:, np.newaxis]) - top)
+        masses = 0.5 * (density[1:] + density[:-1])
+        self._masses = np.append(0.0, np.cumsum(masses)) / masses.sum()
+        self.evaluations = _SETTINGS.nodes
+
+    def block(self, number: int) -> np.ndarray:
+        """Return the positions of a block, (chains, BLOCK, 1)."""
+        rngs = [
+            generator(self._seed, chain, RunPhase.CHAIN, Purpose.NOISE, number)
+            for chain in range(self._chains)
+        ]
+        u = np.stack([rng.random(BLOCK) for rng in rngs])
+        return np.interp(u, self._masses, self._nodes)[..., np.newaxis]
+
+
+def mode_and_width(log_density: LogDensity, start: float) -> tuple[float, float]:
+    """Return the mode of a log density of one dimension, and the scale of its curvature there."""
+    mode, reach, width = start, _SETTINGS.reach, np.inf
+    for _ in range(_SETTINGS.zooms):
+        nodes = np.linspace(mode - reach, mode + reach, 81)
+        values = log_density(nodes[:, np.newaxis])
+        mode = float(nodes[np.argmax(values)])
+        step = nodes[1] - nodes[0]
+        around = log_density(np.array([[mode - step], [mode], [mode + step]]))
+        curvature = (2.0 * around[1] - around[0] - around[2]) / step**2
+        if np.isfinite(curvature) and curvature > 0:
+            width = curvature**-0.5
+        if step < 0.25 * width:
+            return mode, min(width, 1.0)
+        reach = 2.0 * step
+    return mode, min(width, 1.0)
+
+
+def _end(log_density: LogDensity, mode: float, top: float, step: float) -> float:
+    """Return the position in a direction beyond which there is no probability."""
+    steps = step * 1.1 ** np.arange(200)
+    nodes = mode + np.cumsum(steps)
+    low = log_density(nodes[:, np.newaxis]) < top - _SETTINGS.fall
+    return float(nodes[np.argmax(low)] if low.any() else nodes[-1])

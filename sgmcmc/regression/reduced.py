@@ -1,0 +1,798 @@
+"""Gaussian regressions whose likelihood is a function of sums: draws without a chain over rows."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc._version import __version__
+from sgmcmc.bars import Clock
+from sgmcmc.checks import outside
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.groups.labels import labeled
+from sgmcmc.groups.packs import large_groups, need_groups
+from sgmcmc.groups.spec import MOST_INTEGRATED
+from sgmcmc.groups.structure import Structure, of_large
+from sgmcmc.model.target import Target
+from sgmcmc.plan.reports.warnings import coarse_rounding_warnings
+from sgmcmc.plan.stopping import Goal, UntilEffective
+from sgmcmc.reduce.elliptical import (
+    BLOCK,
+    EllipticalChains,
+    InvertedChains,
+    fitted,
+    mode_and_width,
+)
+from sgmcmc.reduce.gaussian import (
+    GaussianSums,
+    MarginalDensity,
+    Rows,
+    SharedBasis,
+    gaussian_sums,
+)
+from sgmcmc.regression.building import groups_of, posterior
+from sgmcmc.regression.columns import Block, blocks
+from sgmcmc.regression.families import AT
+from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.priors import normal_priors
+from sgmcmc.regression.response import responses
+from sgmcmc.results.arrays import LogPost, by_chain
+from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
+from sgmcmc.samplers.sample import sample, setup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Keywords of `sample` that mean the same here: others choose a sampler, or ask for what it has.
+_KEYWORDS = {
+    "dtype", "ess", "max_seconds", "n_chains", "n_iters", "seed", "tolerance", "verbose",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Settings:
+    columns: int = 2000  # of X'X, dense, at most
+    work: float = 2e11  # multiplications for the sums, at most
+    projections: float = 2.0**27  # numbers of all groups, at most
+    work_at_scales: float = 5e6  # for the density at one position, at most
+    kept: int = 2**24  # numbers of rows that are kept between two passes
+    least: float = 1e-7  # noise, in SDs of the response, that may be rounding
+    noise: float = 0.1  # noise in its place, where columns can be as many as rows
+    few_rows: float = 0.5  # rows more than effects, over effects: fewer do not tell σ
+    near: float = 0.5  # of log σ: farther away, the basis is made again
+    together: float = -0.9  # correlation of two variances that data do not tell apart
+
+
+_SETTINGS = _Settings()
+
+
+@dataclass(frozen=True)
+class RegressionData:
+    """Model and data of a regression.
+
+    Attributes:
+        model: Model.
+        y: Response.
+        frame: Data.
+        weights: Weight of each row, or ``None``.
+        dtype: Floating point type of draws.
+    """
+
+    model: Model
+    y: np.ndarray
+    frame: pd.DataFrame
+    weights: np.ndarray | None
+    dtype: np.dtype
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`sgmcmc.sample` for the posterior."""
+        return posterior(self.model, self.y, self.frame, self.weights, self.dtype)
+
+
+def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
+    """Return whether the posterior of a regression can be drawn from sums.
+
+    Args:
+        data: Model and data.
+        keywords: User's keywords of :func:`sgmcmc.sample`.
+    """
+    model, p, n = data.model, len(data.model.terms), len(data.frame)
+    if model.family.name != "gaussian" or not set(keywords) <= _KEYWORDS:
+        return False
+    if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
+        return False
+    if len(model.effects) > 1 or p > _SETTINGS.columns:
+        return False
+    if float(n) * (p + 1) ** 2 > _SETTINGS.work:
+        return False
+    if not model.effects:
+        return True
+    effects = model.effects[0]
+    q = len(effects.terms)
+    return q <= MOST_INTEGRATED and float(p) ** 3 <= _SETTINGS.work_at_scales
+
+
+@dataclass(frozen=True)
+class RegressionScales:
+    """The scales of a Gaussian regression, in units of the chain.
+
+    A position has log(σ / unit), the log of each SD of effects in units of its columns, and the
+    hyperbolic arctangent of each partial correlation. With few rows more than effects, data know
+    the variance of a row better than its parts: then the first two are the log of its root, and
+    the logs of the ratios of SDs and σ. Their Jacobian is 1.
+
+    Attributes:
+        model: Model.
+        of_rows: Whether the variance of a row is a coordinate.
+    """
+
+    model: Model
+    of_rows: bool = False
+
+    @property
+    def _effects(self) -> Effects:
+        return self.model.effects[0]
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return len(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each parameter."""
+        return [
+            "sigma",
+            *(row for effects in self.model.effects for row in effects.rows),
+        ]
+
+    @property
+    def start(self) -> np.ndarray:
+        """Position of the starting values of the model."""
+        start = np.zeros(self.size)
+        start[0] = np.log(self.model.residual / self.model.unit)
+        if self.model.effects:
+            sds = slice(1, 1 + len(self._effects.terms))
+            start[sds] = np.log(0.5)
+            if self.of_rows:
+                start[sds] -= start[0]
+                start[0] += 0.5 * np.log1p(np.exp(2.0 * start[sds]).sum())
+        return start
+
+    def _log_sigma(self, positions: np.ndarray) -> np.ndarray:
+        if not self.of_rows:
+            return positions[:, 0]
+        ratios = positions[:, 1 : 1 + len(self._effects.terms)]
+        return np.asarray(positions[:, 0] - 0.5 * np.log1p(np.exp(2.0 * ratios).sum(1)))
+
+    def _log_sds(self, positions: np.ndarray) -> np.ndarray:
+        logs = positions[:, 1 : 1 + len(self._effects.terms)]
+        if self.of_rows:
+            logs = logs + self._log_sigma(positions)[:, np.newaxis]
+        return logs
+
+    def _partial(self, positions: np.ndarray) -> np.ndarray:
+        return np.tanh(positions[:, 1 + len(self._effects.terms) :])
+
+    def sigma(self, positions: np.ndarray) -> np.ndarray:
+        """Return σ over the unit, (c,)."""
+        return np.exp(self._log_sigma(positions))
+
+    def root(self, positions: np.ndarray) -> np.ndarray:
+        """Return the triangular root of the covariance of the effects of a group, (c, q, q)."""
+        rows = self._effects.root(
+            np.exp(self._log_sds(positions)), self._partial(positions)
+        )
+        return _stacked(rows, len(positions))
+
+    def log_prior(self, positions: np.ndarray) -> np.ndarray:
+        """Return the log prior of positions, with the log-Jacobian, as the chain's, (c,)."""
+        model, log_unit = self.model, np.log(self.model.unit)
+        rate = model.priors.get("sigma", 1.0 / model.unit)
+        total = (
+            self._log_sigma(positions)
+            + log_unit
+            - rate * model.unit * self.sigma(positions)
+        )
+        if not model.effects:
+            return total
+        effects = self._effects
+        logs, partial = self._log_sds(positions), self._partial(positions)
+        sds = np.exp(logs)
+        unit = model.unit / effects.scale
+        total = total + (logs + np.log(unit)).sum(1)
+        for k, (i, j) in enumerate(effects.pairs):
+            power = effects.power(i, j) + 1.0  # 1 of the Jacobian
+            total = total + power * np.log1p(-(partial[:, k] ** 2))
+        rate = model.priors.get("sd")
+        if rate is None:
+            return np.asarray(total - sds.sum(1))
+        sds = sds * unit
+        if not effects.center.any():
+            return np.asarray(total - rate * sds.sum(1))
+        root = effects.uncentered(effects.root(sds, partial))
+        uncentered = np.sqrt((_stacked(root, len(positions)) ** 2).sum(2))
+        for indices in effects.correlated:
+            for index in indices:
+                ratio = np.log(sds[:, index]) - np.log(uncentered[:, index])
+                total = total + len(indices) * ratio
+        return np.asarray(total - rate * uncentered.sum(1))
+
+    def draws(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the parameters at positions, (chains, draws, d), in the user's units."""
+        flat = positions.reshape(-1, positions.shape[-1])
+        shape, model = positions.shape[:2], self.model
+        draws = {"sigma": (self.sigma(flat) * model.unit).reshape(shape)}
+        if model.effects:
+            effects = self._effects
+            sds = np.exp(self._log_sds(flat)) * (model.unit / effects.scale)
+            draws[effects.sds_name] = sds.reshape(*shape, -1)
+            if effects.pairs:
+                partial = self._partial(flat)
+                draws[effects.correlations_name] = partial.reshape(*shape, -1)
+        return draws
+
+
+def _stacked(rows: Sequence[Sequence[Any]], count: int) -> np.ndarray:
+    """Return a matrix of entries, each a number or (count,), as (count, q, q)."""
+    entries = [[np.broadcast_to(entry, count) for entry in row] for row in rows]
+    return np.moveaxis(np.array(entries), -1, 0)
+
+
+@dataclass(frozen=True)
+class _Members:
+    """Groups of rows.
+
+    Attributes:
+        codes: Number of each row's group, (rows,).
+        structure: The groups, without packs of their rows.
+    """
+
+    codes: np.ndarray
+    structure: Structure
+
+    @classmethod
+    def of(cls, data: RegressionData) -> _Members:
+        """Return those of the one factor of a regression."""
+        ((by, values),) = data.model.labels(data.frame).items()
+        of_rows = labeled(by, values)
+        need_groups(by, of_rows.labels)
+        structure = Structure(
+            groups_of(data.model)[0],
+            None,
+            (),
+            {by: of_rows.labels},
+            {by: of_rows.levels},
+            large=large_groups(of_rows.codes),
+        )
+        return cls(of_rows.codes, structure)
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return len(next(iter(self.structure.labels.values())))
+
+
+def _sums(data: RegressionData, members: _Members | None) -> GaussianSums:
+    """Return the sums of a regression."""
+
+    def chunks() -> Iterator[Rows]:
+        return _rows(data, members)
+
+    if members is None:
+        return gaussian_sums(chunks, 0)
+    columns = len(data.model.terms) + len(data.model.effects[0].terms) + 3
+    source: Callable[[], Any] = chunks
+    if len(data.frame) * columns <= _SETTINGS.kept:
+        all_rows = list(chunks())
+
+        def source() -> list[Rows]:
+            return all_rows
+
+    return gaussian_sums(source, members.count, members.structure.large.tolist())
+
+
+def _rows(data: RegressionData, members: _Members | None) -> Iterator[Rows]:
+    """Yield all rows in chunks.
+
+    A row of weight zero has the numbers of another one: they do not count, but must be finite.
+    """
+    model, y, weights, indices = data.model, data.y, data.weights, None
+    n, p = len(y), len(model.terms)
+    if weights is not None and not weights.all():
+        indices = np.where(weights > 0, np.arange(n), np.argmax(weights > 0))
+        y = y[indices]
+    codes = np.zeros(n, np.int64) if members is None else members.codes
+    weights = np.ones(n) if weights is None else weights
+    length = max(1024, _SETTINGS.kept // (4 * (p + 1)))
+    start = 0
+    for rows, design_rows in blocks(model.design, data.frame, indices):
+        chunk = slice(start, start + len(rows))
+        start = chunk.stop
+        response = responses(model.formula, rows, y[chunk], model.constants, None)
+        columns = model.observed(model.numbers(rows, design_rows), response)
+        z = np.zeros((len(rows), 0))
+        if model.effects:
+            z = np.asarray(columns[f"Z_{model.effects[0].name}"], np.float64)
+        at = np.broadcast_to(columns.get(AT, 0.0), len(rows))
+        for first in range(0, len(rows), length):
+            part = slice(first, first + length)
+            x = _design(model, design_rows, part)
+            xy = np.concatenate([x, at[part, np.newaxis]], 1)
+            yield Rows(xy, weights[chunk][part], z[part], codes[chunk][part])
+
+
+def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
+    """Return some rows of the design as a dense matrix, centered and scaled."""
+    design, dense = model.design, rows.dense[part]
+    x = np.zeros((len(dense), len(model.terms)))
+    x[:, design.dense] = dense
+    for term, (indices, numbers) in zip(design.coded, rows.coded, strict=True):
+        level = np.asarray(indices[part])
+        counted = np.flatnonzero(level < term.size)
+        columns = np.arange(len(model.terms))[term.columns][level[counted]]
+        x[counted, columns] = 1.0 if numbers is None else numbers[part][counted]
+    return (x - model.center) / model.scale
+
+
+class Draws:
+    """Draws of a Gaussian regression from its sums, as many as are asked for.
+
+    Args:
+        density: Posterior of the scales.
+        chains: Number of chains.
+        seed: Seed, or the entropy drawn in its place.
+        dtype: Floating point type of draws.
+    """
+
+    def __init__(
+        self, density: MarginalDensity, chains: int, seed: int, dtype: np.dtype
+    ) -> None:
+        assert isinstance(density.scales, RegressionScales)
+        self.scales, self._density = density.scales, density
+        self._chains, self._seed, self._dtype = chains, seed, dtype
+        self._blocks: list[dict[str, np.ndarray]] = []
+        self.sampler: EllipticalChains | InvertedChains
+        if density.sums.groups is not None:
+            self._conditional: MarginalDensity | SharedBasis = density
+            approximation = fitted(density, self.scales.start, seed)
+            self.sampler = EllipticalChains(density, approximation, seed, chains)
+            return
+        noise = abs(density.sums.root[-1, -1]) / np.sqrt(density.sums.total)
+        mode = float(np.log(noise if noise > _SETTINGS.least else _SETTINGS.noise))
+        shared = SharedBasis(density, float(np.exp(mode)))
+        start, (mode, _width) = mode, mode_and_width(shared, mode)
+        if abs(mode - start) > _SETTINGS.near:
+            shared = SharedBasis(density, float(np.exp(mode)))
+        self._conditional = shared
+        self.sampler = InvertedChains(shared, mode, seed, chains)
+
+    @property
+    def length(self) -> int:
+        """Number of draws of each chain so far."""
+        return BLOCK * len(self._blocks)
+
+    def add_block(self) -> None:
+        """Make the next draws of all chains."""
+        burn_in = self.sampler.burn_in // BLOCK
+        if not self._blocks:
+            for number in range(burn_in):
+                self.sampler.block(number)
+        number = burn_in + len(self._blocks)
+        positions = self.sampler.block(number)
+        flat = positions.reshape(-1, positions.shape[-1])
+        normals = self._normals(Purpose.LATENTS, number, len(self._density.mean))
+        b, log_posterior = self._conditional.draw(flat, normals)
+        shape = positions.shape[:2]
+        draws = {"b": b.reshape(*shape, -1)} if b.size else {}
+        draws |= self.scales.draws(positions)
+        selected = self._density.sums.selected
+        if selected is not None:
+            groups, q = selected.projections.shape[:2]
+            normals = self._normals(Purpose.START_LATENTS, number, groups * q)
+            normals = normals.reshape(-1, groups, q)
+            effects = self._density.draw_effects(flat, b, normals)
+            name = of_large(self.scales.model.effects[0].effects_name)
+            draws[name] = effects.reshape(*shape, groups, q)
+        log_unit = np.log(self.scales.model.unit)
+        log_posterior = log_posterior - self._density.sums.total * log_unit
+        draws = {name: array.astype(self._dtype) for name, array in draws.items()}
+        self._blocks.append({**draws, "": log_posterior.reshape(shape)})
+
+    def _normals(self, purpose: Purpose, number: int, size: int) -> np.ndarray:
+        """Return standard normals of a block, (chains · BLOCK, size)."""
+        rngs = [
+            generator(self._seed, chain, RunPhase.CHAIN, purpose, number)
+            for chain in range(self._chains)
+        ]
+        normals = [rng.standard_normal((BLOCK, size)) for rng in rngs]
+        return np.concatenate(normals)
+
+    def first(self, count: int) -> tuple[dict[str, np.ndarray], LogPost]:
+        """Return the first draws of each chain, by parameter, and the log posterior there."""
+        needed = self._blocks[: -(-count // BLOCK)]
+        draws = {
+            name: np.concatenate([block[name] for block in needed], 1)[:, :count]
+            for name in needed[0]
+        }
+        log_post = draws.pop("")
+        iterations = self.sampler.burn_in + 1 + np.arange(count)
+        return draws, LogPost(iterations, log_post)
+
+
+class Run:
+    """A call for draws of a Gaussian regression from its sums.
+
+    Args:
+        data: Model and data.
+        keywords: User's keywords of :func:`sgmcmc.sample`.
+    """
+
+    def __init__(self, data: RegressionData, keywords: Mapping[str, Any]) -> None:
+        self.clock = Clock()
+        self.data, self.keywords = data, keywords
+        self.goal = Goal(
+            keywords.get("tolerance", 0.05),
+            keywords.get("ess", 400),
+            keywords.get("n_chains", 4),
+            keywords.get("n_iters"),
+            None,
+            keywords.get("max_seconds"),
+            keywords.get("verbose", True),
+        ).checked(self.clock.began)
+        self.seed = checks.seed_number("seed", keywords.get("seed"))
+        self.members = _Members.of(data) if data.model.effects else None
+
+    @cached_property
+    def sums(self) -> GaussianSums:
+        """Sums of the data."""
+        sums = _sums(self.data, self.members)
+        self.clock.done("sums")
+        return sums
+
+    @property
+    def is_less_work(self) -> bool:
+        """Whether sums are less work than a chain over the rows."""
+        if self.members is None:
+            return True
+        p, q = len(self.data.model.terms), len(self.data.model.effects[0].terms)
+        numbers = float(self.members.count) * q * (p + 1)
+        if numbers > _SETTINGS.projections:
+            return False
+        groups = self.sums.groups
+        assert groups is not None
+        return groups.projections.size * (p + 1.0) <= _SETTINGS.work_at_scales
+
+    @property
+    def _few_rows(self) -> bool:
+        """Whether there are few rows more than effects."""
+        groups = self.sums.groups
+        if groups is None:
+            return False
+        ranks = (groups.roots != 0.0).any(2).sum(1)
+        effects = float(ranks @ groups.counts)
+        return self.sums.total - effects < _SETTINGS.few_rows * effects
+
+    @cached_property
+    def draws(self) -> Draws:
+        """Draws, none to begin with."""
+        mean, sd = normal_priors(self.data.model)
+        scales = RegressionScales(self.data.model, self._few_rows)
+        density = MarginalDensity(self.sums, mean, sd, scales)
+        chains, dtype = self.goal.n_chains, self.data.dtype
+        draws = Draws(density, chains, self.seed, dtype)
+        self.clock.done("scales")
+        return draws
+
+    def finish(self) -> Samples:
+        """Return as many draws as the call asks for, with their report."""
+        d = len(self.data.model.terms) + self.draws.scales.size
+        lengths = UntilEffective(self.goal, _Pace(), d, 1)
+        for length in lengths.goals():
+            count = self._advance(length, self.goal.verbose, lengths.until)
+            samples = self._samples(count)
+            lengths.see(samples)
+            if count < length:
+                break
+        return self._linked(samples, count)
+
+    def go_on(self, count: int) -> Callable[[int, bool], Samples]:
+        """Return a function that adds draws to a number of draws, and returns all."""
+
+        def more(n_iters: int, verbose: bool) -> Samples:
+            self.clock = Clock()
+            length = self._advance(count + n_iters, verbose, np.inf)
+            return self._linked(self._samples(length), length)
+
+        return more
+
+    def _linked(self, samples: Samples, count: int) -> Samples:
+        self.clock.done("draws")
+        origin = SumsOrigin(self, self.go_on(count))
+        report = report_on(self, samples, self.clock)
+        return samples.with_report(report).made_by(origin)
+
+    def _advance(self, count: int, verbose: bool, until: float) -> int:
+        """Make draws up to a number, and return how many there are by the end of the time."""
+        draws, chains = self.draws, self.goal.n_chains
+        total = -(-count // BLOCK) * BLOCK * chains
+        done = min(total, draws.length * chains)
+        with Progress(_method(self), total, verbose, done) as progress:
+            try:
+                while draws.length < count:
+                    if draws.length and time.monotonic() > until:
+                        return draws.length
+                    draws.add_block()
+                    progress.advance(BLOCK * chains)
+            except KeyboardInterrupt:
+                if not draws.length:
+                    raise
+                text = f"Interrupted: the {draws.length} draws so far are returned."
+                warnings.warn(text, stacklevel=outside())
+                return draws.length
+        return count
+
+    def _samples(self, count: int) -> Samples:
+        draws, log_post = self.draws.first(count)
+        return Samples(draws, log_post=log_post, settings=_settings(self))
+
+
+@dataclass(frozen=True)
+class _Pace:
+    autocorrelation: float = 2.0
+
+
+def _method(run: Run) -> str:
+    return "independent" if run.members is None else "elliptical_slice"
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Return the settings of draws, under the names that those of a chain have."""
+    structure = None if run.members is None else run.members.structure
+    integrated = None if structure is None else structure.to_json()
+    n = len(run.data.frame)
+    return {
+        "method": _method(run),
+        "N": n,
+        "n": n,
+        "seed": run.seed,
+        "reduce": True,
+        "n_chains": run.goal.n_chains,
+        "burn_in": run.draws.sampler.burn_in,
+        "thin": 1,
+        "dtype": run.data.dtype.name,
+        "integers": list(run.data.model.integers),
+        "weights": None,
+        "temperature": 1.0,
+        "groups": integrated,
+        "levels": {},
+        "labels": {} if structure is None else structure.labels_to_json(),
+        "indices": [],
+        "versions": {
+            "sgmcmc": __version__,
+            "tensorflow": tf.__version__,
+            "numpy": np.__version__,
+        },
+    }
+
+
+def report_on(run: Run, samples: Samples, clock: Clock) -> Report:
+    """Return the report on draws."""
+    diagnostics = diagnose(by_chain(samples.settings, samples))
+    messages = diagnostics.warnings(run.goal.ess)
+    messages += _rounding_warnings(samples)
+    messages += _variance_warnings(run, samples)
+    clock.done("report")
+    return Report(
+        {
+            "method": samples.settings["method"],
+            "Model": _model_facts(run),
+            "Draws": {
+                "chains": samples.settings["n_chains"],
+                "draws per chain": diagnostics.draws,
+                "burn-in": samples.settings["burn_in"],
+                "ESS, bulk": diagnostics.bulk,
+                "ESS, tail": diagnostics.tail,
+                "R-hat": diagnostics.rhat,
+            },
+            **_group_facts(run),
+            "Seconds": clock.facts(),
+            "warnings": messages,
+        }
+    )
+
+
+def _model_facts(run: Run) -> dict[str, Any]:
+    p, rows = len(run.data.model.terms), len(run.data.frame)
+    products = (p + 1) * (p + 2) // 2 + 1
+    scales = [name for name in run.draws.scales.names]
+    if run.members is None:
+        return {
+            "reduction": f"{rows} rows as {products} sums",
+            "in closed form": "coefficients given 'sigma'",
+            "sampled": "'sigma', by its distribution function",
+        }
+    q = len(run.data.model.effects[0].terms)
+    by_group = q * (q + 1) // 2 + q * (p + 1)
+    counts = f"{run.members.count} groups of {by_group} sums, and {products} of all"
+    return {
+        "reduction": f"{rows} rows as {counts}",
+        "in closed form": "coefficients and effects given the scales",
+        "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
+        "densities of scales computed": run.draws.sampler.evaluations,
+    }
+
+
+def _group_facts(run: Run) -> dict[str, Any]:
+    if run.members is None:
+        return {}
+    ((by, shown),) = run.members.structure.labels.items()
+    facts = {
+        f"levels of {by!r}": len(shown),
+        "integrated out": by,
+        "integral": "in closed form",
+    }
+    return {"Groups": facts}
+
+
+def _rounding_warnings(samples: Samples) -> list[str]:
+    """Return a warning if rounding is large relative to an SD of coefficients."""
+    dtype, rounding = np.dtype(samples.settings["dtype"]), 0.0
+    if "b" in samples:
+        b = np.asarray(samples["b"], np.float64)
+        sds = b.std((0, 1))
+        sizes = np.finfo(dtype).eps * np.abs(b).max((0, 1))
+        rounding = float(np.max(sizes / np.where(sds > 0, sds, np.inf)))
+    return coarse_rounding_warnings(rounding, dtype)
+
+
+def _variance_warnings(run: Run, samples: Samples) -> list[str]:
+    """Return a warning for each SD of effects that data do not tell apart from the noise."""
+    if run.members is None or run.members.count == len(run.data.frame):
+        return []  # groups of one row each have a warning of their own
+    effects = run.data.model.effects[0]
+    noise = np.asarray(samples["sigma"], np.float64).ravel() ** 2
+    sds = np.asarray(samples[effects.sds_name], np.float64)
+    messages = []
+    for index, name in enumerate(effects.rows[: len(effects.terms)]):
+        correlation = np.corrcoef(noise, sds[..., index].ravel() ** 2)[0, 1]
+        if correlation < _SETTINGS.together:
+            messages.append(
+                f"The data hardly tell {name!r} from 'sigma': the correlation of their squares is "
+                f"{correlation:.2f}. Their sum is known better than each."
+            )
+    return messages
+
+
+@dataclass(frozen=True)
+class SumsOrigin:
+    """The origin of draws from sums; see :class:`sgmcmc.results.origin.Origin`.
+
+    What needs rows, and effects of groups, asks a sampler over the rows, which is set up when it is
+    first asked for, and does not run.
+
+    Attributes:
+        run: Call that made the draws.
+        go_on: Function that adds draws.
+    """
+
+    run: Run
+    go_on: Callable[[int, bool], Samples] | None
+    judges_quickly: bool = field(default=True, init=False)
+
+    @cached_property
+    def over_rows(self) -> SamplerOrigin:
+        """A sampler of the same posterior over the rows."""
+        return sampler_over_rows(self.run.data, self.run.goal.n_chains)
+
+    @property
+    def target(self) -> Target:
+        """Target, in the coordinates of a chain over the rows."""
+        return self.over_rows.target
+
+    @property
+    def data(self) -> Data:
+        """The dataset."""
+        return self.over_rows.data
+
+    @property
+    def groups(self) -> Structure | None:
+        """The groups of the model, without packs of their rows."""
+        return None if self.run.members is None else self.run.members.structure
+
+    def weights(self, iterations: np.ndarray) -> np.ndarray | None:
+        """Return ``None``: all draws are alike."""
+        return None
+
+    def effects(
+        self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups given draws of the parameters, by name."""
+        return self.over_rows.effects(draws, by, groups, seed)
+
+    def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
+        """Return the groups of rows, known or new, and the number of each row's group."""
+        of_rows = labeled(by, values)
+        return of_rows.levels.values, of_rows.codes
+
+    def effects_of_labels(
+        self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups, known or new, by name."""
+        return self.over_rows.effects_of_labels(draws, by, levels, seed)
+
+    def rows(
+        self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
+    ) -> tuple[Any, dict[str, np.ndarray], Any]:
+        """Return function, draws and dataset for evaluations by row, effects included."""
+        if self.run.members is None:
+            return f, draws, dataset
+        return self.over_rows.rows(f, draws, dataset)
+
+    def robust(self, samples: Any) -> dict[str, np.ndarray]:
+        """Return draws moved so that their covariance is that of the sandwich."""
+        return self.over_rows.robust(samples)
+
+    def units(self, by: str | None) -> Any:
+        """Return the terms of rows or groups; ``None`` if observations are rows."""
+        if self.run.members is None and by is None:
+            return None
+        return self.over_rows.units(by)
+
+    def at_half_stepsize(
+        self, samples: Any, seed: int | None, verbose: bool
+    ) -> tuple[Any, float]:
+        """Refuse: there is no stepsize."""
+        raise ValueError(
+            f"`samples`: draws by {samples.settings['method']} have no error of the stepsize: "
+            "there is none."
+        )
+
+    def report(self, samples: Any) -> Report | None:
+        """Return the report on some of the draws."""
+        return report_on(self.run, samples, Clock())
+
+    def update(
+        self, samples: Samples, rows: Any, seed: int | None, verbose: bool
+    ) -> Samples:
+        """Return draws for these and more rows, by a chain over all of them."""
+        arguments = self.run.data.arguments()
+        structure = self.groups or Structure(None, None, (), {}, {})
+        arguments["dataset"] = with_more_rows(arguments["dataset"], rows, structure)
+        settings = {
+            **self.run.keywords,
+            "seed": self.run.seed + 1 if seed is None else seed,
+            "verbose": verbose,
+        }
+        return sample(**arguments, start=samples, **settings)
+
+
+def sampler_over_rows(data: RegressionData, chains: int) -> SamplerOrigin:
+    """Return a sampler of a regression that is set up, and is not run."""
+    stepwise = setup(
+        **data.arguments(),
+        dynamics="sgld",
+        gradient="minibatch",
+        minibatches="uniform",
+        minibatch_size=1,
+        preconditioner="none",
+        stepsize=1e-9,
+        n_chains=chains,
+        dtype=tf.as_dtype(data.dtype),
+        seed=0,
+        verbose=False,
+    )
+    return SamplerOrigin(stepwise._sampler)
