@@ -72,6 +72,11 @@ class StudentApproximation:
 
 def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
     """Return the t with the mode of a log density, and its curvature there."""
+    with np.errstate(invalid="ignore"):  # of infinities less others, far out
+        return _at_mode(log_density, start)
+
+
+def _at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
 
     def loss(x: np.ndarray) -> float:
         return -float(log_density(x[np.newaxis])[0])
@@ -79,7 +84,8 @@ def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
     def gradient(x: np.ndarray) -> np.ndarray:
         steps = _SETTINGS.first_step * np.eye(len(x))
         up, down = np.split(log_density(np.concatenate([x + steps, x - steps])), 2)
-        return -(up - down) / (2.0 * _SETTINGS.first_step)
+        slope = (up - down) / (2.0 * _SETTINGS.first_step)
+        return -np.nan_to_num(slope)  # beyond the numbers there is no slope
 
     result = scipy.optimize.minimize(loss, start, jac=gradient, method="BFGS")
     mode = result.x if np.isfinite(result.fun) else start

@@ -47,7 +47,7 @@ from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.priors import normal_priors
 from sgmcmc.regression.response import responses
 from sgmcmc.results.arrays import LogPost, by_chain
-from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
@@ -73,6 +73,7 @@ class _Settings:
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
     few_rows: float = 0.5  # rows more than effects, over effects: fewer do not tell σ
     near: float = 0.5  # of log σ: farther away, the basis is made again
+    named: int = 20  # coordinates that the report names
     together: float = -0.9  # correlation of two variances that data do not tell apart
 
 
@@ -497,6 +498,11 @@ class Run:
         self.clock.done("scales")
         return draws
 
+    @cached_property
+    def over_rows(self) -> SamplerOrigin:
+        """A sampler of the same posterior over the rows, set up when it is first asked for."""
+        return sampler_over_rows(self.data, self.goal.n_chains)
+
     def finish(self) -> Samples:
         """Return as many draws as the call asks for, with their report."""
         d = len(self.data.model.terms) + self.draws.scales.size
@@ -604,6 +610,7 @@ def report_on(run: Run, samples: Samples, clock: Clock) -> Report:
                 "chains": samples.settings["n_chains"],
                 "draws per chain": diagnostics.draws,
                 "burn-in": samples.settings["burn_in"],
+                **_names_of(diagnostics),
                 "ESS, bulk": diagnostics.bulk,
                 "ESS, tail": diagnostics.tail,
                 "R-hat": diagnostics.rhat,
@@ -615,10 +622,16 @@ def report_on(run: Run, samples: Samples, clock: Clock) -> Report:
     )
 
 
+def _names_of(diagnostics: Diagnostics) -> dict[str, str]:
+    """Return the names of coordinates in the order of their diagnostics, if they are few."""
+    names = diagnostics.names
+    return {"of": ", ".join(names)} if len(names) <= _SETTINGS.named else {}
+
+
 def _model_facts(run: Run) -> dict[str, Any]:
     p, rows = len(run.data.model.terms), len(run.data.frame)
     products = (p + 1) * (p + 2) // 2 + 1
-    scales = [name for name in run.draws.scales.names]
+    scales = run.draws.scales.names
     if run.members is None:
         return {
             "reduction": f"{rows} rows as {products} sums",
@@ -693,20 +706,15 @@ class SumsOrigin:
     go_on: Callable[[int, bool], Samples] | None
     judges_quickly: bool = field(default=True, init=False)
 
-    @cached_property
-    def over_rows(self) -> SamplerOrigin:
-        """A sampler of the same posterior over the rows."""
-        return sampler_over_rows(self.run.data, self.run.goal.n_chains)
-
     @property
     def target(self) -> Target:
         """Target, in the coordinates of a chain over the rows."""
-        return self.over_rows.target
+        return self.run.over_rows.target
 
     @property
     def data(self) -> Data:
         """The dataset."""
-        return self.over_rows.data
+        return self.run.over_rows.data
 
     @property
     def groups(self) -> Structure | None:
@@ -721,7 +729,7 @@ class SumsOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
-        return self.over_rows.effects(draws, by, groups, seed)
+        return self.run.over_rows.effects(draws, by, groups, seed)
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -732,7 +740,7 @@ class SumsOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
-        return self.over_rows.effects_of_labels(draws, by, levels, seed)
+        return self.run.over_rows.effects_of_labels(draws, by, levels, seed)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
@@ -740,17 +748,17 @@ class SumsOrigin:
         """Return function, draws and dataset for evaluations by row, effects included."""
         if self.run.members is None:
             return f, draws, dataset
-        return self.over_rows.rows(f, draws, dataset)
+        return self.run.over_rows.rows(f, draws, dataset)
 
     def robust(self, samples: Any) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""
-        return self.over_rows.robust(samples)
+        return self.run.over_rows.robust(samples)
 
     def units(self, by: str | None) -> Any:
         """Return the terms of rows or groups; ``None`` if observations are rows."""
         if self.run.members is None and by is None:
             return None
-        return self.over_rows.units(by)
+        return self.run.over_rows.units(by)
 
     def at_half_stepsize(
         self, samples: Any, seed: int | None, verbose: bool

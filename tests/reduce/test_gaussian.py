@@ -303,6 +303,8 @@ def test_log_densities_are_those_of_the_model(
     frame: pd.DataFrame, formula: str, priors: dict[str, Any] | None
 ) -> None:
     """The prior of scales, and the log posterior of draws, in the coordinates of a chain."""
+    if priors is not None and "|" not in formula:
+        priors = {name: prior for name, prior in priors.items() if name != "sd"}
     fit = sgmcmc.glm(
         formula,
         frame,
@@ -550,19 +552,14 @@ def test_what_is_not_reduced(
 def test_terms_alike_and_factors_of_many_levels(frame: pd.DataFrame) -> None:
     """Columns that are alike, rows of weight zero, and factors stored as numbers of levels."""
     rng = np.random.default_rng(4)
-    wide = pd.DataFrame(
-        {"f": rng.integers(0, 150, 3000).astype(str), "x": rng.normal(size=3000)}
-    )
+    wide = pd.DataFrame({"f": rng.integers(0, 150, 3000), "x": rng.normal(size=3000)})
     effects = rng.normal(size=150)
-    wide["y"] = effects[wide["f"].astype(int)] + 0.5 * rng.normal(size=3000)
+    wide["y"] = effects[wide["f"]] + 0.5 * rng.normal(size=3000)
     wide["w"] = 1.0
-    wide.loc[:10, ["w", "y"]] = [0.0, np.nan if False else 1e6]
-    fit = sgmcmc.glm("y ~ f + x", wide, weights="w", **_QUIET)
+    wide.loc[:10, ["w", "y"]] = [0.0, 1e6]
+    fit = sgmcmc.glm("y ~ C(f) + x", wide, weights="w", **_QUIET)
     assert abs(fit.summary().loc["sigma", "estimate"] - 0.5) < 0.03
-    assert (
-        np.corrcoef(fit.predict()[11:], effects[wide["f"].astype(int)][11:])[0, 1]
-        > 0.98
-    )
+    assert np.corrcoef(fit.predict()[11:], effects[wide["f"]][11:])[0, 1] > 0.98
     alike = pd.DataFrame({"y": frame["y"], "x": frame["x"], "z": 2.0 * frame["x"]})
     twice = sgmcmc.glm("y ~ .", alike, **_QUIET)
     once = sgmcmc.glm("y ~ x", alike, **_QUIET)
