@@ -25,16 +25,14 @@ BLOCK = 100
 @dataclass(frozen=True)
 class _Settings:
     degrees: float = 6.0  # of the t: its tails are wider than exponential ones
-    shrinkages: int = (
-        60  # of a slice, after which a chain stays: (2/3)^60 of an ellipse
-    )
+    # Of a slice, after which a chain stays: (2/3)^60 of an ellipse
+    shrinkages: int = 60
     pilot_chains: int = 8  # from whose draws the t is fitted again
     pilot_blocks: int = 2  # the first of which is dropped
     first_step: float = 1e-3  # of differences, before the curvature is known
     step: float = 0.2  # of differences, in standard deviations
-    largest_sd: float = (
-        3.0  # of a position along an axis at the mode: flat ones have no curvature
-    )
+    # Of a position along an axis at the mode: flat ones have no curvature
+    largest_sd: float = 3.0
     nodes: int = 4097  # of the distribution function
     zooms: int = 12  # on the mode, each by a factor of about 20
     fall: float = 45.0  # of the log density, beyond which there is no probability

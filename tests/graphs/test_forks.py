@@ -51,7 +51,7 @@ def test_a_forked_process_says_how_to_start_processes() -> None:
             n_iters=100,
             **OPTIONS,
         ),
-        "glm": lambda: sgmcmc.glm("x ~ 1", {"x": X}, **OPTIONS),
+        "glm": lambda: sgmcmc.glm("x ~ 1", {"x": X}, reduce=False, **OPTIONS),
         "predict": lambda: chain.predict(mean, {"x": X}),
         "loo": lambda: chain.loo({"x": X}),
         "extend": lambda: chain.extend(10),

@@ -18,7 +18,7 @@ from sgmcmc.groups.effects import EffectSampler
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.spec import Groups
 from sgmcmc.groups.structure import GroupedModel, code_column, read_groups
-from sgmcmc.run.sampler_origin import _as_dict
+from sgmcmc.run.sampler_origin import with_more_rows
 
 RNG = np.random.default_rng(1)
 SITES = RNG.permutation(np.repeat([3, 5, 7, 20], 5))
@@ -110,17 +110,21 @@ def test_groups_of_an_update(form: str) -> None:
     model = _model(SITES)
     old = {"y": Y, "site": SITES, "kind": pd.Categorical(KINDS)}
     new = {"y": Y[:4], "site": FORMS[form], "kind": pd.Categorical(["q"] * 4)}
-    found = _as_dict(old, new, model.structure)
+    found = with_more_rows(old, new, model.structure)
     own = labeled("site", found["site"])
     assert own.labels.tolist() == [3, 5, 7, 20]
     assert own.labels[own.codes].tolist() == [*SITES, *ROWS]
     assert np.asarray(found["kind"]).tolist() == [*KINDS, *["q"] * 4]
-    more = _as_dict(old, {**new, "site": ["8", "3", "8", "x"]}, model.structure)["site"]
+    more = with_more_rows(old, {**new, "site": ["8", "3", "8", "x"]}, model.structure)[
+        "site"
+    ]
     assert labeled("site", more).labels.tolist() == ["20", "3", "5", "7", "8", "x"]
-    few = _as_dict(old, {**new, "site": ["8", "3", "8", "3"]}, model.structure)["site"]
+    few = with_more_rows(old, {**new, "site": ["8", "3", "8", "3"]}, model.structure)[
+        "site"
+    ]
     assert labeled("site", few).labels.tolist() == [3, 5, 7, 8, 20]
     with pytest.raises(ValueError, match="`rows\\['kind'\\]` has the level 'r'"):
-        _as_dict(old, {**new, "kind": list("qqqr")}, model.structure)
+        with_more_rows(old, {**new, "kind": list("qqqr")}, model.structure)
 
 
 def test_effects_of_members_are_in_their_places() -> None:

@@ -129,7 +129,14 @@ def call_of(
     )
     weights = None if door.weights is None else change.name(door.weights)
     with pytest.raises(_CallError) as found:
-        sgmcmc.glm(formula, data, door.family, weights=weights, dtype=tf.float64)
+        sgmcmc.glm(
+            formula,
+            data,
+            door.family,
+            weights=weights,
+            dtype=tf.float64,
+            reduce=False,
+        )
     return found.value.arguments
 
 

@@ -144,9 +144,9 @@ def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> 
         task = model_of(c).held_out(c.document[np.newaxis], 20_000, n_temperatures)
         topics, draws = tf.constant(c.topics), tf.cast(task.prior, tf.float64)
         cosines = tf.constant(np.tile(c.topics @ c.document, (len(draws), 1)))
-        logs = task._annealed(
-            cosines, topics @ tf.transpose(topics), draws, SEED
-        ).numpy()
+        kappa = tf.constant(c.kappa, draws.dtype)
+        posterior = Conditional(cosines, topics @ tf.transpose(topics), kappa, c.alpha)
+        logs = task._annealed(posterior, draws, SEED).numpy()
         ratios = np.exp(logs) / exact
         assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
         found = task.log_likelihood(topics, SEED).numpy()
