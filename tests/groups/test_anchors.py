@@ -186,6 +186,7 @@ def troubled():
     return found
 
 
+@pytest.mark.slow
 def test_sample_holds_nodes_and_takes_as_many_as_it_needs(troubled):
     first, last = troubled.samplers[0], origin_of(troubled.samples).sampler
     assert MODE in first.data.columns and MODE in last.data.columns
@@ -483,6 +484,7 @@ def test_the_error_of_the_gradient_at_the_center_is_made_good(follow):
     assert not np.allclose(_derivatives(marginal, packs, center)[1], fine, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_node_is_the_approximation_of_laplace_with_its_derivatives():
     marginal, data, params = _model(1)
     value, gradient, hessian = _derivatives(marginal, data, params)

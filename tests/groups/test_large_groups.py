@@ -106,6 +106,7 @@ def samples():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_effects_and_predictions_know_large_groups(samples):
     drawn = samples.effects("site")["z"]
     assert drawn.shape[2] == len(SIZES)

@@ -152,6 +152,7 @@ def _exact_of_any_scale(data, v):
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.some(3)
 def test_closed_form_is_right_at_any_scale_of_effects(dims, held, dtype):
     """There is no false peak where the SD of effects goes to zero."""
     model, tensors, data, at = _model(dims, normal=True)

@@ -162,6 +162,7 @@ def _unless_default(name: str, sizes: str, held: bool) -> Any:
         ),
     ],
 )
+@pytest.mark.some(1)
 def test_hessian_of_grouped_predictors(name: str, sizes: str, held: bool) -> None:
     """That of differentiating twice, and its products with vectors."""
     objective, u = of(name, SIZES[sizes], held)

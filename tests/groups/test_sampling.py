@@ -73,6 +73,7 @@ def samples():
 
 
 @pytest.mark.parametrize("stepsize", [1e-3, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_same_model_with_other_data_compiles_nothing(stepsize):
     """Positions of nodes and the correction of their error are no constants of graphs."""
 

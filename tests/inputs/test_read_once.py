@@ -73,6 +73,7 @@ SLOW = {"any parts, with constants to choose", "exact, with constants to choose"
     "kind",
     [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in CALLS],
 )
+@pytest.mark.some(3)
 def test_arguments_are_read_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: Counter[str] = Counter()
 

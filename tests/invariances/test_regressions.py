@@ -122,6 +122,7 @@ def _before(name: str) -> np.ndarray:
 @pytest.mark.some(150)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.some(75)
 def test_the_posterior_is_the_same(
     door: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

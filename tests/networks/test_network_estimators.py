@@ -27,6 +27,7 @@ def regressor() -> BayesianNetworkRegressor:
     return BayesianNetworkRegressor(**QUICK).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_means_and_noise_that_depends_on_x(regressor: BayesianNetworkRegressor) -> None:
     at = np.array([[-1.0], [1.0]])
     mean, sd = regressor.predict(at, return_std=True)
@@ -125,6 +126,7 @@ def test_a_single_member_with_student_responses_of_one_scale(n_iters: int) -> No
     assert np.ptp(sd) < 0.5 * sd.mean()
 
 
+@pytest.mark.slow
 def test_classes_that_come_in_parts() -> None:
     Z = RNG.normal(size=(600, 2))
     label = np.where(Z[:, 0] * Z[:, 1] > 0, "same", "other")

@@ -30,6 +30,7 @@ def network(*more: Any, width: int = 6) -> keras.Model:
     )
 
 
+@pytest.mark.slow
 def test_frozen_layers_are_computed_once_and_only_predictions_are_kept() -> None:
     own = network(layers.BatchNormalization())
     own.layers[0].trainable = own.layers[1].trainable = False
@@ -59,6 +60,7 @@ def test_features_and_the_rest_are_the_whole() -> None:
     assert parts.features(X).shape == (300, 6)
 
 
+@pytest.mark.slow
 def test_predictions_are_means_over_members_and_draws() -> None:
     fit = sgmcmc.keras.sample_network(
         network(), (X, Y), LOSS, predict_at=X[:7], **QUICK

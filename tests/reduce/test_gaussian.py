@@ -491,6 +491,7 @@ def test_regressions_are_saved_and_extended(
         grouped.samples.check()
 
 
+@pytest.mark.slow
 def test_more_rows_by_a_chain(frame: pd.DataFrame) -> None:
     fit = sgmcmc.glm("y ~ x + (1 | g)", frame, **_QUIET)
     assert fit.samples.origin is not None

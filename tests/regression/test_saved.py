@@ -151,6 +151,7 @@ def test_effects_of_what_a_worker_returns(
 
 
 @pytest.mark.parametrize("name", ["effects", "counts", "ordinal", "categorical"])
+@pytest.mark.some(2)
 def test_what_an_earlier_version_saved(name: str, tmp_path: Path) -> None:
     """Files of format 1, whose chains moved in other units, and what that version said of them."""
     folder = Path(__file__).parent / "format_1" / name
