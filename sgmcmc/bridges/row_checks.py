@@ -22,7 +22,7 @@ from sgmcmc.graphs.tracing import trace
 
 @dataclass(frozen=True)
 class Settings:
-    """How the densities of models of other libraries are tried."""
+    """Settings of the trials of densities of other libraries."""
 
     rows: int = 24  # that densities are tried on
     # Distances of positions from the start, in units of one and of unconstrained coordinates

@@ -77,7 +77,7 @@ class _PackedData:
 
 @dataclass(frozen=True)
 class _Parcel:
-    """What is sent of a dataset.
+    """Contents of a dataset that are sent.
 
     Attributes:
         sent: Columns that are sent as they are.

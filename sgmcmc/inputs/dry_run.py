@@ -56,7 +56,7 @@ _SETTINGS = _Settings()
 
 @dataclass(frozen=True)
 class Demands:
-    """What a sampler asks of the user's functions.
+    """Requirements of a sampler on the user's functions.
 
     Attributes:
         terms: Whether the terms of single observations are needed.

@@ -59,7 +59,7 @@ _SETTINGS = _Settings()
 
 @dataclass(frozen=True)
 class MinibatchSource:
-    """What minibatches are made of.
+    """Rows and weights that minibatches are made of.
 
     Attributes:
         data: Dataset.

@@ -223,7 +223,7 @@ class Plan:
 
 
 class Knowledge(NamedTuple):
-    """What is known of a posterior before its plan is made.
+    """Knowledge of a posterior before its plan is made.
 
     Attributes:
         mode: Mode.
@@ -392,7 +392,7 @@ def information_in(whitening: Preconditioner, mode: Mode) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Design:
-    """What a chain is made of before the size of its minibatches and its stepsize are chosen.
+    """Parts of a chain before the size of its minibatches and its stepsize are chosen.
 
     Attributes:
         settings: User's choices.

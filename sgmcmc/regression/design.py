@@ -495,7 +495,7 @@ def _term(factors: Sequence[Any]) -> Any:
 
 
 class _Learner:
-    """What the terms of a design learn from all rows, one expression after the other.
+    """Constants that the terms of a design learn from all rows, one expression after the other.
 
     Args:
         frame: All rows.

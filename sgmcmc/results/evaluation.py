@@ -123,7 +123,7 @@ class Statistic:
 
     @classmethod
     def read(cls, reduce: Any, quantiles: Sequence[float], store: Any) -> Statistic:
-        """Return what the user's arguments of these names say, checked."""
+        """Return the checked values of the user's arguments of these names."""
         if reduce not in ("mean", "quantiles", None):
             raise ValueError(
                 f"`reduce` must be 'mean', 'quantiles' or None; it is {reduce!r}."

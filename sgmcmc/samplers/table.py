@@ -619,4 +619,4 @@ manifold. It absorbs the noise of the gradient, whose size need not be known.
     "sample": SamplerEntry(SampleKeywords, _PARTS),
     "setup": SamplerEntry(SampleKeywords, _PARTS),
 }
-"""What the functions of each sampler share; a name with ``cv`` or ``_setup`` is in the same row."""
+"""Texts and keywords that the functions of a sampler share; a name with ``cv`` or ``_setup`` is in the same row."""
