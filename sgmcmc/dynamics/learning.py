@@ -1,4 +1,4 @@
-"""What dynamics learn from the gradients of the chain, and when they stop.
+"""Statistics that dynamics learn from the gradients of the chain, and when they stop.
 
 They learn the noise of their gradients, their information, or the scales of coordinates.
 """

@@ -47,7 +47,7 @@ _SETTINGS = _Settings()
 
 
 class _Depends(IntFlag):
-    """What a tensor depends on; data that are drawn are no X of a product."""
+    """Inputs that a tensor depends on; data that are drawn are no X of a product."""
 
     PARAMETERS = 1
     DATA = 2

@@ -1,1 +1,1 @@
-"""What is chosen for a posterior: mode, curvature, transforms, methods, and when chains stop."""
+"""Choices for a posterior: mode, curvature, transforms, methods, and when chains stop."""

@@ -55,7 +55,7 @@ _SETTINGS = _Settings()
 
 @dataclass(frozen=True)
 class Goal:
-    """What a call asks of its draws, and the clock that it goes by.
+    """Precision and length that a call asks of its draws, and the clock that it goes by.
 
     Attributes:
         tolerance: Largest relative error of a posterior SD.

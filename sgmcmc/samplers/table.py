@@ -619,4 +619,4 @@ manifold. It absorbs the noise of the gradient, whose size need not be known.
     "sample": SamplerEntry(SampleKeywords, _PARTS),
     "setup": SamplerEntry(SampleKeywords, _PARTS),
 }
-"""Texts and keywords that the functions of a sampler share; a name with ``cv`` or ``_setup`` is in the same row."""
+"""Texts and keywords of each sampler; a name with ``cv`` or ``_setup`` is in the same row."""
