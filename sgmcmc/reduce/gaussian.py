@@ -41,7 +41,7 @@ _SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
-class Rows:
+class RegressionRows:
     """Rows of a Gaussian regression, in float64.
 
     Attributes:
@@ -117,7 +117,7 @@ class GaussianSums:
 
 
 def gaussian_sums(
-    chunks: Callable[[], Iterable[Rows]],
+    chunks: Callable[[], Iterable[RegressionRows]],
     groups: int,
     selected: Sequence[int] = (),
 ) -> GaussianSums:
@@ -137,7 +137,7 @@ def gaussian_sums(
 
 
 def _projected(
-    chunks: Callable[[], Iterable[Rows]], groups: int
+    chunks: Callable[[], Iterable[RegressionRows]], groups: int
 ) -> tuple[GroupSums, np.ndarray]:
     """Return the sums of groups, and for each kind W with Q = Z W', (kinds, q, q)."""
     squares: np.ndarray | float = 0.0
@@ -169,7 +169,7 @@ def _projected(
 
 
 def _within(
-    chunks: Iterable[Rows], groups: GroupSums | None, inverses: np.ndarray
+    chunks: Iterable[RegressionRows], groups: GroupSums | None, inverses: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Return the sum of the weights, and the root of the products within groups."""
     total, root = 0.0, np.zeros((0, 0))
@@ -196,7 +196,7 @@ def _within(
     return total, root
 
 
-class Scales(Protocol):
+class ScaleModel(Protocol):
     """The scales of a Gaussian regression, as functions of unconstrained positions, (c, d)."""
 
     def sigma(self, positions: np.ndarray) -> np.ndarray:
@@ -210,7 +210,7 @@ class Scales(Protocol):
 
 
 @dataclass(frozen=True)
-class _Whitened:
+class _CoefficientForm:
     """The quadratic form of coefficients at some positions, |rows (b, −1)|² + prior.
 
     Attributes:
@@ -245,13 +245,13 @@ class MarginalDensity:
     Args:
         sums: Sums of the data.
         mean, sd: Means and standard deviations of the priors of coefficients, (p,).
-        scales: Scales.
+        scales: Model of the scales.
     """
 
     sums: GaussianSums
     mean: np.ndarray
     sd: np.ndarray
-    scales: Scales
+    scales: ScaleModel
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """Return the log density at positions, (c, d), −∞ where it is not a number."""
@@ -320,7 +320,7 @@ class MarginalDensity:
         length = max(1, _SETTINGS.evaluated // numbers)
         return [positions[k : k + length] for k in range(0, len(positions), length)]
 
-    def _whitened(self, positions: np.ndarray) -> _Whitened:
+    def _whitened(self, positions: np.ndarray) -> _CoefficientForm:
         sigma = self.scales.sigma(positions)
         constant = self.scales.log_prior(positions)
         constant = constant - self.sums.total * (np.log(sigma) + 0.5 * _LOG_2PI)
@@ -351,7 +351,7 @@ class MarginalDensity:
         left = y - np.matmul(x, mean[..., np.newaxis])[..., 0]
         squares = (left**2).sum(1) + (((mean - self.mean) / self.sd) ** 2).sum(1)
         constant = np.where(valid, constant, -np.inf)
-        return _Whitened(constant, stacked, root, mean, squares)
+        return _CoefficientForm(constant, stacked, root, mean, squares)
 
 
 def _precision_root(precision: np.ndarray, x: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -213,6 +213,8 @@ def _make_effects(
         sizes: list[tuple[np.ndarray, np.ndarray]] = []
         for bar in factor_bars:
             design = make_design(bar.terms, frame, large=len(frame))
+            if not design.terms:
+                raise ValueError(f"`formula`: a bar of {by!r} has no effects.")
             indices = range(len(terms), len(terms) + len(design.terms))
             terms += design.terms
             designs.append(design)

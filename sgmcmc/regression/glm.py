@@ -15,7 +15,7 @@ from sgmcmc.regression.families import read_family
 from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.frames import column, need_one_order, read_rows
-from sgmcmc.regression.reduced import RegressionData, Run, is_reducible
+from sgmcmc.regression.reduced import RegressionData, SumsCall, is_reducible
 from sgmcmc.regression.response import need_noise
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample
@@ -143,7 +143,7 @@ def glm(
 def _drawn(data: RegressionData, reduce: bool, keywords: dict[str, Any]) -> Samples:
     """Return draws: from sums if they may and can be, else by a chain over rows."""
     if reduce and is_reducible(data, keywords):
-        run = Run(data, keywords)
+        run = SumsCall(data, keywords)
         if run.is_less_work:
             return run.finish()
     return sample(**{**data.arguments(), **keywords})

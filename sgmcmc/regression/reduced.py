@@ -36,7 +36,7 @@ from sgmcmc.reduce.elliptical import (
 from sgmcmc.reduce.gaussian import (
     GaussianSums,
     MarginalDensity,
-    Rows,
+    RegressionRows,
     SharedBasis,
     gaussian_sums,
 )
@@ -254,7 +254,7 @@ def _stacked(rows: Sequence[Sequence[Any]], count: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Members:
+class _GroupedRows:
     """Groups of rows.
 
     Attributes:
@@ -266,7 +266,7 @@ class _Members:
     structure: Structure
 
     @classmethod
-    def of(cls, data: RegressionData) -> _Members:
+    def of(cls, data: RegressionData) -> _GroupedRows:
         """Return those of the one factor of a regression."""
         ((by, values),) = data.model.labels(data.frame).items()
         of_rows = labeled(by, values)
@@ -287,10 +287,10 @@ class _Members:
         return len(next(iter(self.structure.labels.values())))
 
 
-def _sums(data: RegressionData, members: _Members | None) -> GaussianSums:
+def _sums(data: RegressionData, members: _GroupedRows | None) -> GaussianSums:
     """Return the sums of a regression."""
 
-    def chunks() -> Iterator[Rows]:
+    def chunks() -> Iterator[RegressionRows]:
         return _rows(data, members)
 
     if members is None:
@@ -300,13 +300,15 @@ def _sums(data: RegressionData, members: _Members | None) -> GaussianSums:
     if len(data.frame) * columns <= _SETTINGS.kept:
         all_rows = list(chunks())
 
-        def source() -> list[Rows]:
+        def source() -> list[RegressionRows]:
             return all_rows
 
     return gaussian_sums(source, members.count, members.structure.large.tolist())
 
 
-def _rows(data: RegressionData, members: _Members | None) -> Iterator[Rows]:
+def _rows(
+    data: RegressionData, members: _GroupedRows | None
+) -> Iterator[RegressionRows]:
     """Yield all rows in chunks.
 
     A row of weight zero has the numbers of another one: they do not count, but must be finite.
@@ -333,7 +335,7 @@ def _rows(data: RegressionData, members: _Members | None) -> Iterator[Rows]:
             part = slice(first, first + length)
             x = _design(model, design_rows, part)
             xy = np.concatenate([x, at[part, np.newaxis]], 1)
-            yield Rows(xy, weights[chunk][part], z[part], codes[chunk][part])
+            yield RegressionRows(xy, weights[chunk][part], z[part], codes[chunk][part])
 
 
 def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
@@ -349,7 +351,7 @@ def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
     return (x - model.center) / model.scale
 
 
-class Draws:
+class SumsDraws:
     """Draws of a Gaussian regression from its sums, as many as are asked for.
 
     Args:
@@ -434,7 +436,7 @@ class Draws:
         return draws, LogPost(iterations, log_post)
 
 
-class Run:
+class SumsCall:
     """A call for draws of a Gaussian regression from its sums.
 
     Args:
@@ -455,7 +457,7 @@ class Run:
             keywords.get("verbose", True),
         ).checked(self.clock.began)
         self.seed = checks.seed_number("seed", keywords.get("seed"))
-        self.members = _Members.of(data) if data.model.effects else None
+        self.members = _GroupedRows.of(data) if data.model.effects else None
 
     @cached_property
     def sums(self) -> GaussianSums:
@@ -488,13 +490,13 @@ class Run:
         return self.sums.total - effects < _SETTINGS.few_rows * effects
 
     @cached_property
-    def draws(self) -> Draws:
+    def draws(self) -> SumsDraws:
         """Draws, none to begin with."""
         mean, sd = normal_priors(self.data.model)
         scales = RegressionScales(self.data.model, self._few_rows)
         density = MarginalDensity(self.sums, mean, sd, scales)
         chains, dtype = self.goal.n_chains, self.data.dtype
-        draws = Draws(density, chains, self.seed, dtype)
+        draws = SumsDraws(density, chains, self.seed, dtype)
         self.clock.done("scales")
         return draws
 
@@ -561,11 +563,11 @@ class _Pace:
     autocorrelation: float = 2.0
 
 
-def _method(run: Run) -> str:
+def _method(run: SumsCall) -> str:
     return "independent" if run.members is None else "elliptical_slice"
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _settings(run: SumsCall) -> dict[str, Any]:
     """Return the settings of draws, under the names that those of a chain have."""
     structure = None if run.members is None else run.members.structure
     integrated = None if structure is None else structure.to_json()
@@ -595,7 +597,7 @@ def _settings(run: Run) -> dict[str, Any]:
     }
 
 
-def report_on(run: Run, samples: Samples, clock: Clock) -> Report:
+def report_on(run: SumsCall, samples: Samples, clock: Clock) -> Report:
     """Return the report on draws."""
     diagnostics = diagnose(by_chain(samples.settings, samples))
     messages = diagnostics.warnings(run.goal.ess)
@@ -628,7 +630,7 @@ def _names_of(diagnostics: Diagnostics) -> dict[str, str]:
     return {"of": ", ".join(names)} if len(names) <= _SETTINGS.named else {}
 
 
-def _model_facts(run: Run) -> dict[str, Any]:
+def _model_facts(run: SumsCall) -> dict[str, Any]:
     p, rows = len(run.data.model.terms), len(run.data.frame)
     products = (p + 1) * (p + 2) // 2 + 1
     scales = run.draws.scales.names
@@ -649,7 +651,7 @@ def _model_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def _group_facts(run: Run) -> dict[str, Any]:
+def _group_facts(run: SumsCall) -> dict[str, Any]:
     if run.members is None:
         return {}
     ((by, shown),) = run.members.structure.labels.items()
@@ -672,7 +674,7 @@ def _rounding_warnings(samples: Samples) -> list[str]:
     return coarse_rounding_warnings(rounding, dtype)
 
 
-def _variance_warnings(run: Run, samples: Samples) -> list[str]:
+def _variance_warnings(run: SumsCall, samples: Samples) -> list[str]:
     """Return a warning for each SD of effects that data do not tell apart from the noise."""
     if run.members is None or run.members.count == len(run.data.frame):
         return []  # groups of one row each have a warning of their own
@@ -702,7 +704,7 @@ class SumsOrigin:
         go_on: Function that adds draws.
     """
 
-    run: Run
+    run: SumsCall
     go_on: Callable[[int, bool], Samples] | None
     judges_quickly: bool = field(default=True, init=False)
 

@@ -25,7 +25,7 @@ from sgmcmc.reduce.elliptical import (
 from sgmcmc.reduce.gaussian import (
     GaussianSums,
     MarginalDensity,
-    Rows,
+    RegressionRows,
     SharedBasis,
     gaussian_sums,
 )
@@ -61,10 +61,12 @@ class Problem:
     def sums(self, selected: list[int] | None = None) -> GaussianSums:
         """Return its sums, made in chunks."""
 
-        def chunks() -> Iterator[Rows]:
+        def chunks() -> Iterator[RegressionRows]:
             xy = np.column_stack([self.x, self.y])
             for rows in np.array_split(np.arange(len(self.y)), 4):
-                yield Rows(xy[rows], self.weights[rows], self.z[rows], self.codes[rows])
+                yield RegressionRows(
+                    xy[rows], self.weights[rows], self.z[rows], self.codes[rows]
+                )
 
         groups = int(self.codes.max()) + 1 if self.z.shape[1] else 0
         return gaussian_sums(chunks, groups, selected or [])

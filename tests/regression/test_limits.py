@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import sgmcmc
 from sgmcmc.regression.design import make_design
 from sgmcmc.regression.expressions import Expression
 
@@ -81,3 +82,9 @@ def test_factors_computed_from_a_column_of_measurements() -> None:
         ValueError, match=r"data\['x'\].*level of its own in each of 50 rows"
     ):
         make_design("C(x)", frame)
+
+
+def test_a_bar_without_effects_is_refused() -> None:
+    frame = {"y": np.arange(6.0), "x": np.arange(6.0) ** 2, "g": [0, 0, 1, 1, 2, 2]}
+    with pytest.raises(ValueError, match="`formula`: a bar of 'g' has no effects"):
+        sgmcmc.glm("y ~ x + (0 | g)", frame)
