@@ -309,6 +309,6 @@ def library_of(values: Any) -> str:
     """Return the name of the library that an object comes from."""
     for kind in type(values).__mro__:
         name = kind.__module__.partition(".")[0]
-        if name in ("pandas", "pyarrow", "datasets", "dask"):
+        if name in ("pandas", "polars", "pyarrow", "datasets", "dask", "xarray"):
             return name
     return ""

@@ -375,9 +375,7 @@ def read_categories(values: Any, label: str = "column") -> Categories | None:
     if library == "pandas" and "dictionary" in str(getattr(values, "dtype", "")):
         arrow = importlib.import_module("pyarrow")
         return read_categories(arrow.chunked_array(arrow.array(values)), label)
-    if type(values).__module__.partition(".")[0] == "polars" and hasattr(
-        values, "dtype"
-    ):
+    if library == "polars" and hasattr(values, "dtype"):
         return read_categories(values.to_arrow(), label)
     if library == "pyarrow" and hasattr(getattr(values, "type", None), "index_type"):
         coder = Coder(label)

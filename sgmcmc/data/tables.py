@@ -109,9 +109,8 @@ def by_column(values: Any) -> Mapping[str, Any] | None:
 def has_arrow_stream(values: Any) -> bool:
     """Return whether an object gives its columns as a stream of Arrow's: polars, DuckDB, Ibis."""
     # xarray's give one too, of all their values with a row for each; they are read as arrays.
-    in_cells = type(values).__module__.partition(".")[0] == "xarray"
     streams = hasattr(type(values), "__arrow_c_stream__")
-    return streams and not in_cells and library_of(values) == ""
+    return streams and library_of(values) in ("polars", "")
 
 
 def is_table(values: Any) -> bool:
@@ -126,7 +125,7 @@ def of_column(label: str, name: Any) -> str:
 
 def is_plain_frame(values: Any) -> bool:
     """Return whether an object is a data frame of nothing but numbers, a matrix to NumPy."""
-    if type(values).__module__.partition(".")[0] == "polars":
+    if library_of(values) == "polars":
         kinds = getattr(values, "dtypes", None) or [getattr(values, "dtype", None)]
         return all(hasattr(kind, "is_numeric") and kind.is_numeric() for kind in kinds)
     if type(values).__name__ != "DataFrame" or library_of(values) != "pandas":
@@ -217,8 +216,7 @@ def _of_arrow_stream(label: str, values: Any, coded: Collection[str]) -> Table:
         table = _of_arrow(label, arrow.chunked_array(values), coded)
     else:
         table = _of_arrow(label, arrow.RecordBatchReader.from_stream(values), coded)
-    in_memory = type(values).__module__.partition(".")[0] == "polars"
-    return replace(table, in_memory=in_memory)
+    return replace(table, in_memory=library_of(values) == "polars")
 
 
 def _of_batches(

@@ -69,7 +69,7 @@ class Target:
 
     @cached_property
     def shared(self) -> Target:
-        """The same target for graphs that XLA compiles: its gradient is traced once for all."""
+        """The same target for graphs that share what is traced of it."""
         return _TracedOnce(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class Target:
 
 
 class _TracedOnce(Target):
-    """A target whose gradient is traced once for all graphs that compute it from such minibatches.
+    """A target whose gradient and log posterior are traced once for all graphs that compute them.
 
     Graphs call it as a function, which XLA inlines: the numbers are the same as without.
 

@@ -73,7 +73,9 @@ class WholePosterior:
         def value_and_gradient(
             position: tf.Tensor, columns: Tensors
         ) -> tuple[tf.Tensor, tf.Tensor]:
-            whole = WholePosterior(self._target, columns, self._rows)
+            whole = self
+            if columns is not self._columns:  # those of a graph that is traced once
+                whole = WholePosterior(self._target, columns, self._rows)
             return whole._value_and_gradient(position)
 
         position = tf.cast(position, self._target.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
+from sgmcmc.libraries import library_of
 
 
 def collapse(dataset: Any, weights: str = "n") -> Any:
@@ -51,7 +52,7 @@ def collapse(dataset: Any, weights: str = "n") -> Any:
             **{name: array[first] for name, array in arrays.items()},
             weights: counts,
         }
-    library = type(dataset).__module__.partition(".")[0]
+    library = library_of(dataset)
     if library == "pandas" and hasattr(dataset, "iloc") and dataset.ndim == 2:
         series = {name: dataset[name] for name in dataset.columns}
         first, counts = _distinct_rows(series, weights)

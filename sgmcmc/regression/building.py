@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
 from sgmcmc.regression.columns import (
+    Block,
     Moments,
     blocks,
     dependent,
@@ -33,6 +35,8 @@ from sgmcmc.regression.formula import (
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.priors import log_prior, read_priors
 from sgmcmc.regression.response import read_response, response_levels, responses
+from sgmcmc.run.sampler_origin import SamplerOrigin
+from sgmcmc.samplers.sample import setup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -332,14 +336,50 @@ def groups_of(model: Model) -> list[Groups]:
     ]
 
 
-def _dataset(
-    model: Model,
-    y: np.ndarray,
-    frame: pd.DataFrame,
-    weights: np.ndarray | None,
-    dtype: np.dtype,
-) -> dict[str, Any]:
-    """Return the dataset of all rows, made in chunks; large columns are in mapped files.
+@dataclass(frozen=True)
+class RegressionData:
+    """Model and data of a regression.
+
+    Attributes:
+        model: Model.
+        y: Response.
+        frame: Data.
+        weights: Weight of each row, or ``None``.
+        dtype: Floating point type of draws.
+    """
+
+    model: Model
+    y: np.ndarray
+    frame: pd.DataFrame
+    weights: np.ndarray | None
+    dtype: np.dtype
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`sgmcmc.sample` for the posterior."""
+        return posterior(self.model, self.y, self.frame, self.weights, self.dtype)
+
+    def over_rows(self, chains: int) -> SamplerOrigin:
+        """Return a sampler of the posterior over the rows that is set up, and is not run."""
+        stepwise = setup(
+            **self.arguments(),
+            dynamics="sgld",
+            gradient="minibatch",
+            minibatches="uniform",
+            minibatch_size=1,
+            preconditioner="none",
+            stepsize=1e-9,
+            n_chains=chains,
+            dtype=tf.as_dtype(self.dtype),
+            seed=0,
+            verbose=False,
+        )
+        return SamplerOrigin(stepwise._sampler)
+
+
+def observed_rows(
+    model: Model, y: np.ndarray, frame: pd.DataFrame, weights: np.ndarray | None
+) -> Iterator[tuple[slice, Block, dict[str, Any]]]:
+    """Yield all rows in chunks: which they are, their design, and their dataset without groups.
 
     A row of weight zero has the numbers of another one: they do not count, but must be finite.
     """
@@ -347,7 +387,6 @@ def _dataset(
     if weights is not None and not weights.all():
         row_indices = np.where(weights > 0, np.arange(len(y)), np.argmax(weights > 0))
         y = y[row_indices]
-    writers: dict[str, Spool] = {}
     start = 0
     for rows, design_rows in blocks(model.design, frame, row_indices):
         chunk = slice(start, start + len(rows))
@@ -356,6 +395,19 @@ def _dataset(
         columns = model.observed(model.numbers(rows, design_rows), response)
         if weights is not None:
             columns["weights"] = weights[chunk]
+        yield chunk, design_rows, columns
+
+
+def _dataset(
+    model: Model,
+    y: np.ndarray,
+    frame: pd.DataFrame,
+    weights: np.ndarray | None,
+    dtype: np.dtype,
+) -> dict[str, Any]:
+    """Return the dataset of all rows; large columns are in mapped files."""
+    writers: dict[str, Spool] = {}
+    for _, _, columns in observed_rows(model, y, frame, weights):
         for name, values in columns.items():
             array = np.asarray(values)
             column_dtype = dtype if array.dtype.kind == "f" else array.dtype

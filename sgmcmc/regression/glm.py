@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.regression.arithmetic import plain
-from sgmcmc.regression.building import make_model
+from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.frames import column, need_one_order, read_rows
-from sgmcmc.regression.reduced import RegressionData, SumsCall, is_reducible
+from sgmcmc.regression.reduced import SumsCall, is_reducible
 from sgmcmc.regression.response import need_noise
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -40,21 +40,18 @@ from sgmcmc.reduce.gaussian import (
     SharedBasis,
     gaussian_sums,
 )
-from sgmcmc.regression.building import groups_of, posterior
-from sgmcmc.regression.columns import Block, blocks
+from sgmcmc.regression.building import RegressionData, groups_of, observed_rows
+from sgmcmc.regression.columns import Block
 from sgmcmc.regression.families import AT
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import Model
 from sgmcmc.regression.priors import normal_priors
-from sgmcmc.regression.response import responses
+from sgmcmc.regression.scales import RegressionScales
 from sgmcmc.results.arrays import LogPost, by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
-from sgmcmc.samplers.sample import sample, setup
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sgmcmc.samplers.sample import sample
 
 # Keywords of `sample` that mean the same here: others choose a sampler, or ask for what it has.
 _KEYWORDS = {
@@ -80,29 +77,6 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
-@dataclass(frozen=True)
-class RegressionData:
-    """Model and data of a regression.
-
-    Attributes:
-        model: Model.
-        y: Response.
-        frame: Data.
-        weights: Weight of each row, or ``None``.
-        dtype: Floating point type of draws.
-    """
-
-    model: Model
-    y: np.ndarray
-    frame: pd.DataFrame
-    weights: np.ndarray | None
-    dtype: np.dtype
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of :func:`sgmcmc.sample` for the posterior."""
-        return posterior(self.model, self.y, self.frame, self.weights, self.dtype)
-
-
 def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     """Return whether the posterior of a regression can be drawn from sums.
 
@@ -124,133 +98,6 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     effects = model.effects[0]
     q = len(effects.terms)
     return q <= MOST_INTEGRATED and float(p) ** 3 <= _SETTINGS.work_at_scales
-
-
-@dataclass(frozen=True)
-class RegressionScales:
-    """The scales of a Gaussian regression, in units of the chain.
-
-    A position has log(σ / unit), the log of each SD of effects in units of its columns, and the
-    hyperbolic arctangent of each partial correlation. With few rows more than effects, data know
-    the variance of a row better than its parts: then the first two are the log of its root, and
-    the logs of the ratios of SDs and σ. Their Jacobian is 1.
-
-    Attributes:
-        model: Model.
-        of_rows: Whether the variance of a row is a coordinate.
-    """
-
-    model: Model
-    of_rows: bool = False
-
-    @property
-    def _effects(self) -> Effects:
-        return self.model.effects[0]
-
-    @property
-    def size(self) -> int:
-        """Number of coordinates."""
-        return len(self.names)
-
-    @property
-    def names(self) -> list[str]:
-        """Name of each parameter."""
-        return [
-            "sigma",
-            *(row for effects in self.model.effects for row in effects.rows),
-        ]
-
-    @property
-    def start(self) -> np.ndarray:
-        """Position of the starting values of the model."""
-        start = np.zeros(self.size)
-        start[0] = np.log(self.model.residual / self.model.unit)
-        if self.model.effects:
-            sds = slice(1, 1 + len(self._effects.terms))
-            start[sds] = np.log(0.5)
-            if self.of_rows:
-                start[sds] -= start[0]
-                start[0] += 0.5 * np.log1p(np.exp(2.0 * start[sds]).sum())
-        return start
-
-    def _log_sigma(self, positions: np.ndarray) -> np.ndarray:
-        if not self.of_rows:
-            return positions[:, 0]
-        ratios = positions[:, 1 : 1 + len(self._effects.terms)]
-        return np.asarray(positions[:, 0] - 0.5 * np.log1p(np.exp(2.0 * ratios).sum(1)))
-
-    def _log_sds(self, positions: np.ndarray) -> np.ndarray:
-        logs = positions[:, 1 : 1 + len(self._effects.terms)]
-        if self.of_rows:
-            logs = logs + self._log_sigma(positions)[:, np.newaxis]
-        return logs
-
-    def _partial(self, positions: np.ndarray) -> np.ndarray:
-        return np.tanh(positions[:, 1 + len(self._effects.terms) :])
-
-    def sigma(self, positions: np.ndarray) -> np.ndarray:
-        """Return σ over the unit, (c,)."""
-        return np.exp(self._log_sigma(positions))
-
-    def root(self, positions: np.ndarray) -> np.ndarray:
-        """Return the triangular root of the covariance of the effects of a group, (c, q, q)."""
-        rows = self._effects.root(
-            np.exp(self._log_sds(positions)), self._partial(positions)
-        )
-        return _stacked(rows, len(positions))
-
-    def log_prior(self, positions: np.ndarray) -> np.ndarray:
-        """Return the log prior of positions, with the log-Jacobian, as the chain's, (c,)."""
-        model, log_unit = self.model, np.log(self.model.unit)
-        rate = model.priors.get("sigma", 1.0 / model.unit)
-        total = (
-            self._log_sigma(positions)
-            + log_unit
-            - rate * model.unit * self.sigma(positions)
-        )
-        if not model.effects:
-            return total
-        effects = self._effects
-        logs, partial = self._log_sds(positions), self._partial(positions)
-        sds = np.exp(logs)
-        unit = model.unit / effects.scale
-        total = total + (logs + np.log(unit)).sum(1)
-        for k, (i, j) in enumerate(effects.pairs):
-            power = effects.power(i, j) + 1.0  # 1 of the Jacobian
-            total = total + power * np.log1p(-(partial[:, k] ** 2))
-        rate = model.priors.get("sd")
-        if rate is None:
-            return np.asarray(total - sds.sum(1))
-        sds = sds * unit
-        if not effects.center.any():
-            return np.asarray(total - rate * sds.sum(1))
-        root = effects.uncentered(effects.root(sds, partial))
-        uncentered = np.sqrt((_stacked(root, len(positions)) ** 2).sum(2))
-        for indices in effects.correlated:
-            for index in indices:
-                ratio = np.log(sds[:, index]) - np.log(uncentered[:, index])
-                total = total + len(indices) * ratio
-        return np.asarray(total - rate * uncentered.sum(1))
-
-    def draws(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the parameters at positions, (chains, draws, d), in the user's units."""
-        flat = positions.reshape(-1, positions.shape[-1])
-        shape, model = positions.shape[:2], self.model
-        draws = {"sigma": (self.sigma(flat) * model.unit).reshape(shape)}
-        if model.effects:
-            effects = self._effects
-            sds = np.exp(self._log_sds(flat)) * (model.unit / effects.scale)
-            draws[effects.sds_name] = sds.reshape(*shape, -1)
-            if effects.pairs:
-                partial = self._partial(flat)
-                draws[effects.correlations_name] = partial.reshape(*shape, -1)
-        return draws
-
-
-def _stacked(rows: Sequence[Sequence[Any]], count: int) -> np.ndarray:
-    """Return a matrix of entries, each a number or (count,), as (count, q, q)."""
-    entries = [[np.broadcast_to(entry, count) for entry in row] for row in rows]
-    return np.moveaxis(np.array(entries), -1, 0)
 
 
 @dataclass(frozen=True)
@@ -309,33 +156,24 @@ def _sums(data: RegressionData, members: _GroupedRows | None) -> GaussianSums:
 def _rows(
     data: RegressionData, members: _GroupedRows | None
 ) -> Iterator[RegressionRows]:
-    """Yield all rows in chunks.
-
-    A row of weight zero has the numbers of another one: they do not count, but must be finite.
-    """
-    model, y, weights, indices = data.model, data.y, data.weights, None
-    n, p = len(y), len(model.terms)
-    if weights is not None and not weights.all():
-        indices = np.where(weights > 0, np.arange(n), np.argmax(weights > 0))
-        y = y[indices]
-    codes = np.zeros(n, np.int64) if members is None else members.codes
-    weights = np.ones(n) if weights is None else weights
+    """Yield all rows in chunks."""
+    model, p = data.model, len(data.model.terms)
     length = max(1024, _SETTINGS.kept // (4 * (p + 1)))
-    start = 0
-    for rows, design_rows in blocks(model.design, data.frame, indices):
-        chunk = slice(start, start + len(rows))
-        start = chunk.stop
-        response = responses(model.formula, rows, y[chunk], model.constants, None)
-        columns = model.observed(model.numbers(rows, design_rows), response)
-        z = np.zeros((len(rows), 0))
+    for chunk, design_rows, columns in observed_rows(
+        model, data.y, data.frame, data.weights
+    ):
+        rows = chunk.stop - chunk.start
+        weights = columns.get("weights", np.ones(rows))
+        codes = np.zeros(rows, np.int64) if members is None else members.codes[chunk]
+        z = np.zeros((rows, 0))
         if model.effects:
             z = np.asarray(columns[f"Z_{model.effects[0].name}"], np.float64)
-        at = np.broadcast_to(columns.get(AT, 0.0), len(rows))
-        for first in range(0, len(rows), length):
+        at = np.broadcast_to(columns.get(AT, 0.0), rows)
+        for first in range(0, rows, length):
             part = slice(first, first + length)
             x = _design(model, design_rows, part)
             xy = np.concatenate([x, at[part, np.newaxis]], 1)
-            yield RegressionRows(xy, weights[chunk][part], z[part], codes[chunk][part])
+            yield RegressionRows(xy, weights[part], z[part], codes[part])
 
 
 def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
@@ -503,7 +341,7 @@ class SumsCall:
     @cached_property
     def over_rows(self) -> SamplerOrigin:
         """A sampler of the same posterior over the rows, set up when it is first asked for."""
-        return sampler_over_rows(self.data, self.goal.n_chains)
+        return self.data.over_rows(self.goal.n_chains)
 
     def finish(self) -> Samples:
         """Return as many draws as the call asks for, with their report."""
@@ -515,7 +353,10 @@ class SumsCall:
             lengths.see(samples)
             if count < length:
                 break
-        return self._linked(samples, count)
+        diagnostics = lengths.diagnostics
+        if diagnostics is not None and not diagnostics.complete:
+            diagnostics = None
+        return self._linked(samples, count, diagnostics)
 
     def go_on(self, count: int) -> Callable[[int, bool], Samples]:
         """Return a function that adds draws to a number of draws, and returns all."""
@@ -527,10 +368,12 @@ class SumsCall:
 
         return more
 
-    def _linked(self, samples: Samples, count: int) -> Samples:
+    def _linked(
+        self, samples: Samples, count: int, diagnostics: Diagnostics | None = None
+    ) -> Samples:
         self.clock.done("draws")
         origin = SumsOrigin(self, self.go_on(count))
-        report = report_on(self, samples, self.clock)
+        report = report_on(self, samples, self.clock, diagnostics)
         return samples.with_report(report).made_by(origin)
 
     def _advance(self, count: int, verbose: bool, until: float) -> int:
@@ -597,9 +440,14 @@ def _settings(run: SumsCall) -> dict[str, Any]:
     }
 
 
-def report_on(run: SumsCall, samples: Samples, clock: Clock) -> Report:
-    """Return the report on draws."""
-    diagnostics = diagnose(by_chain(samples.settings, samples))
+def report_on(
+    run: SumsCall,
+    samples: Samples,
+    clock: Clock,
+    diagnostics: Diagnostics | None = None,
+) -> Report:
+    """Return the report on draws, with their diagnostics if these are known."""
+    diagnostics = diagnostics or diagnose(by_chain(samples.settings, samples))
     messages = diagnostics.warnings(run.goal.ess)
     messages += _rounding_warnings(samples)
     messages += _variance_warnings(run, samples)
@@ -613,9 +461,7 @@ def report_on(run: SumsCall, samples: Samples, clock: Clock) -> Report:
                 "draws per chain": diagnostics.draws,
                 "burn-in": samples.settings["burn_in"],
                 **_names_of(diagnostics),
-                "ESS, bulk": diagnostics.bulk,
-                "ESS, tail": diagnostics.tail,
-                "R-hat": diagnostics.rhat,
+                **diagnostics.facts,
             },
             **_group_facts(run),
             "Seconds": clock.facts(),
@@ -788,21 +634,3 @@ class SumsOrigin:
             "verbose": verbose,
         }
         return sample(**arguments, start=samples, **settings)
-
-
-def sampler_over_rows(data: RegressionData, chains: int) -> SamplerOrigin:
-    """Return a sampler of a regression that is set up, and is not run."""
-    stepwise = setup(
-        **data.arguments(),
-        dynamics="sgld",
-        gradient="minibatch",
-        minibatches="uniform",
-        minibatch_size=1,
-        preconditioner="none",
-        stepsize=1e-9,
-        n_chains=chains,
-        dtype=tf.as_dtype(data.dtype),
-        seed=0,
-        verbose=False,
-    )
-    return SamplerOrigin(stepwise._sampler)

@@ -14,7 +14,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
 from sgmcmc.checks import outside
-from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.columns import moments
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.families import read_family
@@ -22,8 +22,6 @@ from sgmcmc.regression.formula import columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.sampler_origin import SamplerOrigin
-from sgmcmc.samplers.sample import setup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,19 +170,8 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
             stacklevel=outside(),
         )
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
-    stepwise = setup(
-        **posterior(model, y, frame, content.weights),
-        dynamics="sgld",
-        gradient="minibatch",
-        minibatches="uniform",
-        minibatch_size=1,
-        preconditioner="none",
-        stepsize=1e-9,
-        n_chains=samples.settings["n_chains"],
-        seed=0,
-        verbose=False,
-    )
-    return model, samples.made_by(SamplerOrigin(stepwise._sampler))
+    data = RegressionData(model, y, frame, content.weights, np.dtype(np.float32))
+    return model, samples.made_by(data.over_rows(samples.settings["n_chains"]))
 
 
 Arrays = dict[str, np.ndarray]  # arrays by name

@@ -57,6 +57,11 @@ class Diagnostics:
     complete: bool = True
 
     @property
+    def facts(self) -> dict[str, list[float]]:
+        """Rows of a report, by name."""
+        return {"ESS, bulk": self.bulk, "ESS, tail": self.tail, "R-hat": self.rhat}
+
+    @property
     def scarcest(self) -> str:
         """Label of the coordinate with the smallest effective sample size."""
         return self.names[int(np.nanargmin(np.fmin(self.bulk, self.tail)))]

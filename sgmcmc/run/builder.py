@@ -155,9 +155,8 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
-    target = sampler.target.shared
     iteration = Iteration(
-        target,
+        sampler.target.shared,
         phase.dynamics,
         phase.gradient,
         stream,

@@ -520,9 +520,7 @@ def _report(
             "Draws": {
                 "chains": settings["n_chains"],
                 "draws per chain": diagnostics.draws,
-                "ESS, bulk": diagnostics.bulk,
-                "ESS, tail": diagnostics.tail,
-                "R-hat": diagnostics.rhat,
+                **diagnostics.facts,
             },
             "Seconds": dict(seconds),
             "warnings": remarks,

@@ -30,7 +30,7 @@ from sgmcmc.reduce.gaussian import (
     gaussian_sums,
 )
 from sgmcmc.regression.priors import log_prior, normal_priors
-from sgmcmc.regression.reduced import RegressionScales
+from sgmcmc.regression.scales import RegressionScales
 
 _QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 

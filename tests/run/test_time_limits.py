@@ -182,7 +182,6 @@ def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 5)
     monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
     monkeypatch.setattr(seams.OF_THE_TIME, 0.0)
-    monkeypatch.setattr(seams.LARGE_NEEDS_MODE, lambda *given: False)
     for name, value in (("_SHORTEST", 300), ("_LONGEST", 300), ("_LEAST_BURN_IN", 50)):
         monkeypatch.setattr(stopping, name, value)
     monkeypatch.setattr(seams.POSTERIOR_NEEDS_MODE, lambda *given: False)

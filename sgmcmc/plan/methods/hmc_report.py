@@ -96,9 +96,7 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         warnings += [_exchangeable_warning(log.exchangeable), *predicted.warnings(ess)]
         sections["Predictions, by the log-likelihood of rows"] = {
             "rows": len(predicted.names),
-            "ESS, bulk": predicted.bulk,
-            "ESS, tail": predicted.tail,
-            "R-hat": predicted.rhat,
+            **predicted.facts,
         }
     if log.reason:
         sections["Dynamics"] = {

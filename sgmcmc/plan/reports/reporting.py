@@ -76,11 +76,7 @@ def make_report(
         "burn-in": settings["burn_in"],
     }
     if diagnostics is not None:
-        draws |= {
-            "ESS, bulk": diagnostics.bulk,
-            "ESS, tail": diagnostics.tail,
-            "R-hat": diagnostics.rhat,
-        }
+        draws |= diagnostics.facts
     groups, group_warnings = _group_facts(sampler, samples)
     return Report(
         {
