@@ -13,6 +13,7 @@ from sgmcmc import libraries
 from sgmcmc.after import panels
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.draws import need_draws
+from sgmcmc.results.report import Fact, Section
 from sgmcmc.results.samples import Samples
 
 
@@ -383,10 +384,10 @@ class ReportLists:
     def of(cls, report: Mapping[str, Any]) -> ReportLists:
         """Return these contents of a report."""
         return cls(
-            _numbers(report, "Predicted", "SD error (noise along the chain)"),
-            _numbers(report, "Draws", "SD of draws / Laplace SD"),
-            _numbers(report, "Draws", "ESS, bulk"),
-            _numbers(report, "Predicted", "whitened gradient noise, along the chain"),
+            _numbers(report, Section.PREDICTED, Fact.SD_ERROR),
+            _numbers(report, Section.DRAWS, Fact.SD_RATIO),
+            _numbers(report, Section.DRAWS, Fact.BULK),
+            _numbers(report, Section.PREDICTED, Fact.NOISE),
         )
 
 

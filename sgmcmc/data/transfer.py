@@ -20,7 +20,7 @@ from sgmcmc.data.named import is_url
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import open_stored
 from sgmcmc.libraries import library_of
-from sgmcmc.machines import HERE, Machines, Spread
+from sgmcmc.machines import HERE, Machines, Workers
 
 _TABLE = ""  # stands for a dataset that is one table
 
@@ -34,7 +34,7 @@ def read_machines(executor: Any) -> Machines:
         return HERE
     if isinstance(executor, Machines):
         return executor
-    return Spread(executor, {Data: courier})
+    return Workers(executor, {Data: courier})
 
 
 def courier(data: Data) -> tuple[str, Callable[[], Any]]:

@@ -123,7 +123,7 @@ class PSGLD(Dynamics):
         learned = self.alpha * square + (1.0 - self.alpha) * gradient * gradient
         if isinstance(self.until, int):
             learns = count < float(self.until)
-            learned = tf.where(self.layout.spread(learns), learned, square)
+            learned = tf.where(self.layout.per_coordinate(learns), learned, square)
             count = tf.where(learns, count + 1.0, count)
         damping = tf.constant(self.damping, gradient.dtype)
         scaled = stepsize / (damping + tf.sqrt(learned))

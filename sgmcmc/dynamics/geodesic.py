@@ -294,7 +294,7 @@ class GSGNHT(GeodesicDynamics):
         momentum = self.kicked(state.position, state.momentum, gradient, stepsize)
         position, momentum = space.flow(state.position, momentum, 0.5)
         thermostat = state.thermostat + 0.5 * self._excess(momentum, stepsize)
-        friction = space.layout.spread(thermostat)
+        friction = space.layout.per_coordinate(thermostat)
         twice = 2.0 * tf.constant(self.a, gradient.dtype)
         spread = tf.sqrt(twice * stepsize * mean_decay(2.0 * friction))
         noise = spread * space.tangent(position, normals[0])

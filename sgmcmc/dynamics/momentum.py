@@ -381,7 +381,7 @@ class SGNHT(Thermostatted):
         """Return the state one step on; ``normals`` is ζ, of shape (1, d)."""
         assert self.layout is not None, "not bound"
         a = tf.constant(self.a, gradient.dtype)
-        friction = self.layout.spread(state.thermostat)
+        friction = self.layout.per_coordinate(state.thermostat)
         momentum = (1.0 - friction) * state.momentum + stepsize * gradient
         momentum += tf.sqrt(2.0 * a * stepsize) * normals[0]
         excess = self.layout.means(momentum * momentum - stepsize)
@@ -433,7 +433,7 @@ class BADODAB(Thermostatted):
         position = state.position + 0.5 * momentum
         excess = self.layout.means(momentum * momentum - stepsize)
         thermostat = state.thermostat + 0.5 * excess
-        friction = self.layout.spread(thermostat)
+        friction = self.layout.per_coordinate(thermostat)
         twice = 2.0 * tf.constant(self.a, gradient.dtype)
         noise = tf.sqrt(twice * stepsize * mean_decay(2.0 * friction)) * normals[0]
         momentum = tf.exp(-friction) * momentum + noise

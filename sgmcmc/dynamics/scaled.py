@@ -230,4 +230,4 @@ class Scaled(Dynamics):
         """Return ε / √S for each coordinate; zero if there was no gradient yet."""
         assert self.layout is not None, "not bound"
         factors = tf.math.divide_no_nan(tf.ones_like(mean_square), tf.sqrt(mean_square))
-        return stepsize * self.layout.spread(factors)
+        return stepsize * self.layout.per_coordinate(factors)

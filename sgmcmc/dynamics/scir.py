@@ -337,7 +337,7 @@ class SCIR(SimplexDynamics):
             # The same ω, with Σθ ~ Gamma(Σâ).
             seeds = tf.random.split(seed, 4, alg="philox")
             log_scale = log_gamma(self.simplices.sums(degrees), seeds)
-            u = self.simplices.log_points(u) + self.simplices.spread(log_scale)
+            u = self.simplices.log_points(u) + self.simplices.per_coordinate(log_scale)
         if not self.differences:
             return CIR(u, degrees, h)
         lacking = _positive(-counts)

@@ -53,7 +53,7 @@ class BlockInputs(NamedTuple):
 
     Attributes:
         minibatches: Arrays of the data stream.
-        noise: Standard normals, (iterations, vectors, d).
+        normals: Standard normals, (iterations, vectors, d).
         stepsizes: Stepsizes: one row for each iteration, or a single row if they never change; one
             column for each parameter, or for each coordinate, or a single column if all share a
             stepsize.
@@ -61,7 +61,7 @@ class BlockInputs(NamedTuple):
     """
 
     minibatches: Tensors
-    noise: tf.Tensor
+    normals: tf.Tensor
     stepsizes: tf.Tensor
     seeds: tf.Tensor
 
@@ -246,22 +246,22 @@ class Iteration:
         """Return the carry after iteration ``i`` of a block, ``number`` of the chain, from 1."""
         dynamics, inputs = self.dynamics, block.inputs
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
-        stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
+        stepsize = self._layout.per_coordinate(tf.gather(inputs.stepsizes, row))
         if isinstance(dynamics, ExactDynamics):
             columns = self.stream.minibatch(block.fixed, inputs.minibatches, i).columns
             seed = dynamics.drawn(tf.gather(inputs.seeds, i)[0], self._layout.size)
             return self.move(carry, columns, stepsize, seed, number)
-        normals = tf.gather(inputs.noise, i)
+        normals = tf.gather(inputs.normals, i)
         refresh = dynamics.refresh_normals
         step_function = self._step if self.order is None else self._pass
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
             now = i * dynamics.steps + step
             first = refresh + step * dynamics.step_normals
-            noise = tf.slice(
+            step_normals = tf.slice(
                 normals, [first, 0], [dynamics.step_normals, self._layout.size]
             )
-            return step + 1, step_function(carry, block, stepsize, noise, now)
+            return step + 1, step_function(carry, block, stepsize, step_normals, now)
 
         state = dynamics.refresh(carry.state, stepsize, normals[:refresh])
         if self.order is not None and not self.order.complete:
@@ -306,14 +306,14 @@ class Iteration:
         carry: Carry,
         block: BlockTensors,
         stepsize: tf.Tensor,
-        noise: tf.Tensor,
+        normals: tf.Tensor,
         now: tf.Tensor,
     ) -> Carry:
         """Return the carry after all parameters have moved together."""
         dynamics = self.dynamics
         is_last = tf.equal(now, block.last)
-        noise, seeds = self._random(block.inputs, noise, now, 0)
-        state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
+        numbers, seeds = self._random(block.inputs, normals, now, 0)
+        state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
         minibatch = self.stream.minibatch(block.fixed, block.inputs.minibatches, now)
         memory = carry.estimator
         carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
@@ -341,7 +341,7 @@ class Iteration:
         carry: Carry,
         block: BlockTensors,
         stepsize: tf.Tensor,
-        noise: tf.Tensor,
+        normals: tf.Tensor,
         now: tf.Tensor,
     ) -> Carry:
         """Return the carry after each parameter has moved in its turn.
@@ -355,7 +355,7 @@ class Iteration:
         before = carry.estimator
         for index, number in enumerate(order.movers):
             ends = index == len(order.movers) - 1
-            numbers, seeds = self._random(block.inputs, noise, now, index)
+            numbers, seeds = self._random(block.inputs, normals, now, index)
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
             state = order.merged(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
@@ -379,16 +379,16 @@ class Iteration:
         return carry._replace(gradient=order.first_alone(carry.gradient))
 
     def _random(
-        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, index: int
+        self, inputs: BlockInputs, normals: tf.Tensor, now: tf.Tensor, index: int
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         dynamics, seeds = self.dynamics, None
         if dynamics.seeds:
             first = self.latent_seeds_of_step + index * dynamics.seeds
-            noise = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
+            normals = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
         if self.latents is not None:
             first = index * self.latent_seeds
             seeds = tf.gather(inputs.seeds, now)[first : first + self.latent_seeds]
-        return noise, seeds
+        return normals, seeds
 
     def _estimate(
         self,

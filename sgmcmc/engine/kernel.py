@@ -241,7 +241,7 @@ class Kernel:
                 gradient = state.gradient if has_log_post else tf.zeros_like(position)
                 return carry._replace(state=state, gradient=gradient)
             carry = self.iteration.begin(carry, position, minibatch, start.seeds)
-            stepsize = self._layout.spread(start.stepsizes)
+            stepsize = self._layout.per_coordinate(start.stepsizes)
             state = self.dynamics.init(
                 position, carry.gradient, stepsize, start.normals
             )

@@ -1,4 +1,4 @@
-"""Prepares the inputs of blocks of iterations: minibatches, noise and stepsizes.
+"""Prepares the inputs of blocks of iterations: minibatches, normals and stepsizes.
 
 With a core to spare the next block is made on a second thread while the compiled chain works on the
 present one. The memory is used again and again: no page is touched for the first time twice, and
@@ -104,13 +104,13 @@ class Buffers(NamedTuple):
 
     Attributes:
         minibatches: Arrays of the data stream.
-        noise: Normals, (iterations, vectors, d).
+        normals: Normals, (iterations, vectors, d).
         stepsizes: Stepsizes, a row for each iteration, or a single one.
         seeds: Seeds for the graph, (steps, seeds, 2).
     """
 
     minibatches: dict[str, Buffer]
-    noise: Buffer
+    normals: Buffer
     stepsizes: Buffer
     seeds: Buffer
 
@@ -279,18 +279,18 @@ class Prefetcher:
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
     def draw(
-        self, number: int, rows: np.ndarray, noise: np.ndarray, seeds: np.ndarray
+        self, number: int, rows: np.ndarray, normals: np.ndarray, seeds: np.ndarray
     ) -> None:
         """Write the numbers of the first iterations of a block to the buffers of a group of chains.
 
-        ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``noise`` is
+        ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``normals`` is
         (iterations, vectors, d), and ``seeds`` (the block's iterations, seeds, 2).
         """
         self._seeds(Purpose.SEEDS, seeds, number)
         rng = self.source.rng(Purpose.NOISE, number)
-        normals = np.empty(noise.shape, self._dtype)
-        standard_normals(rng, normals)
-        noise[...] = normals
+        contiguous = np.empty(normals.shape, self._dtype)
+        standard_normals(rng, contiguous)
+        normals[...] = contiguous
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng = self.source.rng(Purpose.MINIBATCH, number)
@@ -315,7 +315,7 @@ class Prefetcher:
         # What comes after the last iteration is never read.
         iterations = min(kernel.length, source.total - number * kernel.length)
         standard_normals(
-            source.rng(Purpose.NOISE, number), buffers.noise.array[:iterations]
+            source.rng(Purpose.NOISE, number), buffers.normals.array[:iterations]
         )
         minibatch_arrays = {
             name: buffer.array for name, buffer in buffers.minibatches.items()
@@ -340,7 +340,7 @@ class Prefetcher:
         }
         inputs = BlockInputs(
             minibatches,
-            buffers.noise.tensor(),
+            buffers.normals.tensor(),
             buffers.stepsizes.tensor(),
             buffers.seeds.tensor(),
         )

@@ -73,7 +73,7 @@ class GroupKernel:
                 lambda *entries: tf.stack(entries),
                 *(dynamics.drawn(s, layout.size) for s in seeds),
             )
-            stepsize = layout.spread(
+            stepsize = layout.per_coordinate(
                 tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0]
             )
             columns = self.stream.single_chain.minibatch(fixed, {}, i).columns
@@ -99,7 +99,7 @@ class GroupKernel:
 
             consumed = BlockInputs(
                 self.stream.of_iteration(fixed, rows, i),
-                tf.gather(inputs.noise, i)[:, tf.newaxis],
+                tf.gather(inputs.normals, i)[:, tf.newaxis],
                 tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[
                     :, tf.newaxis
                 ],
@@ -199,7 +199,7 @@ class GroupBuffers(NamedTuple):
     """Memory of a block of a group: row numbers, normals, stepsizes and seeds."""
 
     rows: Buffer
-    noise: Buffer
+    normals: Buffer
     stepsizes: Buffer
     seeds: Buffer
 
@@ -330,11 +330,11 @@ class Group:
             rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:iterations]
             for k in chains:
                 prefetcher = self._runners[k].prefetcher
-                noise, seeds = (
-                    buffers.noise.array[:iterations, k],
+                normals, seeds = (
+                    buffers.normals.array[:iterations, k],
                     buffers.seeds.array[:, k],
                 )
-                prefetcher.draw(block, rows[:, k], noise, seeds)
+                prefetcher.draw(block, rows[:, k], normals, seeds)
             first = self._runners[chains[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
             self._block = block, chains

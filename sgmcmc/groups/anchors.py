@@ -52,7 +52,7 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
-class Anchor:
+class ModeSearch:
     """The search for the modes of all groups, at one position after the other.
 
     A search begins at the modes of the last position.
@@ -102,7 +102,7 @@ class Anchor:
 
 
 def following(
-    anchor: Anchor, center: Point, displaced: Sequence[tuple[Point, Point]]
+    search: ModeSearch, center: Point, displaced: Sequence[tuple[Point, Point]]
 ) -> Data:
     """Return packs whose nodes follow the parameters from a center.
 
@@ -111,16 +111,16 @@ def following(
     there are directions.
 
     Args:
-        anchor: Search for modes.
+        search: Search for modes.
         center: Parameters θ̂.
         displaced: Parameters on one side and on the other, for each direction.
     """
     changes, steps = [], []
     for pair in displaced:
-        forward, backward = (_flat_normals(anchor.at(point)) for point in pair)
+        forward, backward = (_flat_normals(search.at(point)) for point in pair)
         changes.append((forward - backward) / 2)
         steps.append((_flat_params(pair[0]) - _flat_params(pair[1])) / 2)
-    fixed = anchor.at(center)
+    fixed = search.at(center)
     derivatives = np.tensordot(
         np.stack(changes, -1), np.linalg.pinv(np.stack(steps)).T, 1
     )
@@ -283,7 +283,7 @@ def _sum(points: Sequence[Point]) -> Point:
     return {name: np.sum([point[name] for point in points], 0) for name in points[0]}
 
 
-class Gauge:
+class QuadratureError:
     """The error of quadratures at some parameters, over some packs.
 
     Args:
@@ -311,8 +311,8 @@ class Gauge:
         points = [
             {name: array[k] for name, array in params.items()} for k in range(count)
         ]
-        anchor = Anchor(marginal, self._data)
-        searched = [anchor.at(point).whole for point in points]
+        search = ModeSearch(marginal, self._data)
+        searched = [search.at(point).whole for point in points]
         # In closed form it does not matter where nodes are; one node of a rule must be at the mode.
         fixed = (
             self._data.whole if MODE in columns and not marginal.groups.normal else None
@@ -373,7 +373,7 @@ def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures
 
 
 @dataclass(frozen=True)
-class Held:
+class FixedNodes:
     """Fixed positions of the nodes of groups, for a chain that does not search for modes.
 
     Attributes:
@@ -391,17 +391,17 @@ class Held:
     slope: Point = field(default_factory=dict)
 
     @property
-    def near_only(self) -> bool:
+    def near_center_only(self) -> bool:
         """Whether they do around θ̂ alone; a closed form is exact wherever its nodes are."""
         return self.nodes > 1
 
-    def hold(self, marginal: Marginal, data: Data) -> Data:
+    def packs(self, marginal: Marginal, data: Data) -> Data:
         """Return packs with fixed nodes."""
-        anchor = Anchor(marginal, data)
+        search = ModeSearch(marginal, data)
         return (
-            following(anchor, self.center, self.sides)
+            following(search, self.center, self.sides)
             if self.sides
-            else anchor.at(self.center)
+            else search.at(self.center)
         )
 
     def correct(
@@ -421,7 +421,7 @@ class Held:
         per_pack = {name: value / data.size for name, value in self.slope.items()}
         return _with(data, {SLOPE: _tiled_params(per_pack, data)}), log_prior
 
-    def corrected(self, marginal: Marginal, data: Data, dtype: tf.DType) -> Held:
+    def corrected(self, marginal: Marginal, data: Data, dtype: tf.DType) -> FixedNodes:
         """Return the same with the error of the gradient, over all packs.
 
         Args:

@@ -189,7 +189,7 @@ class Marginal:
             if self.nodes == 1:
                 return laplace(self.joint(params, dataset), normal)
             rule = self.rule(normal.mode.dtype)
-        nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
+        nodes = normal.mode + normal.from_standard(rule.x[:, tf.newaxis, :])
         weighted = self.heights(params, dataset, nodes) + rule.log_w[:, tf.newaxis]
         constant = 0.5 * self.groups.size * np.log(2.0)
         return tf.reduce_logsumexp(weighted, 0) - normal.log_root + constant
@@ -205,7 +205,7 @@ class Marginal:
         dtype = normal.mode.dtype
         degrees = _SETTINGS.degrees
         x = random.standard * tf.sqrt(degrees / random.squared)[..., tf.newaxis]
-        proposals = normal.mode + normal.spread(x)
+        proposals = normal.mode + normal.from_standard(x)
         weights = self.heights(params, dataset, proposals)
         distances = tf.reduce_sum(x**2, -1)
         weights += 0.5 * (degrees + q) * tf.math.log1p(distances / degrees)
@@ -247,7 +247,7 @@ class Marginal:
         """
         normal = self.normal(params, dataset)
         rule = self.rule(normal.mode.dtype)
-        nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
+        nodes = normal.mode + normal.from_standard(rule.x[:, tf.newaxis, :])
         terms_of, row_slots = self._terms(params, dataset)
         density = self.groups.log_prior
         terms = vectorized_map(terms_of, nodes)

@@ -50,7 +50,7 @@ class Normal(NamedTuple):
     mode: tf.Tensor
     root: list[list[tf.Tensor]]
 
-    def spread(self, standard: tf.Tensor) -> tf.Tensor:
+    def from_standard(self, standard: tf.Tensor) -> tf.Tensor:
         """Return L⁻ᵀ x, which has the covariance of the approximation, (..., m, q)."""
         q = len(self.root)
         solved: list[tf.Tensor] = [None] * q
@@ -221,7 +221,7 @@ def refit_quadratic(heights: Height, normal: Normal) -> Normal:
         normal: Mode and information at other parameters.
     """
     _, gradient, root = _expand_around(heights, normal)
-    mode = normal.mode + normal.spread(newton_step(gradient, root)[0])
+    mode = normal.mode + normal.from_standard(newton_step(gradient, root)[0])
     q = len(root)
     zero = tf.zeros_like(mode[:, 0])
     product = [
@@ -251,7 +251,7 @@ def _expand_around(
         [0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]]
     )
     dtype = normal.mode.dtype
-    offsets = normal.spread(tf.constant(points[:, np.newaxis], dtype))
+    offsets = normal.from_standard(tf.constant(points[:, np.newaxis], dtype))
     values = heights(normal.mode + offsets)
     smallest = (
         _SETTINGS.min_digits * np.finfo(dtype.as_numpy_dtype).eps * tf.abs(normal.mode)
@@ -407,5 +407,5 @@ def newton_step(
         eliminated = sum((root[i][k] * solved[k] for k in range(i)), start=0.0)
         solved.append((slope[:, i] - eliminated) / root[i][i])
     forward = tf.stack(solved, -1)
-    step = Normal(slope, root).spread(forward)
+    step = Normal(slope, root).from_standard(forward)
     return step, tf.reduce_sum(forward**2, -1)

@@ -128,7 +128,7 @@ class GroupedPredictors(Predictors):
         rule = self.likelihood.rule(
             u.dtype, _SETTINGS.nodes if self.likelihood.groups.normal else None
         )
-        nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
+        nodes = normal.mode + normal.from_standard(rule.x[:, tf.newaxis, :])
 
         def derivatives_at(effects: tf.Tensor) -> _Derivatives:
             likelihood_derivatives = self.of_likelihood.derivatives(

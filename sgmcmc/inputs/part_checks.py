@@ -206,7 +206,7 @@ def try_parts(iteration: Iteration, start: ChainStart) -> None:
             target, start.estimator, start.position, minibatch, at_center
         )[0]
     if from_outside(inner):
-        stepsize = target.space.layout.spread(start.stepsizes)
+        stepsize = target.space.layout.per_coordinate(start.stepsizes)
         trial.dynamics(dynamics, ghat, stepsize, rng)
 
 

@@ -403,7 +403,7 @@ def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
     """
     if len(stepsizes) == 1:
         return float(stepsizes[0])
-    return layout.spread(tf.constant(stepsizes, tf.float64)).numpy()
+    return layout.per_coordinate(tf.constant(stepsizes, tf.float64)).numpy()
 
 
 def halved(value: Any) -> Any:

@@ -86,7 +86,7 @@ class Layout:
             if entries.start <= index < entries.stop
         )
 
-    def spread(self, values: tf.Tensor) -> tf.Tensor:
+    def per_coordinate(self, values: tf.Tensor) -> tf.Tensor:
         """Return the vector in which every coordinate of an array has that array's value.
 
         Args:

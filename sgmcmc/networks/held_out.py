@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import poisson
 
 from sgmcmc.networks.training import Array
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Report, Section
 
 FAR = 5.0
 """Predicted SDs beyond which a response is far away."""
@@ -94,9 +94,9 @@ def judged(
     return Report(
         {
             "method": "ensemble of networks",
-            "Held out": facts,
-            "Chain": chain,
-            "warnings": warnings,
+            Section.HELD_OUT: facts,
+            Section.CHAIN: chain,
+            Section.WARNINGS: warnings,
         }
     )
 

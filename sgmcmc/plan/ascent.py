@@ -19,7 +19,7 @@ from sgmcmc.inputs.options import KEYWORDS, without
 from sgmcmc.minibatches import Uniform
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.local import LocalPlan, Neighbourhood
+from sgmcmc.plan.local import LocalGeometry, LocalPlan
 from sgmcmc.plan.stopping import with_smaller_steps
 from sgmcmc.run.driver import search
 from sgmcmc.run.request import Request
@@ -163,7 +163,7 @@ def spread_out(
     space: Space,
     starts: Sequence[np.ndarray],
     chains: int,
-    geometry: Neighbourhood,
+    geometry: LocalGeometry,
     seed: int,
 ) -> list[np.ndarray]:
     """Return the starts of chains, flat and unconstrained: the user's, or spread around one.
@@ -194,7 +194,7 @@ def spread_out(
 def ascend(
     request: Request,
     positions: list[np.ndarray],
-    geometry: Neighbourhood,
+    geometry: LocalGeometry,
     verbose: bool,
 ) -> list[np.ndarray]:
     """Return the positions after an ascent of the likelihood, of each chain by itself.

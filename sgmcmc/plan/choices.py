@@ -32,7 +32,7 @@ from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.plan.objective import is_of_predictors
-from sgmcmc.plan.plan import WHOLE_UP_TO, Given, Knowledge, Plan, make_plan
+from sgmcmc.plan.plan import WHOLE_UP_TO, GivenConstants, Knowledge, Plan, make_plan
 from sgmcmc.plan.prediction import LinearRecursion, has_thermostat, need_law_in_turn
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned
@@ -142,7 +142,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Reading:
+class BoundRequest:
     """A request that was read, with its bound parts.
 
     Attributes:
@@ -156,7 +156,7 @@ class Reading:
     in_turn: tuple[slice, ...] | None = None
 
 
-def read(request: Request) -> Reading:
+def bind_request(request: Request) -> BoundRequest:
     """Check the user's arguments, as far as nothing has been chosen.
 
     Raises:
@@ -181,7 +181,7 @@ def read(request: Request) -> Reading:
         tried = UserModel(target, model.data, min(500, size))
         values = dry_run(tried, model.starts, Demands(terms, in_parts))
     request = replace(request, model=replace(model, values=values))
-    return Reading(request, dynamics, in_turn)
+    return BoundRequest(request, dynamics, in_turn)
 
 
 def has_dense_information(model: Model) -> bool:
@@ -195,15 +195,15 @@ def has_dense_information(model: Model) -> bool:
     )
 
 
-def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
+def choose(bound: BoundRequest, tolerance: float, verbose: bool) -> Chosen:
     """Choose the open constants of a request.
 
     Args:
-        reading: Request, read.
+        bound: Request, read.
         tolerance: Largest relative error of a posterior SD.
         verbose: Whether to show progress.
     """
-    request, model = reading.request, reading.request.read
+    request, model = bound.request, bound.request.read
     target = model.target
     if not has_dense_information(model):
         raise ValueError(
@@ -211,7 +211,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             f"{target.size} coordinates, more than {DENSE_UP_TO}. Only sample() without any "
             "constant goes beyond."
         )
-    constants = _constants(reading, tolerance)
+    constants = _constants(bound, tolerance)
     with Progress(request.method, 1, verbose) as progress:
         if request.groups is not None:
             progress.describe("finding the mode")
@@ -221,9 +221,9 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         start = model.starts[0].astype(np.float64)
         with_nodes = anchored(request, start, model.seed)
         if with_nodes is not None:
-            nodes, packs = with_nodes.request.held, with_nodes.request.read
+            nodes, packs = with_nodes.request.fixed_nodes, with_nodes.request.read
             assert nodes is not None
-            knowledge = Knowledge(with_nodes.mode, far=not nodes.near_only)
+            knowledge = Knowledge(with_nodes.mode, far=not nodes.near_center_only)
             plan = make_plan(packs, start, constants, progress.describe, knowledge)
             _check_precision_and_support(packs.target, packs.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
@@ -303,14 +303,14 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
     """Return a request without open choices; a store keeps the choices."""
     if not open_arguments(request):
         return request
-    reading = read(request)
+    bound = bind_request(request)
 
     def tune(request: Request) -> Request:
-        return choose(reading, tolerance, verbose).completed()
+        return choose(bound, tolerance, verbose).completed()
 
-    if reading.request.read.options.store is not None:
-        return tune_once(reading.request, tune)
-    return tune(reading.request)
+    if bound.request.read.options.store is not None:
+        return tune_once(bound.request, tune)
+    return tune(bound.request)
 
 
 @brief
@@ -379,13 +379,13 @@ def _check_can_choose(
             ) from None
 
 
-def _constants(reading: Reading, tolerance: float) -> Given:
+def _constants(bound: BoundRequest, tolerance: float) -> GivenConstants:
     """Return the user's choices, checked."""
-    request, model = reading.request, reading.request.read
+    request, model = bound.request, bound.request.read
     options = model.options
     gradient = None
     if not center_is_open(request.gradient):
-        gradient = parts.read_gradient(request.gradient, reading.dynamics)
+        gradient = parts.read_gradient(request.gradient, bound.dynamics)
     minibatches: Minibatches | None = None
     if not is_one_of(options.minibatches, MINIBATCHES):
         minibatches = parts.read_minibatches(options.minibatches, options.replace)
@@ -405,15 +405,15 @@ def _constants(reading: Reading, tolerance: float) -> Given:
         )
     space = model.target.space
     preconditioner = _preconditioner(options.preconditioner, space, model.starts[0])
-    return Given(
-        reading.dynamics,
+    return GivenConstants(
+        bound.dynamics,
         gradient,
         minibatches,
         size,
         preconditioner,
         stepsize,
         tolerance,
-        reading.in_turn,
+        bound.in_turn,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.groups.anchors import Anchor, Gauge, Held, precise_dtype
+from sgmcmc.groups.anchors import FixedNodes, ModeSearch, QuadratureError, precise_dtype
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.model.target import Target
 from sgmcmc.plan.mode import Mode, find_mode
@@ -82,7 +82,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         return None
     if closed_form:
         center = target.space.params(mode.position, target.dtype)
-        return Anchored(with_fixed_nodes(request, Held(1, center)), mode)
+        return Anchored(with_fixed_nodes(request, FixedNodes(1, center)), mode)
     root, position = np.linalg.cholesky(mode.information.covariance), mode.position
     fixed_nodes = find_fixed_nodes(
         marginal, target, data, position, lambda z: z @ root.T, seed
@@ -99,10 +99,10 @@ def with_more_nodes(request: Request) -> Request | None:
 
     Returns ``None`` if nodes are not fixed, their number is the user's, or there is no larger one.
     """
-    fixed_nodes, marginal, model = request.held, request.log_lik, request.read
+    fixed_nodes, marginal, model = request.fixed_nodes, request.log_lik, request.read
     if fixed_nodes is None or not isinstance(marginal, Marginal):
         return None
-    if not fixed_nodes.near_only or marginal.groups.nodes_given:
+    if not fixed_nodes.near_center_only or marginal.groups.nodes_given:
         return None
     nodes = next(
         (n for n in _NODES[marginal.groups.size] if n > fixed_nodes.nodes), None
@@ -115,7 +115,7 @@ def with_more_nodes(request: Request) -> Request | None:
     return _with_anchored_data(request, denser, model.data)
 
 
-def with_fixed_nodes(request: Request, fixed_nodes: Held) -> Request:
+def with_fixed_nodes(request: Request, fixed_nodes: FixedNodes) -> Request:
     """Return a request with fixed quadrature nodes.
 
     Args:
@@ -123,11 +123,13 @@ def with_fixed_nodes(request: Request, fixed_nodes: Held) -> Request:
         fixed_nodes: Positions of the nodes.
     """
     assert isinstance(request.log_lik, Marginal)
-    data = fixed_nodes.hold(request.log_lik, request.read.data)
+    data = fixed_nodes.packs(request.log_lik, request.read.data)
     return _with_anchored_data(request, fixed_nodes, data)
 
 
-def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Request:
+def _with_anchored_data(
+    request: Request, fixed_nodes: FixedNodes, data: Data
+) -> Request:
     """Return a request for packs with their nodes in columns."""
     structure, model, target = request.groups, request.read, request.read.target
     assert isinstance(request.log_lik, Marginal)
@@ -135,7 +137,7 @@ def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Requ
     marginal = request.log_lik.with_nodes(fixed_nodes.nodes)
     data, log_prior = fixed_nodes.correct(data, target.log_prior)
     integrated = structure.integrated
-    if fixed_nodes.near_only:
+    if fixed_nodes.near_center_only:
         integrated = replace(integrated, nodes=fixed_nodes.nodes)
     target = Target(marginal, log_prior, target.space, target.dtype)
     return replace(
@@ -143,7 +145,7 @@ def _with_anchored_data(request: Request, fixed_nodes: Held, data: Data) -> Requ
         log_lik=marginal,
         log_prior=log_prior,
         groups=replace(structure, integrated=integrated),
-        held=fixed_nodes,
+        fixed_nodes=fixed_nodes,
         model=replace(model, target=target, data=data),
     )
 
@@ -155,7 +157,7 @@ def find_fixed_nodes(
     mode: np.ndarray,
     spread: Callable[[np.ndarray], np.ndarray],
     seed: int,
-) -> Held | None:
+) -> FixedNodes | None:
     """Return fixed nodes, the smallest sufficient number of them; ``None`` if none suffices.
 
     Nodes follow the parameters, unless these have so many coordinates that the numbers by which
@@ -187,15 +189,19 @@ def find_fixed_nodes(
         (space.params(mode + step, dtype), space.params(mode - step, dtype))
         for step in axes
     )
-    fixed_nodes = Held(marginal.nodes, center, side_points)
-    packs = fixed_nodes.hold(marginal, data)
-    gauge = Gauge(marginal, packs, params, center)
+    fixed_nodes = FixedNodes(marginal.nodes, center, side_points)
+    packs = fixed_nodes.packs(marginal, data)
+    quadrature = QuadratureError(marginal, packs, params, center)
     groups = marginal.groups
     candidates = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
-    nodes = next((nodes for nodes in candidates if gauge.error(nodes) < _ERROR), None)
+    nodes = next(
+        (nodes for nodes in candidates if quadrature.error(nodes) < _ERROR), None
+    )
     if nodes is None:
         return None
-    return replace(fixed_nodes, nodes=nodes).corrected(marginal, packs, gauge.dtype)
+    return replace(fixed_nodes, nodes=nodes).corrected(
+        marginal, packs, quadrature.dtype
+    )
 
 
 class Searching(Objective):
@@ -211,7 +217,7 @@ class Searching(Objective):
 
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
-        self._anchor, self._packs = Anchor(target.log_lik, data), data
+        self._search, self._packs = ModeSearch(target.log_lik, data), data
         self._space, self._packed_dtype, self._packed_target = (
             target.space,
             target.dtype,
@@ -223,7 +229,7 @@ class Searching(Objective):
         first = Data(
             {name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1
         )
-        anchored_data = Anchor(target.log_lik, first).at(origin)
+        anchored_data = ModeSearch(target.log_lik, first).at(origin)
         super().__init__(target, anchored_data, size=int(weight * data.size))
 
     @property
@@ -254,7 +260,7 @@ class Searching(Objective):
         if self._anchored is None or self._anchored[0] != key:
             self._anchored = (
                 key,
-                self._anchor.at(self._space.params(u, self._packed_dtype)),
+                self._search.at(self._space.params(u, self._packed_dtype)),
             )
         return self._anchored[1]
 

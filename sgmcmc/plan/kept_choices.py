@@ -12,7 +12,7 @@ import numpy as np
 from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.gradients import ControlVariate, FullGradient
-from sgmcmc.groups.anchors import Held
+from sgmcmc.groups.anchors import FixedNodes
 from sgmcmc.groups.coordinates import EffectCoordinates
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
@@ -138,9 +138,12 @@ def _to_arrays(
     elif isinstance(joint, FieldCoordinates):
         about["field"] = joint.name
         arrays |= joint.arrays(_FIELD)
-    if tuned.held is not None:
-        about["held"] = {"nodes": tuned.held.nodes, "sides": len(tuned.held.sides)}
-        arrays |= _nodes_to_arrays(tuned.held)
+    if tuned.fixed_nodes is not None:
+        about["held"] = {
+            "nodes": tuned.fixed_nodes.nodes,
+            "sides": len(tuned.fixed_nodes.sides),
+        }
+        arrays |= _nodes_to_arrays(tuned.fixed_nodes)
     for number, params in enumerate(model.params):
         arrays |= {f"{number}/{name}": value for name, value in params.items()}
     return {**arrays, "about": np.array(json.dumps(about))}
@@ -194,7 +197,7 @@ def _from_arrays(
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)
 
 
-def _nodes_to_arrays(fixed_nodes: Held) -> dict[str, np.ndarray]:
+def _nodes_to_arrays(fixed_nodes: FixedNodes) -> dict[str, np.ndarray]:
     by_prefix = {_FIXED_NODES: fixed_nodes.center, _SLOPE: fixed_nodes.slope}
     for number, ends in enumerate(fixed_nodes.sides):
         by_prefix |= {
@@ -207,14 +210,16 @@ def _nodes_to_arrays(fixed_nodes: Held) -> dict[str, np.ndarray]:
     }
 
 
-def _nodes_from_arrays(stored: dict[str, np.ndarray], nodes: int, sides: int) -> Held:
+def _nodes_from_arrays(
+    stored: dict[str, np.ndarray], nodes: int, sides: int
+) -> FixedNodes:
     center, slope = _with_prefix(stored, _FIXED_NODES), _with_prefix(stored, _SLOPE)
     pairs = []
     for number in range(sides):
         first = _with_prefix(stored, f"{_SLOPE_END}{number}/0/")
         last = _with_prefix(stored, f"{_SLOPE_END}{number}/1/")
         pairs.append((first, last))
-    return Held(nodes, center, tuple(pairs), slope)
+    return FixedNodes(nodes, center, tuple(pairs), slope)
 
 
 def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

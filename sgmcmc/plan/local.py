@@ -41,7 +41,7 @@ _SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class LocalGeometry:
     """Scales, curvature and noise around some positions, in coordinates scaled by information.
 
     Attributes:
@@ -69,9 +69,9 @@ class Neighbourhood:
         return (1 / n - 1 / self.size) / (1 / self.rows - 1 / self.size)
 
 
-def look_around(
+def local_geometry(
     target: Target, data: Data, positions: list[np.ndarray], seed: int
-) -> Neighbourhood:
+) -> LocalGeometry:
     """Return scales, curvature and noise around some positions.
 
     The information on a coordinate is N times the variance of its score over the observations,
@@ -105,7 +105,7 @@ def look_around(
     stiff_noise = float(
         np.mean([(draw @ (root * direction_of_largest)) ** 2 for draw in draws])
     )
-    return Neighbourhood(
+    return LocalGeometry(
         Preconditioner(root, positions[0]),
         from_data / information,
         curvature,
@@ -190,7 +190,7 @@ class LocalPlan:
         autocorrelation: Autocorrelation time of a single coordinate, in iterations.
     """
 
-    around: Neighbourhood
+    around: LocalGeometry
     minibatch_size: int
     dynamics: Dynamics
     stepsize: float
@@ -201,7 +201,7 @@ class LocalPlan:
 
 
 def choose_locally(
-    geometry: Neighbourhood, dynamics: Dynamics, tolerance: float
+    geometry: LocalGeometry, dynamics: Dynamics, tolerance: float
 ) -> LocalPlan:
     """Return the plan with the fewest rows that let curvature, not noise, limit the stepsize.
 
@@ -237,7 +237,7 @@ def at_stepsize(plan: LocalPlan, stepsize: float) -> LocalPlan:
 
 
 def _predict_errors(
-    geometry: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float
+    geometry: LocalGeometry, n: int, dynamics: Dynamics, stepsize: float
 ) -> LocalPlan:
     factor = geometry.noise_factor(n)
     recursion = LinearRecursion(dynamics, stepsize)

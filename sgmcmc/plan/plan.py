@@ -30,8 +30,8 @@ from sgmcmc.plan.noise import (
 )
 from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.prediction import (
+    NoisyQuadratic,
     Prediction,
-    Surroundings,
     has_thermostat,
     largest_stepsize,
 )
@@ -89,7 +89,7 @@ _SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenConstants:
     """Settings of a chain that the user fixed; ``None`` leaves one to be chosen.
 
     Attributes:
@@ -150,13 +150,13 @@ class Plan:
         earlier: Plan that noise and number of modes come from; ``None`` if they were found here.
     """
 
-    given: Given
+    given: GivenConstants
     mode: Mode
     preconditioner: Preconditioner | None
     minibatches: Minibatches
     minibatch_size: int
     stepsize: float | np.ndarray
-    around: Surroundings
+    around: NoisyQuadratic
     prediction: Prediction
     meter: NoiseMeter | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Plan:
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")
 
-    def still_holds(self, mode: Mode, settings: Given, growth: float) -> bool:
+    def still_holds(self, mode: Mode, settings: GivenConstants, growth: float) -> bool:
         """Return whether this plan is good for a posterior of somewhat more rows too.
 
         Its information, as if it had grown with their number, must be nearly that of the other, and
@@ -242,7 +242,7 @@ class Knowledge(NamedTuple):
 def make_plan(
     model: Model,
     start: np.ndarray,
-    settings: Given,
+    settings: GivenConstants,
     stage: Callable[[str], None],
     knowledge: Knowledge,
 ) -> Plan:
@@ -401,7 +401,7 @@ class _Design:
         minibatches: Way of drawing the rows.
     """
 
-    settings: Given
+    settings: GivenConstants
     mode: Mode
     preconditioner: Preconditioner | None
     minibatches: Minibatches
@@ -426,7 +426,9 @@ class _Design:
         settings, minibatches = self.settings, self.minibatches
         whitening = self.preconditioner or unchanged(target.size)
         information = information_in(whitening, self.mode)
-        geometry = Surroundings(information, np.zeros_like(information), whitening.root)
+        geometry = NoisyQuadratic(
+            information, np.zeros_like(information), whitening.root
+        )
         if settings.takes_all(data.size, target.row_terms):
             return self._plan(data.size, geometry)
         sizes = self._sizes(target, data, earlier)
@@ -470,7 +472,7 @@ class _Design:
         candidates = small_sizes + _SETTINGS.sizes
         return [n for n in candidates if n <= data.size] or [data.size]
 
-    def _plan(self, n: int, geometry: Surroundings) -> Plan:
+    def _plan(self, n: int, geometry: NoisyQuadratic) -> Plan:
         """Return the plan for n rows, with its stepsize."""
         settings = self.settings
         dynamics, in_turn, stepsize = (

@@ -422,7 +422,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class NoisyQuadratic:
     """The posterior's curvature and the gradient's noise, in the coordinates of a chain.
 
     Args:
@@ -472,13 +472,15 @@ class Surroundings:
         """Whether gradients have no noise."""
         return not self.noise.any()
 
-    def with_noise(self, noise: np.ndarray, epoch: float | None = None) -> Surroundings:
+    def with_noise(
+        self, noise: np.ndarray, epoch: float | None = None
+    ) -> NoisyQuadratic:
         """Return the same with another covariance of the noise, independent or in epochs."""
         return replace(self, noise=noise, epoch=epoch, known_axes=self.axes)
 
-    def scaled(self, scale: np.ndarray) -> Surroundings:
+    def scaled(self, scale: np.ndarray) -> NoisyQuadratic:
         """Return the surroundings of a chain in other units, ζ = scale · φ."""
-        return Surroundings(
+        return NoisyQuadratic(
             scale[:, np.newaxis] * self.information * scale,
             scale[:, np.newaxis] * self.noise * scale,
             self.root * scale,
@@ -618,7 +620,7 @@ def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
 
 def largest_stepsize(
     dynamics: Dynamics,
-    surroundings: Surroundings,
+    surroundings: NoisyQuadratic,
     tolerance: float,
     largest: float = _SETTINGS.max_stepsize,
     in_turn: Sequence[slice] | None = None,
@@ -741,7 +743,7 @@ def error_factor(dynamics: Dynamics) -> float:
         1.0,
         0.01,
     )  # in units of the curvature; they show the order of an error
-    geometry = Surroundings(np.eye(1), np.full((1, 1), noise), np.ones(1))
+    geometry = NoisyQuadratic(np.eye(1), np.full((1, 1), noise), np.ones(1))
     try:
         error, error_at_half = (
             float(geometry.predict(dynamics, size).error[0])

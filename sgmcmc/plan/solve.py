@@ -10,7 +10,7 @@ import numpy as np
 
 from sgmcmc.dynamics import NUTS
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
-from sgmcmc.plan.choices import choose, read
+from sgmcmc.plan.choices import bind_request, choose
 from sgmcmc.plan.latent_field import SMALLEST_FIELD
 from sgmcmc.plan.methods.around_mode import AroundMode, run_on_disk
 from sgmcmc.plan.methods.full_data import (
@@ -64,8 +64,8 @@ def run_automatically(request: Request, goal: Goal) -> Samples:
     goal = goal.checked(time.monotonic())
     keywords = {**request.keywords, "n_chains": goal.n_chains}
     request = replace(request, keywords=keywords)
-    reading = read(request)
-    request, model = reading.request, reading.request.read
+    bound = bind_request(request)
+    request, model = bound.request, bound.request.read
     options, d = model.options, model.target.size
     if options.store_params is not True:
         raise ValueError(
@@ -90,15 +90,15 @@ def run_automatically(request: Request, goal: Goal) -> Samples:
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
                 "every constant given; `settings` of a call without a store have what was chosen."
             )
-        return run_large(request, reading.dynamics, goal, cost)
+        return run_large(request, bound.dynamics, goal, cost)
     if options.store is not None:
-        return run_on_disk(reading, goal)
+        return run_on_disk(bound, goal)
     chosen = None
     share = _SETTINGS.share_to_choose * goal.seconds
     end_of_choice = goal.start_time + max(share, _SETTINGS.least_to_choose)
     try:
         with contextlib.suppress(TimeUpError), limited(end_of_choice):
-            chosen = choose(reading, goal.tolerance, goal.verbose)
+            chosen = choose(bound, goal.tolerance, goal.verbose)
     except np.linalg.LinAlgError:
         if not all_parts_open(request):
             raise

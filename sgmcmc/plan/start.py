@@ -16,7 +16,7 @@ from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import is_in_pieces
 from sgmcmc.plan.curvature import observed_information
-from sgmcmc.plan.local import look_around
+from sgmcmc.plan.local import local_geometry
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import mode_from, whitening_at
@@ -46,7 +46,7 @@ _NO_MODE = (
 )
 
 
-def read(request: Request) -> Request:
+def with_tried_model(request: Request) -> Request:
     """Return a request whose model has been read and tried.
 
     Raises:
@@ -141,7 +141,7 @@ def start_at_params(model: Model, form: str | None, large: bool = False) -> Star
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
     params = _params(model)
     if large:
-        geometry = look_around(target, model.data, starts, model.seed)
+        geometry = local_geometry(target, model.data, starts, model.seed)
         return Start(geometry.whitening, params, None, "diagonal")
     scales = _scales(Objective(target, model.data), starts[0])
     dense = _is_dense(target, form) and (

@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -26,6 +25,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose, until_enough
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.driver import StoppingRule
 
 # Effective size of a first run over the required one: the worst coordinate's is below the
 # prediction.
@@ -143,21 +143,17 @@ def need_draws(goal: Goal, thin: int) -> None:
         )
 
 
-class Lengths(ABC):
-    """Length of a chain, decided during the run.
+class ClockedRule(StoppingRule):
+    """Stopping rule with the clock of a goal.
 
     Args:
         goal: Requested precision and length of the draws, and the clock.
 
     Attributes:
-        burn_in: Number of iterations dropped first.
-        cap: Largest number of iterations after burn-in.
         doubt: A sentence on the posterior that is known before the chains, for the warning of a
             long run; empty for none.
     """
 
-    burn_in: int | None
-    cap: int
     doubt = ""
 
     def __init__(self, goal: Goal) -> None:
@@ -199,16 +195,8 @@ class Lengths(ABC):
             stacklevel=checks.outside(),
         )
 
-    @abstractmethod
-    def goals(self) -> Iterator[int]:
-        """Yield the numbers of iterations after burn-in at which to stop."""
 
-    @abstractmethod
-    def see(self, samples: Samples) -> None:
-        """Check the draws when a goal has been reached, before the next one."""
-
-
-class Timed(Protocol):
+class HasAutocorrelation(Protocol):
     """Plan with a predicted autocorrelation time.
 
     Attributes:
@@ -220,7 +208,7 @@ class Timed(Protocol):
         """Autocorrelation time, in iterations."""
 
 
-class UntilEffective(Lengths):
+class UntilEffective(ClockedRule):
     """Runs until every coordinate has its effective sample size, or time is up.
 
     Args:
@@ -241,7 +229,7 @@ class UntilEffective(Lengths):
     def __init__(
         self,
         goal: Goal,
-        plan: Timed,
+        plan: HasAutocorrelation,
         d: int,
         thin: int,
         pace: float | None = None,
@@ -470,7 +458,7 @@ class _WatchedSettings:
 _WATCHED_SETTINGS = _WatchedSettings()
 
 
-class Watched(Lengths):
+class Watched(ClockedRule):
     """Runs until predictions and every watched quantity have their effective sample size.
 
     Args:

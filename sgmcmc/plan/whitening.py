@@ -22,7 +22,7 @@ from sgmcmc.plan.curvature import (
     find_structure,
     unusual_directions,
 )
-from sgmcmc.plan.local import look_around
+from sgmcmc.plan.local import local_geometry
 from sgmcmc.plan.mode import DENSE_UP_TO, MANY
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.warm_up import WarmedUp
@@ -248,7 +248,7 @@ class Whitener:
         target, seed = self._model.target, self._model.seed + warmed_up.iterations
         positions = [self._position(params) for params in warmed_up.positions]
         if self.structure is None and not self.dense:
-            scales = look_around(target, self._model.data, positions, seed).whitening
+            scales = local_geometry(target, self._model.data, positions, seed).whitening
             steps = _SETTINGS.lanczos_steps if last else _SETTINGS.first_lanczos_steps
             self._axes = find_axes(
                 self._objective, scales, positions, seed, steps, seconds

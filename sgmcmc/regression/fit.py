@@ -145,7 +145,7 @@ class Regression:
         Raises:
             ValueError: It holds no regression, or one of another version.
         """
-        return cls._made_again(*saved.read(Path(folder)))
+        return cls._made_again(*saved.read_folder(Path(folder)))
 
     @property
     def report(self) -> Report | None:

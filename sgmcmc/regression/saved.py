@@ -116,7 +116,7 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
     write_arrays(folder / _MODEL, {**arrays, "about": np.array(json.dumps(facts))})
 
 
-def read(folder: Path) -> tuple[Samples, Content]:
+def read_folder(folder: Path) -> tuple[Samples, Content]:
     """Return draws and content of a saved regression.
 
     Raises:

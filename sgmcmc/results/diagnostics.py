@@ -12,6 +12,7 @@ import scipy
 
 from sgmcmc import libraries
 from sgmcmc.results.arrays import coordinate_name
+from sgmcmc.results.report import Fact
 
 RHAT = 1.01  # the largest R-hat of chains that agree
 
@@ -59,7 +60,7 @@ class Diagnostics:
     @property
     def facts(self) -> dict[str, list[float]]:
         """Rows of a report, by name."""
-        return {"ESS, bulk": self.bulk, "ESS, tail": self.tail, "R-hat": self.rhat}
+        return {Fact.BULK: self.bulk, Fact.TAIL: self.tail, Fact.RHAT: self.rhat}
 
     @property
     def scarcest(self) -> str:

@@ -15,9 +15,47 @@ from sgmcmc.results.arrays import by_chain
 # Line below the head of a report with ranges.
 _RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
 
-_SECTION = "Draws"
+
+class Section:
+    """Names of the sections of reports."""
+
+    METHOD = "Method"
+    MODE = "Mode"
+    MODES = "Modes"
+    DYNAMICS = "Dynamics"
+    WARM_UP = "Warm-up"
+    CHAIN = "Chain"
+    PREDICTED = "Predicted"
+    PREDICTIONS = "Predictions, by the log-likelihood of rows"
+    DRAWS = "Draws"
+    WATCHED = "Watched"
+    GROUPS = "Groups"
+    ROBUST = "Robust"
+    HELD_OUT = "Held out"
+    SHARDS = "Shards"
+    COMBINATION = "Combination"
+    SECONDS = "Seconds"
+    WARNINGS = "warnings"
+
+
+class Fact:
+    """Names of facts in sections that are read from reports elsewhere."""
+
+    CHAINS = "chains"
+    DRAWS_PER_CHAIN = "draws per chain"
+    BURN_IN = "burn-in"
+    BULK = "ESS, bulk"
+    TAIL = "ESS, tail"
+    RHAT = "R-hat"
+    DIVERGENCES = "divergences"
+    SD_RATIO = "SD of draws / Laplace SD"
+    SD_ERROR = "SD error (noise along the chain)"
+    NOISE = "whitened gradient noise, along the chain"
+    TOO_WIDE = "SDs too wide by kernels, normal shards"
+
+
 # Diagnostics of each coordinate: name in the report, heading, worst value, format.
-_SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:.3f}"))
+_SHOWN = ((Fact.BULK, "ESS", np.min, "{:.0f}"), (Fact.RHAT, "R-hat", np.max, "{:.3f}"))
 
 
 class Report(Mapping[str, Any]):
@@ -45,8 +83,8 @@ class Report(Mapping[str, Any]):
         self._facts: dict[str, Any] = dict(contents)
 
     def __getitem__(self, name: str) -> Any:
-        if name in ("warnings", "Warnings"):
-            name = "warnings"
+        if name in (Section.WARNINGS, "Warnings"):
+            name = Section.WARNINGS
             self._facts.setdefault(name, [])
         if callable(self._facts[name]):
             self._facts[name] = self._facts[name]()
@@ -66,7 +104,7 @@ class Report(Mapping[str, Any]):
     @property
     def warnings(self) -> list[str]:
         """Sentences on reasons not to trust the draws; an empty list is a good sign."""
-        return list(self.get("warnings", []))
+        return list(self.get(Section.WARNINGS, []))
 
     def renamed(self, labels: Mapping[str, str]) -> Report:
         """Return the same report with other names of coordinates.
@@ -181,7 +219,7 @@ def draws_table(
         return "<p>no draws kept</p>"
     chains = by_chain(settings, draws)
     sizes = [int(np.prod(array.shape[2:])) for array in chains.values()]
-    diagnostics = (report or {}).get(_SECTION, {})
+    diagnostics = (report or {}).get(Section.DRAWS, {})
     heads = ["parameter", "shape", "dtype"]
     rows = [[name, str(a.shape), str(a.dtype)] for name, a in draws.items()]
     for name, heading, worst, form in _SHOWN:

@@ -47,7 +47,7 @@ from sgmcmc.engine.vectorized import (
 )
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.interrupts import pass_on
-from sgmcmc.machines import HERE, Spread
+from sgmcmc.machines import HERE, Workers
 from sgmcmc.minibatches.streams import MinibatchSource, SharedStream, make_shared_stream
 from sgmcmc.run.builder import (
     ChainExecutor,
@@ -224,7 +224,7 @@ def group_of(
 def executor_of(run: PhaseRun) -> ChainExecutor:
     """Return the executor of the chains of a phase."""
     machines, size = run.sampler.options.executor, group_size(run.sampler, run.phase)
-    if isinstance(machines, Spread):
+    if isinstance(machines, Workers):
         return WorkerExecutor(machines, run, size)
     threads = ThreadExecutor(run.sampler.compiler)
     return threads if size == 1 else GroupExecutor(threads, run, size)
@@ -527,7 +527,7 @@ class WorkerExecutor:
         size: Number of chains in a group; 1 if each runs by itself.
     """
 
-    def __init__(self, machines: Spread, run: PhaseRun, size: int) -> None:
+    def __init__(self, machines: Workers, run: PhaseRun, size: int) -> None:
         self._machines, self._run = machines, run
         self._group_size = self._size = size
         self._segments: SegmentRunner | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -40,7 +41,7 @@ from sgmcmc.run.sampler_origin import GoOn, SamplerOrigin
 
 
 class StoppingRule(Protocol):
-    """Length of chains that is decided while they run.
+    """When chains stop, decided while they run.
 
     Attributes:
         burn_in: Number of iterations dropped first.
@@ -53,19 +54,24 @@ class StoppingRule(Protocol):
     cap: int
 
     @property
+    @abstractmethod
     def until(self) -> float:
         """Time at which the chains should end, by the monotonic clock."""
 
     @property
+    @abstractmethod
     def least_seconds(self) -> float:
         """Seconds that chains have, once they are compiled, even if time is up by then."""
 
+    @abstractmethod
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
 
+    @abstractmethod
     def see(self, samples: Samples) -> None:
         """Check the draws when a goal has been reached, before the next one."""
 
+    @abstractmethod
     def announce(self, seconds: float) -> None:
         """Warn, once, that many more seconds are predicted."""
 
@@ -88,15 +94,15 @@ def with_seed(sampler: Sampler, seed: int) -> Sampler:
     return replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
 
 
-def run_lengths(request: Request, lengths: StoppingRule, verbose: bool) -> Samples:
+def run_until(request: Request, rule: StoppingRule, verbose: bool) -> Samples:
     """Make the requested sampler, run it to the end, and return its draws.
 
     Raises:
         TimeoutError: Time was up before there were draws to judge.
     """
-    sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
+    sampler = make_sampler(request.tuned(burn_in=rule.burn_in))
     max_stops = 64  # of a chain whose length is decided during the run
-    return _Run(sampler, lengths.cap, None, max_stops).reach(lengths, verbose)
+    return _Run(sampler, rule.cap, None, max_stops).reach(rule, verbose)
 
 
 class _Run:
@@ -135,16 +141,16 @@ class _Run:
             )
             self.rows = [store.rows(number) for number in chains]
 
-    def reach(self, lengths: StoppingRule, verbose: bool) -> Samples:
+    def reach(self, rule: StoppingRule, verbose: bool) -> Samples:
         """Run from goal to goal and return the kept draws."""
         runners = self._runners(verbose)
-        until = max(lengths.until, time.monotonic() + lengths.least_seconds)
-        for goal in lengths.goals():
+        until = max(rule.until, time.monotonic() + rule.least_seconds)
+        for goal in rule.goals():
             for runner in runners:
                 runner.total = self.sampler.options.burn_in + goal
             with limited(until):
-                samples = self._advance(runners, verbose, lengths.announce)
-            lengths.see(samples)
+                samples = self._advance(runners, verbose, rule.announce)
+            rule.see(samples)
             if not all(runner.finished for runner in runners):
                 break  # Ctrl-C, or the end of the time
         return samples

@@ -17,7 +17,7 @@ from sgmcmc.dynamics import Dynamics, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.gradients import ControlVariate, Gradient
 from sgmcmc.graphs.tracing import quiet_start
-from sgmcmc.groups.anchors import Held
+from sgmcmc.groups.anchors import FixedNodes
 from sgmcmc.groups.structure import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, check_names, read_options
@@ -184,7 +184,7 @@ class Request:
         model: Model that was read from all this, if it was.
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
-        held: Fixed quadrature nodes of groups; ``None`` if they are searched for.
+        fixed_nodes: Fixed quadrature nodes of groups; ``None`` if they are searched for.
         laplace: Normal approximation, if coordinates are mostly effects; otherwise ``None``.
         previous: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
@@ -207,7 +207,7 @@ class Request:
     stepwise: bool = False
     model: Model | None = None
     groups: Structure | None = None
-    held: Held | None = None
+    fixed_nodes: FixedNodes | None = None
     laplace: LaplaceApproximation | None = None
     previous: PreviousFit | None = None
     mode: Mode | None = None

@@ -24,7 +24,7 @@ from sgmcmc.groups.structure import Structure
 from sgmcmc.inputs.parts import halved
 from sgmcmc.model.target import Target
 from sgmcmc.results.arrays import by_chain
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Earlier, PreviousFit, Reporter, Request, brief
 from sgmcmc.run.sampler import Sampler
@@ -289,10 +289,10 @@ def _with_chain_facts(
         samples: Draws.
     """
     request, pace = sampler.request, None
-    draws = {} if samples.report is None else samples.report["Draws"]
-    if {"ESS, bulk", "ESS, tail"} <= set(draws):
+    draws = {} if samples.report is None else samples.report[Section.DRAWS]
+    if {Fact.BULK, Fact.TAIL} <= set(draws):
         count = next(iter(by_chain(samples.settings, samples).values())).shape[1]
-        smallest = float(np.nanmin([*draws["ESS, bulk"], *draws["ESS, tail"]]))
+        smallest = float(np.nanmin([*draws[Fact.BULK], *draws[Fact.TAIL]]))
         pace = count * samples.settings["thin"] / max(1.0, smallest)
     plan = request.plan
     source = None if plan is None else plan.earlier or Earlier(plan, previous.rows)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.results.report import Fact
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -67,9 +69,7 @@ def combined_draws(
     wider = facts.pop("covariances", None)
     if wider is not None:
         exact, smoothed = (np.einsum("pq,qr,pr->p", root, one, root) for one in wider)
-        facts["SDs too wide by kernels, normal shards"] = (
-            float(np.sqrt(smoothed / exact).max()) - 1
-        )
+        facts[Fact.TOO_WIDE] = float(np.sqrt(smoothed / exact).max()) - 1
     return combined @ root.T + center, facts
 
 

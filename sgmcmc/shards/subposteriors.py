@@ -23,12 +23,12 @@ from sgmcmc.dynamics import Underdamped
 from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
 from sgmcmc.inputs.parameters import Constraints, read_geometries, read_params
 from sgmcmc.interrupts import passed_on
-from sgmcmc.machines.spread import Machines
+from sgmcmc.machines.calls import Machines
 from sgmcmc.model.geometry import Geometry
 from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import diagnose
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import brief
 from sgmcmc.shards.combination import METHODS, aligned, combined_draws
@@ -498,7 +498,7 @@ def _report(
             f"The means of the shards are {spread:.1f} of their SDs apart: subposteriors hardly "
             "overlap, and no combination of their draws is reliable. Use fewer shards."
         )
-    wider = facts.get("SDs too wide by kernels, normal shards", 0.0)
+    wider = facts.get(Fact.TOO_WIDE, 0.0)
     if wider > _SETTINGS.sd_inflation:
         remarks.append(
             f"SDs are about {wider:.0%} too wide because of the kernels' bandwidth. Use more "
@@ -509,20 +509,20 @@ def _report(
     return Report(
         {
             "method": f"divide and conquer, {settings['method']}",
-            "Shards": {
+            Section.SHARDS: {
                 "number": count,
                 "observations": settings["N"],
                 "sampler": settings["sampler"],
                 "smallest ESS of a shard (over shards)": settings["shard_ess"],
                 "spread of their means, in their SDs": spread,
             },
-            "Combination": {"method": settings["method"], **facts},
-            "Draws": {
-                "chains": settings["n_chains"],
-                "draws per chain": diagnostics.draws,
+            Section.COMBINATION: {"method": settings["method"], **facts},
+            Section.DRAWS: {
+                Fact.CHAINS: settings["n_chains"],
+                Fact.DRAWS_PER_CHAIN: diagnostics.draws,
                 **diagnostics.facts,
             },
-            "Seconds": dict(seconds),
-            "warnings": remarks,
+            Section.SECONDS: dict(seconds),
+            Section.WARNINGS: remarks,
         }
     )

@@ -161,12 +161,12 @@ class TestAnnounced:
         """The first ten seconds, with compilation, do not count: 20 s for 1000 of 21 000."""
         clock = [0.0]
         monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])
-        lengths = UntilEffective(
+        rule = UntilEffective(
             Goal(0.05, 400, 4, None, None, max_seconds), _Quick(), 2, 1
         )
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            progress = Progress("chains", 22_000, False, announce=lengths.announce)
+            progress = Progress("chains", 22_000, False, announce=rule.announce)
             for clock[0], iterations in (
                 (9.0, 900),
                 (10.0, 100),
@@ -181,10 +181,10 @@ class TestAnnounced:
         assert [str(each.message)[:42] for each in said] == expected
 
     def test_with_a_doubt_that_is_known_by_then(self) -> None:
-        lengths = UntilEffective(Goal(0.05, 400, 4, None, None, None), _Quick(), 2, 1)
-        lengths.doubt = "There is no mode."
+        rule = UntilEffective(Goal(0.05, 400, 4, None, None, None), _Quick(), 2, 1)
+        rule.doubt = "There is no mode."
         with pytest.warns(UserWarning, match=r"bounds the time\. There is no mode\.$"):
-            lengths.announce(100.0)
+            rule.announce(100.0)
 
     def test_not_if_it_is_short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock, told = [0.0], []

@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
+from sgmcmc.groups.anchors import FixedNodes, ModeSearch, QuadratureError, free
 from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.groups.structure import read_groups
 from sgmcmc.plan import fixed_nodes, modes
@@ -93,7 +93,7 @@ def _derivatives(marginal, data: Data, at):
 
 def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
     marginal, data, params = _model(21)
-    held = Anchor(marginal, data).at(params)
+    held = ModeSearch(marginal, data).at(params)
     assert held.columns[MODE].row_shape == (marginal.most, 1)
     assert held.columns[ROOT].row_shape == (marginal.most, 1, 1)
     for one, other in zip(
@@ -107,17 +107,17 @@ def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
 
 def test_searches_begin_at_the_modes_of_the_last_place():
     marginal, data, params = _model()
-    anchor = Anchor(marginal, data)
-    anchor.at({**params, "a": np.float64(-1.0), "tau": np.float64(2.0)})
-    second = anchor.at(params).columns[MODE].slice(0, data.size)
-    first = Anchor(marginal, data).at(params).columns[MODE].slice(0, data.size)
+    search = ModeSearch(marginal, data)
+    search.at({**params, "a": np.float64(-1.0), "tau": np.float64(2.0)})
+    second = search.at(params).columns[MODE].slice(0, data.size)
+    first = ModeSearch(marginal, data).at(params).columns[MODE].slice(0, data.size)
     # Both are as near the mode as the search goes: a gain of 1e-5 and less by the next step.
     np.testing.assert_allclose(second, first, atol=5e-3)
 
 
 def test_nodes_in_place_are_right_near_the_anchor_and_their_error_is_measured():
     marginal, data, params = _model(21)
-    held = Anchor(marginal, data).at(params)
+    held = ModeSearch(marginal, data).at(params)
     moved = {"a": np.float64(0.35), "b": np.float64(0.38), "tau": np.float64(0.65)}
     near = _derivatives(marginal, held, moved)
     exact = _derivatives(marginal, data, moved)
@@ -128,8 +128,8 @@ def test_nodes_in_place_are_right_near_the_anchor_and_their_error_is_measured():
         name: params[name] + 0.05 * np.random.default_rng(k).normal(size=4)
         for k, name in enumerate(params)
     }
-    gauge = Gauge(marginal, held, places)
-    errors = [gauge.error(nodes) for nodes in (3, 5, 9, 21)]
+    quadrature = QuadratureError(marginal, held, places)
+    errors = [quadrature.error(nodes) for nodes in (3, 5, 9, 21)]
     assert errors[0] > errors[1] > errors[2] > errors[3]
     assert errors[3] < 1e-6
 
@@ -190,9 +190,9 @@ def troubled():
 def test_sample_holds_nodes_and_takes_as_many_as_it_needs(troubled):
     first, last = troubled.samplers[0], origin_of(troubled.samples).sampler
     assert MODE in first.data.columns and MODE in last.data.columns
-    assert first.request.held.nodes == 3
+    assert first.request.fixed_nodes.nodes == 3
     report = troubled.samples.report["Groups"]
-    assert report["nodes in each direction"] == last.request.held.nodes
+    assert report["nodes in each direction"] == last.request.fixed_nodes.nodes
     assert report["quadrature error of the log posterior, SD over draws"] < 0.02
 
 
@@ -249,14 +249,14 @@ def test_draws_with_held_nodes_have_the_posterior_of_integration(troubled):
 
 def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(troubled):
     few, more = troubled.samplers[:2]
-    assert more.request.held.nodes > few.request.held.nodes
+    assert more.request.fixed_nodes.nodes > few.request.fixed_nodes.nodes
     slopes = [sampler.data.columns[SLOPE].tensor(0, 1)[0] for sampler in (few, more)]
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
 
 
 def test_chains_stop_where_the_quadrature_is_too_coarse(troubled):
     """Its error is measured at the draws, since a wrong density may be higher than the mode."""
-    nodes = [sampler.request.held.nodes for sampler in troubled.samplers]
+    nodes = [sampler.request.fixed_nodes.nodes for sampler in troubled.samplers]
     assert nodes[0] < nodes[1] < nodes[2]
     assert troubled.samples.settings["groups"]["g"]["nodes"] == nodes[-1] == nodes[2]
 
@@ -350,7 +350,7 @@ def _lost(monkeypatch, times: int):
 @pytest.mark.slow
 def test_chains_of_all_parameters_go_on_with_more_nodes(monkeypatch):
     samples, seen = _lost(monkeypatch, 1)
-    few, more = (sampler.request.held.nodes for sampler in seen)
+    few, more = (sampler.request.fixed_nodes.nodes for sampler in seen)
     assert more > few
     assert samples.settings["method"] == "hmc"
     assert samples.settings["groups"]["g"]["nodes"] == more
@@ -428,9 +428,9 @@ def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model()
         for move in moves
     ]
     marginal = model.log_lik
-    packs = Held(2, center, sides).hold(marginal, data)
+    packs = FixedNodes(2, center, sides).packs(marginal, data)
     far = {"a": tf.constant(-1.0, tf.float64), "b": tf.constant(1.5, tf.float64)}
-    searched = Anchor(marginal, data).at(
+    searched = ModeSearch(marginal, data).at(
         {name: value.numpy() for name, value in far.items()}
     )
     np.testing.assert_allclose(
@@ -444,11 +444,11 @@ def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
         tuple({**center, name: center[name] + sign * step} for sign in (1, -1))
         for name, step in (("a", 0.15), ("b", 0.1), ("tau", 0.1))
     ]
-    packs = Held(5, center, sides).hold(marginal, data)
+    packs = FixedNodes(5, center, sides).packs(marginal, data)
     moved = {"a": np.float64(0.5), "b": np.float64(0.3), "tau": np.float64(0.7)}
     value, gradient, _ = _derivatives(marginal, packs, moved)
     exact = _derivatives(_model(21)[0], data, moved)
-    still = _derivatives(marginal, Anchor(marginal, data).at(center), moved)
+    still = _derivatives(marginal, ModeSearch(marginal, data).at(center), moved)
     assert abs(value - exact[0]) < abs(still[0] - exact[0])
     assert np.linalg.norm(gradient - exact[1]) < np.linalg.norm(still[1] - exact[1])
     for place, name in enumerate(moved):
@@ -469,8 +469,8 @@ def test_the_error_of_the_gradient_at_the_center_is_made_good(follow):
         tuple({**center, name: center[name] + sign * 0.1} for sign in (1, -1))
         for name in center
     ]
-    held = Held(3, center, sides if follow else ())
-    packs = held.hold(marginal, data)
+    held = FixedNodes(3, center, sides if follow else ())
+    packs = held.packs(marginal, data)
     corrected, prior = held.corrected(marginal, packs, tf.float64).correct(packs, None)
     assert (prior is None) == follow
     with tf.GradientTape() as tape:

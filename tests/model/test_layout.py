@@ -61,7 +61,7 @@ def test_short_vectors_and_those_of_another_length_are_concatenated(vectors) -> 
 def test_one_value_for_each_array_is_spread(vectors) -> None:
     values = np.arange(5, dtype=np.float32)
     expected = np.repeat(values, list(LAYOUT.sizes.values()))
-    np.testing.assert_array_equal(LAYOUT.spread(tf.constant(values)), expected)
+    np.testing.assert_array_equal(LAYOUT.per_coordinate(tf.constant(values)), expected)
 
 
 def _log_lik(params, data):
@@ -85,7 +85,9 @@ def test_a_chain_s_gradient_has_no_long_concatenation(vectors) -> None:
         values = tf.constant([1e-4, 2e-4, 1e-4, 1e-4, 1e-4])
 
         def step(i, position, gradient):
-            position += LAYOUT.spread(values * tf.cast(i, tf.float32)) * gradient
+            position += (
+                LAYOUT.per_coordinate(values * tf.cast(i, tf.float32)) * gradient
+            )
             return i + 1, position, target.gradient(position, minibatch)
 
         return tf.while_loop(lambda i, *_: i < 3, step, (0, position, position))[1:]

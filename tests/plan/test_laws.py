@@ -7,15 +7,15 @@ import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Barker, Dynamics, Underdamped
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.prediction import LinearRecursion, Surroundings, largest_stepsize
+from sgmcmc.plan.prediction import LinearRecursion, NoisyQuadratic, largest_stepsize
 
 EXACT = 1e-9
 NOISES = [0.0, 0.3, 7.0]
 
 
-def whitened(noise: float) -> Surroundings:
+def whitened(noise: float) -> NoisyQuadratic:
     """Return one whitened coordinate, with noise of this variance."""
-    return Surroundings(np.eye(1), np.full((1, 1), noise), np.ones(1))
+    return NoisyQuadratic(np.eye(1), np.full((1, 1), noise), np.ones(1))
 
 
 @pytest.mark.parametrize("noise", NOISES)

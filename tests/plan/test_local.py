@@ -11,11 +11,11 @@ from sgmcmc.dynamics import SGLD, Underdamped
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.plan.ascent import Ascent, AscentState
 from sgmcmc.plan.local import (
-    Neighbourhood,
+    LocalGeometry,
     Probe,
     choose_locally,
     largest_curvature,
-    look_around,
+    local_geometry,
     prior_information,
 )
 from sgmcmc.plan.prediction import LinearRecursion
@@ -40,7 +40,7 @@ def linear(params: Tensors, dataset: Tensors) -> tf.Tensor:
 def test_scales_are_those_of_coordinates_with_all_others_held() -> None:
     """Of a model that fits, where the mean square of scores is the curvature."""
     target, data = make(linear, DATA, {"beta": (D,)}, gaussian_prior(0.05))
-    around = look_around(target, data, [TRUTH], seed=1)
+    around = local_geometry(target, data, [TRUTH], seed=1)
     likelihood, prior = (X**2).sum(0), 1 / 0.05**2
     # 128 pairs: the variance of a coordinate has the relative error √(2/128).
     np.testing.assert_allclose(
@@ -58,7 +58,7 @@ def test_scales_are_those_of_coordinates_with_all_others_held() -> None:
 
 def test_the_largest_curvature_and_its_noise() -> None:
     target, data = make(linear, DATA, {"beta": (D,)}, gaussian_prior(1.0))
-    around = look_around(target, data, [TRUTH, TRUTH], seed=1)
+    around = local_geometry(target, data, [TRUTH, TRUTH], seed=1)
     root = around.whitening.root
     values, vectors = np.linalg.eigh((X.T @ X + np.eye(D)) * np.outer(root, root))
     assert around.curvature == pytest.approx(values[-1], rel=0.1)
@@ -83,7 +83,7 @@ def test_few_observations_are_probed() -> None:
         return dataset["one"] * -0.5 * tf.reduce_sum(precision * params["x"] ** 2)
 
     target, data = make(log_lik, {"one": np.ones(1)}, {"x": (3,)})
-    around = look_around(target, data, [np.ones(3)], seed=1)
+    around = local_geometry(target, data, [np.ones(3)], seed=1)
     np.testing.assert_allclose(around.whitening.root, precision**-0.5, rtol=1e-3)
     np.testing.assert_allclose(around.noise, 0.0)
     assert around.curvature == pytest.approx(1.0, rel=1e-3)
@@ -130,9 +130,9 @@ class TestPriors:
 
 def neighbourhood(
     curvature: float, noise: float, stiff: float, size: int
-) -> Neighbourhood:
+) -> LocalGeometry:
     d = 50
-    return Neighbourhood(
+    return LocalGeometry(
         Preconditioner(np.ones(d), np.zeros(d)),
         np.ones(d), curvature, np.linspace(0, noise, d), stiff, min(500, size // 2), size,
     )  # fmt: skip

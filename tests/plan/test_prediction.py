@@ -8,7 +8,7 @@ from scipy import linalg
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.prediction import Surroundings, largest_good
+from sgmcmc.plan.prediction import NoisyQuadratic, largest_good
 
 EXACT = 1e-9
 D = 4
@@ -21,17 +21,17 @@ def covariance(seed: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=["dense", "diagonal"])
-def around(request: pytest.FixtureRequest) -> Surroundings:
+def around(request: pytest.FixtureRequest) -> NoisyQuadratic:
     information, noise = covariance(1), covariance(2)
     root = (
         np.linalg.cholesky(covariance(3))
         if request.param == "dense"
         else np.arange(1.0, 1 + D)
     )
-    return Surroundings(information, noise, root)
+    return NoisyQuadratic(information, noise, root)
 
 
-def of_coordinates(around: Surroundings, matrix: np.ndarray) -> np.ndarray:
+def of_coordinates(around: NoisyQuadratic, matrix: np.ndarray) -> np.ndarray:
     """Return the diagonal of C S Cᵀ."""
     root = around.root if around.root.ndim == 2 else np.diag(around.root)
     return np.diag(root @ matrix @ root.T)
@@ -39,7 +39,7 @@ def of_coordinates(around: Surroundings, matrix: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("by_coordinate", [False, True])
 def test_sgld_against_its_lyapunov_equation(
-    around: Surroundings, by_coordinate: bool
+    around: NoisyQuadratic, by_coordinate: bool
 ) -> None:
     """S = ASAᵀ + ε + εVε/4 with A = 1 − εJ/2, ε a matrix if each coordinate has its own."""
     stepsize = np.array([0.02, 0.05, 0.01, 0.04]) if by_coordinate else np.full(D, 0.03)
@@ -64,7 +64,7 @@ def test_sgld_against_its_lyapunov_equation(
 
 @pytest.mark.parametrize("by_coordinate", [False, True])
 def test_sgld_in_turn_against_a_simulated_pass(
-    around: Surroundings, by_coordinate: bool
+    around: NoisyQuadratic, by_coordinate: bool
 ) -> None:
     """A pass, unit vectors fed to it, is the map whose Lyapunov equation is solved."""
     stepsize = np.array([0.02, 0.05, 0.01, 0.04]) if by_coordinate else np.full(D, 0.03)
@@ -95,14 +95,14 @@ def test_sgld_in_turn_against_a_simulated_pass(
     np.testing.assert_allclose(found.times, np.maximum(1.0, times), rtol=EXACT)
 
 
-def test_a_single_parameter_in_turn_is_joint(around: Surroundings) -> None:
+def test_a_single_parameter_in_turn_is_joint(around: NoisyQuadratic) -> None:
     joint = around.predict(SGLD(), 0.03)
     alone = around.predict(SGLD(), 0.03, (slice(0, D),))
     np.testing.assert_allclose(alone.ratio, joint.ratio, rtol=EXACT)
     np.testing.assert_allclose(alone.times, joint.times, rtol=EXACT)
 
 
-def test_in_turn_is_stable_where_each_parameter_is(around: Surroundings) -> None:
+def test_in_turn_is_stable_where_each_parameter_is(around: NoisyQuadratic) -> None:
     """For ε < 4/λ, λ the largest curvature of each parameter with the others held."""
     slices = tuple(slice(i, i + 1) for i in range(D))
     edges = 4 / np.diag(around.information)
@@ -111,7 +111,7 @@ def test_in_turn_is_stable_where_each_parameter_is(around: Surroundings) -> None
     assert not around.predict(SGLD(), 0.98 * edges).stable
 
 
-def test_of_other_dynamics_in_turn_nothing_is_known(around: Surroundings) -> None:
+def test_of_other_dynamics_in_turn_nothing_is_known(around: NoisyQuadratic) -> None:
     with pytest.raises(ValueError, match="no closed form for Underdamped"):
         around.predict(Underdamped(), 0.03, (slice(0, 2), slice(2, D)))
 
@@ -121,11 +121,13 @@ def test_of_other_dynamics_in_turn_nothing_is_known(around: Surroundings) -> Non
     [SGLD(), Underdamped(0.4), SGHMC(0.2, 3), SGHMC(0.2, 2, "euler")],
     ids=repr,
 )
-def test_unequal_stepsizes_are_units(around: Surroundings, dynamics: Dynamics) -> None:
+def test_unequal_stepsizes_are_units(
+    around: NoisyQuadratic, dynamics: Dynamics
+) -> None:
     """As for the chain itself: θ = √ε φ, and ε = 1 for φ."""
     stepsize = np.array([0.02, 0.05, 0.01, 0.04])
     root = np.sqrt(stepsize)
-    other = Surroundings(
+    other = NoisyQuadratic(
         around.information * np.outer(root, root),
         around.noise * np.outer(root, root),
         around.root * root,
@@ -134,7 +136,7 @@ def test_unequal_stepsizes_are_units(around: Surroundings, dynamics: Dynamics) -
     np.testing.assert_allclose(found.ratio, expected.ratio, rtol=EXACT)
 
 
-def test_a_chain_that_has_no_law(around: Surroundings) -> None:
+def test_a_chain_that_has_no_law(around: NoisyQuadratic) -> None:
     found = around.predict(SGLD(), 4.1 / np.linalg.eigvalsh(around.information)[-1])
     assert not found.stable and np.isinf(found.worst)
 
@@ -142,7 +144,7 @@ def test_a_chain_that_has_no_law(around: Surroundings) -> None:
 def test_noise_in_the_direction_of_coordinates() -> None:
     """Where J = 1 and C a root, that of uₖ is the noise along row k of C."""
     noise, root = covariance(2), np.linalg.cholesky(covariance(3))
-    found = Surroundings(np.eye(D), noise, root).noise_by_coordinate
+    found = NoisyQuadratic(np.eye(D), noise, root).noise_by_coordinate
     rows = root / np.linalg.norm(root, axis=1, keepdims=True)
     np.testing.assert_allclose(found, np.diag(rows @ noise @ rows.T), rtol=EXACT)
 
@@ -165,7 +167,7 @@ def test_a_thermostat_at_rest(epsilon: float, size: float) -> None:
         squares += (step >= steps // 2) * (x * x).mean(0)
     simulated = np.sqrt(squares / (steps // 2))
     space = Space({"theta": (d,)})
-    found = Surroundings(np.eye(d), root @ root.T, np.ones(d)).predict(
+    found = NoisyQuadratic(np.eye(d), root @ root.T, np.ones(d)).predict(
         SGNHT(0.05).bind(space), epsilon
     )
     # Held at rest, a thermostat misses how it moves along with the kinetic energy.

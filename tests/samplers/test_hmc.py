@@ -19,7 +19,7 @@ from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
 from sgmcmc.plan.methods.hmc_report import _of_divergences
-from sgmcmc.plan.start import find_start, read
+from sgmcmc.plan.start import find_start, with_tried_model
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import DualAveraging, spread_of
 from sgmcmc.results.diagnostics import diagnose
@@ -600,7 +600,7 @@ def test_the_neck_of_a_funnel_is_no_mode() -> None:
         keywords,
     )
     goal = Goal(0.05, 400, 4, None, None, None, verbose=False)
-    start = find_start(read(request), None, goal)
+    start = find_start(with_tried_model(request), None, goal)
     assert start.mode is None and "No mode" in start.warnings[0]
     assert start.params["t"] == 1.0
 

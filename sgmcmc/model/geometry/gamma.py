@@ -178,7 +178,7 @@ class Simplices(Division):
         """Return the sum over each simplex, one number for each of them."""
         return self._by_parameter(lambda points: tf.reduce_sum(points, -1), on)
 
-    def spread(self, values: tf.Tensor) -> tf.Tensor:
+    def per_coordinate(self, values: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the number of its simplex."""
         shapes = self.selected.shapes.values()
         sizes = np.concatenate(

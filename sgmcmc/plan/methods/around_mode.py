@@ -16,7 +16,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.choices import Chosen, Reading, choose
+from sgmcmc.plan.choices import BoundRequest, Chosen, choose
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.kept_choices import tune_once
@@ -44,8 +44,9 @@ from sgmcmc.plan.stopping import (
     with_smaller_steps,
 )
 from sgmcmc.plan.warm_up import LeftModeError
+from sgmcmc.results.report import Fact, Section
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.driver import run_tuned, run_until
 from sgmcmc.run.request import (
     AUTO,
     Request,
@@ -90,8 +91,8 @@ class UntilFar(UntilEffective):
         may_lower: Whether there may be another run with a smaller stepsize.
 
     Attributes:
-        spread: Covariance of the draws in whitened coordinates, at the last look.
-        variances: Eigenvalues of the spread, ascending.
+        covariance: Covariance of the draws in whitened coordinates, at the last look.
+        variances: Eigenvalues of the covariance, ascending.
         reason: Evidence in the draws that their posterior is far from normal; empty if there is
             none.
         revised: Plan with a stepsize for the noise along the chains; ``None`` if the plan's own
@@ -109,7 +110,7 @@ class UntilFar(UntilEffective):
         self._may_stop = may_stop
         if may_stop and goal.n_iters is None:
             self.cap = min(self.cap, _SETTINGS.patience * self.first)
-        self.spread = np.eye(d)
+        self.covariance = np.eye(d)
         self.variances: np.ndarray = np.ones(d)
         self.reason = ""
         self.revised: Plan | None = None
@@ -147,8 +148,8 @@ class UntilFar(UntilEffective):
             )
         super().see(samples)
         assert self.diagnostics is not None
-        self.spread = _spread(samples, self._plan, self._space)
-        self.variances = np.linalg.eigvalsh(self.spread)
+        self.covariance = _whitened_covariance(samples, self._plan, self._space)
+        self.variances = np.linalg.eigvalsh(self.covariance)
         draws = self.diagnostics.draws
         if not self.normal:
             self.reason = (
@@ -184,7 +185,7 @@ def _with_suitable_stepsize(
     return replace(plan, stepsize=stepsize, around=geometry, prediction=prediction)
 
 
-def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
+def _whitened_covariance(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     """Return the covariance of the draws in whitened coordinates, drawn toward the identity."""
     u = unconstrained(samples, space)
     zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
@@ -208,10 +209,10 @@ _REASON_FAR = (
 
 @dataclass(frozen=True)
 class _Chains:
-    """Chains that have run, with the plan and the spread of their starts."""
+    """Chains that have run, with the plan and the scale of their starts."""
 
     plan: Plan
-    spread: float
+    start_scale: float
     lengths: UntilFar
     samples: Samples
 
@@ -256,16 +257,18 @@ class AroundMode:
     def _by_minibatches(self, may_use_nuts: bool) -> Samples:
         """Return draws by chains of the plan, or of NUTS if that has to follow."""
         request, goal = self.request, self.goal
-        plan, spread = self.chosen.plan, _SETTINGS.start_spread
+        plan, start_scale = self.chosen.plan, _SETTINGS.start_spread
         for attempts_left in reversed(range(_SETTINGS.attempts)):
             started = time.monotonic()
             try:
-                chains = self._run_chains(plan, spread, may_use_nuts, attempts_left > 0)
+                chains = self._run_chains(
+                    plan, start_scale, may_use_nuts, attempts_left > 0
+                )
             except DivergenceError:
                 if not may_use_nuts:
                     raise
                 return run_by_nuts(request, plan, goal, "other chains diverged")
-            plan, spread, lengths = chains.plan, chains.spread, chains.lengths
+            plan, start_scale, lengths = chains.plan, chains.start_scale, chains.lengths
             if may_use_nuts and lengths.reason and may_start_again(goal):
                 try:
                     return run_by_nuts(request, plan, goal, lengths.reason)
@@ -303,7 +306,7 @@ class AroundMode:
         dense = self.request.keywords.get("preconditioner") in (AUTO, "dense")
         if not (dense and {"preconditioner", "stepsize"} <= set(is_open)):
             return None
-        root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
+        root = plan.whitening.root @ np.linalg.cholesky(lengths.covariance)
         target, data, seed = self.chosen.target, self.chosen.data, self.chosen.seed
         rewhitened = plan.rewhitened(target, data, root @ root.T, seed)
         return None if rewhitened.autocorrelation > _SETTINGS.slowest else rewhitened
@@ -352,9 +355,9 @@ class AroundMode:
             warnings_of_hmc = samples.report.warnings[len(surveyed) :]
             if not warnings_of_hmc or not may_start_again(goal):
                 return samples
-            diverged = samples.report["Chain"]["divergences"]
-            draws = samples.report["Draws"]
-            trajectories = draws["chains"] * draws["draws per chain"]
+            diverged = samples.report[Section.CHAIN][Fact.DIVERGENCES]
+            draws = samples.report[Section.DRAWS]
+            trajectories = draws[Fact.CHAINS] * draws[Fact.DRAWS_PER_CHAIN]
             if (
                 hmc.stepsize is None
                 and 0 < diverged <= _SETTINGS.rare_divergences * trajectories
@@ -374,7 +377,7 @@ class AroundMode:
         return run_by_nuts(request, plan, goal, lost_mode, mode)
 
     def _run_chains(
-        self, plan: Plan, spread: float, may_use_nuts: bool, may_lower: bool
+        self, plan: Plan, start_scale: float, may_use_nuts: bool, may_lower: bool
     ) -> _Chains:
         """Return chains that start around the mode.
 
@@ -387,11 +390,11 @@ class AroundMode:
             lowered = (
                 plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
             )
-            starts = _starts(chosen, plan, goal.n_chains, factor * spread)
+            starts = _starts(chosen, plan, goal.n_chains, factor * start_scale)
             completed = chosen.completed(lowered, starts)
             lengths = UntilFar(goal, lowered, chosen, may_use_nuts, may_lower)
-            samples = run_lengths(completed, lengths, goal.verbose)
-            return _Chains(lowered, factor * spread, lengths, samples)
+            samples = run_until(completed, lengths, goal.verbose)
+            return _Chains(lowered, factor * start_scale, lengths, samples)
 
         fixed = may_use_nuts or plan.given.stepsize is not None
         return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
@@ -426,14 +429,14 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
 
-def run_on_disk(reading: Reading, goal: Goal) -> Samples:
+def run_on_disk(bound: BoundRequest, goal: Goal) -> Samples:
     """Return draws that are written to disk, by constants that are chosen once and kept there."""
     if goal.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
-    read_length(goal.n_iters, reading.request.read.options.thin)
+    read_length(goal.n_iters, bound.request.read.options.thin)
 
     def tune(request: Request) -> Request:
-        chosen = choose(reading, goal.tolerance, goal.verbose)
+        chosen = choose(bound, goal.tolerance, goal.verbose)
         plan, target = chosen.plan, chosen.target
         if not plan.mode.converged and may_be_exact(request, plan, goal):
             raise ValueError(
@@ -445,17 +448,17 @@ def run_on_disk(reading: Reading, goal: Goal) -> Samples:
         else:
             starts = _starts(chosen, plan, goal.n_chains, _SETTINGS.start_spread)
             completed = chosen.completed(plan, starts)
-        thin = reading.request.read.options.thin
+        thin = bound.request.read.options.thin
         lengths = UntilEffective(goal, plan, target.size, thin)
         return completed.tuned(burn_in=lengths.burn_in)
 
-    request = tune_once(reading.request, tune)
+    request = tune_once(bound.request, tune)
     if goal.burn_in is not None:
         request = request.tuned(burn_in=goal.burn_in)
     return run_tuned(request, goal.n_iters, goal.verbose)
 
 
-def _starts(chosen: Chosen, plan: Plan, n_chains: int, spread: float) -> list[Any]:
+def _starts(chosen: Chosen, plan: Plan, n_chains: int, start_scale: float) -> list[Any]:
     target = chosen.target
     rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
@@ -463,4 +466,6 @@ def _starts(chosen: Chosen, plan: Plan, n_chains: int, spread: float) -> list[An
     whitening = plan.whitening
     steps = steps @ whitening.root.T if whitening.dense else steps * whitening.root
     mode = plan.mode.position
-    return [target.space.params(mode + spread * step, target.dtype) for step in steps]
+    return [
+        target.space.params(mode + start_scale * step, target.dtype) for step in steps
+    ]

@@ -30,9 +30,9 @@ from sgmcmc.plan.reports.reporting import COARSE, quadrature_error
 from sgmcmc.plan.start import (
     Start,
     find_start,
-    read,
     start_at_params,
     start_without_curvature,
+    with_tried_model,
 )
 from sgmcmc.plan.stopping import (
     Goal,
@@ -54,7 +54,7 @@ from sgmcmc.plan.warm_up import (
 from sgmcmc.plan.whitening import Whitener, is_in_blocks
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.driver import run_tuned, run_until
 from sgmcmc.run.request import (
     LaplaceApproximation,
     Request,
@@ -153,7 +153,7 @@ class _UntilCoarse(_UntilCostly):
 
 
 def _is_right_near_mode_only(request: Request) -> bool:
-    return request.held is not None and request.held.near_only
+    return request.fixed_nodes is not None and request.fixed_nodes.near_center_only
 
 
 def _with_whole_dataset(request: Request) -> Request:
@@ -209,7 +209,7 @@ def run_exactly(
     try:
         return _run(request, goal, new_log(), fix_nodes=True)
     except LeftModeError:
-        if request.held is not None:
+        if request.fixed_nodes is not None:
             raise
     return _run(request, goal, new_log(), fix_nodes=False)
 
@@ -220,7 +220,7 @@ def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Sampl
     doubt = next(iter(log.warnings), "")
     request = _with_whole_dataset(request)
     keywords = {**request.keywords, "n_chains": goal.n_chains}
-    request = read(replace(request, keywords=keywords))
+    request = with_tried_model(replace(request, keywords=keywords))
     options, d = request.read.options, request.read.target.size
     _need_fixed_length(options, goal)
     dynamics = _dynamics(request)
@@ -260,7 +260,7 @@ def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Sampl
             lengths = _UntilCostly(*arguments)
         lengths.first_look = _iterations_in_half_the_time(goal, log)
         lengths.doubt = doubt
-        samples = run_lengths(request, lengths, goal.verbose)
+        samples = run_until(request, lengths, goal.verbose)
         log.predicted = None if rows is None else lengths.diagnostics
         return _reported(samples, goal, log)
     request = tune_once(request, tune) if has_open_constants else request

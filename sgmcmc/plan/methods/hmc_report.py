@@ -25,7 +25,7 @@ from sgmcmc.plan.whitening import Whitener
 from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import origin_of
 
@@ -83,7 +83,7 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     )
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
-    divergences = sum(chain["divergences"] for chain in facts)
+    divergences = sum(chain[Fact.DIVERGENCES] for chain in facts)
     warnings = [*log.warnings, *_acceptance_warnings(facts, rates)]
     if divergences > _SETTINGS.divergences * sum(chain["moves"] for chain in facts):
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
@@ -94,37 +94,37 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         warnings += diagnostics.warnings(ess)
     else:
         warnings += [_exchangeable_warning(log.exchangeable), *predicted.warnings(ess)]
-        sections["Predictions, by the log-likelihood of rows"] = {
+        sections[Section.PREDICTIONS] = {
             "rows": len(predicted.names),
             **predicted.facts,
         }
     if log.reason:
-        sections["Dynamics"] = {
+        sections[Section.DYNAMICS] = {
             f"reason for {settings['dynamics']['name']}": log.reason
         }
     if log.mode is not None:
-        sections["Mode"] = mode_facts(log.mode)
+        sections[Section.MODE] = mode_facts(log.mode)
     if log.warmed_up is not None:
-        sections["Warm-up"] = {
+        sections[Section.WARM_UP] = {
             "iterations": log.warmed_up.iterations,
             "metric updates": log.warmed_up.changed,
             "full gradients, all chains": log.warmed_up.gradients,
         }
     if log.whitener is not None:
-        sections["Warm-up"] |= log.whitener.facts()
-    sections["Chain"] = {
+        sections[Section.WARM_UP] |= log.whitener.facts()
+    sections[Section.CHAIN] = {
         "observations (full gradient)": settings["N"],
         "stepsize": settings["stepsize"],
         "acceptance rate": rates,
-        "divergences": int(divergences),
+        Fact.DIVERGENCES: int(divergences),
         "gradients per trajectory": float(
             np.mean([chain["gradients of a move"] for chain in facts])
         ),
         "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
-    sections["Draws"] = {}
+    sections[Section.DRAWS] = {}
     if origin.sampler.target.size > DENSE_UP_TO:
-        sections["Watched"] = watched_facts(
+        sections[Section.WATCHED] = watched_facts(
             {
                 name: diagnose({name: series})
                 for name, series in watched(samples).items()

@@ -19,11 +19,11 @@ from sgmcmc.model.target import Target
 from sgmcmc.plan.ascent import ascend, planned, spread_out, warm_up
 from sgmcmc.plan.choices import has_dense_information
 from sgmcmc.plan.local import (
+    LocalGeometry,
     LocalPlan,
-    Neighbourhood,
     at_stepsize,
     choose_locally,
-    look_around,
+    local_geometry,
 )
 from sgmcmc.plan.methods.full_data import (
     WARN_SECONDS,
@@ -45,8 +45,9 @@ from sgmcmc.plan.stopping import (
 )
 from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
+from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.driver import run_until
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler_origin import origin_of
 
@@ -131,7 +132,7 @@ def run_large(
         lengths = Watched(chain_goal, lowered, target, rows.for_other_draws(), thin)
         chain_request = planned(request, lowered, positions).tuned(thin=lengths.thin)
         return _SampledPlan(
-            lowered, lengths, run_lengths(chain_request, lengths, goal.verbose)
+            lowered, lengths, run_until(chain_request, lengths, goal.verbose)
         )
 
     run = with_smaller_steps(run_chains)
@@ -148,7 +149,7 @@ def run_large(
     clock.done("scales, curvature and noise")
     sections: Sections = {}
     if cost is not None:
-        sections["Method"] = {
+        sections[Section.METHOD] = {
             "exact (HMC), predicted seconds": cost.seconds,
             "reason for stochastic gradients": "exact moves would need more time than there is",
         }
@@ -221,7 +222,7 @@ def _measure_error(
             thin=lengths.thin, seed=seed
         )
         halved = _SampledPlan(
-            plan, lengths, run_lengths(chain_request, lengths, goal.verbose)
+            plan, lengths, run_until(chain_request, lengths, goal.verbose)
         )
         series, halved_series = run.lengths.series, halved.lengths.series
         error = compared(series, halved_series, factor, goal.tolerance, halved.samples)
@@ -260,7 +261,7 @@ def _check_linear(dynamics: Dynamics) -> None:
 def _warmed_up(
     request: Request,
     positions: list[np.ndarray],
-    geometry: Neighbourhood,
+    geometry: LocalGeometry,
     goal: Goal,
     clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
@@ -289,15 +290,15 @@ def _warmed_up(
 
 def _look(
     target: Target, data: Data, positions: list[np.ndarray], seed: int, verbose: bool
-) -> Neighbourhood:
+) -> LocalGeometry:
     with Progress("scales, curvature and noise", 1, verbose) as progress:
-        geometry = look_around(target, data, positions, seed)
+        geometry = local_geometry(target, data, positions, seed)
         progress.advance(1)
     return geometry
 
 
 def _sections(
-    run: _SampledPlan, thin: int, final_geometry: Neighbourhood | None
+    run: _SampledPlan, thin: int, final_geometry: LocalGeometry | None
 ) -> Sections:
     """Return the sections of the report on chains, without that on their measured error."""
     plan, lengths, samples = run.plan, run.lengths, run.samples
@@ -321,7 +322,7 @@ def _sections(
                 plan.around.share.mean()
             ),
         },
-        "Chain": {
+        Section.CHAIN: {
             "dynamics": repr(plan.dynamics),
             "gradient": samples.settings["gradient"]["name"],
             "minibatch size": f"{n} of {N}",
@@ -335,8 +336,8 @@ def _sections(
             "SD error, stiffest direction": plan.stiff_error,
             "autocorrelation time, iterations": plan.autocorrelation,
         },
-        "Draws": {"kept": kept_draws},
-        "Watched": watched_facts(lengths.diagnostics),
+        Section.DRAWS: {"kept": kept_draws},
+        Section.WATCHED: watched_facts(lengths.diagnostics),
     }
 
 
@@ -362,7 +363,7 @@ def _error_section(error: MeasuredError | None) -> dict[str, Any]:
 
 
 def _warnings(
-    run: _SampledPlan, goal: Goal, final_geometry: Neighbourhood | None
+    run: _SampledPlan, goal: Goal, final_geometry: LocalGeometry | None
 ) -> list[str]:
     """Return warnings on noise and curvature."""
     plan, warnings = run.plan, []

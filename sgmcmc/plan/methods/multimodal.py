@@ -23,9 +23,9 @@ from sgmcmc.plan.reports.reporting import (
 )
 from sgmcmc.plan.stopping import Goal, UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Report, Section
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.driver import run_until
 from sgmcmc.run.request import Request, center_is_open
 from sgmcmc.run.sampler_origin import origin_of
 
@@ -112,16 +112,14 @@ def run_in_modes(chosen: Chosen, survey: Survey, goal: Goal) -> Samples:
             else replace(common, stepsize=factor * common.stepsize)
         )
         mode_request = _mode_request(chosen, plan, survey, mode_of_chain)
-        lengths = UntilEffectiveInEach(mode_of_chain, goal, plan, d, thin)
-        return plan, lengths, run_lengths(mode_request, lengths, goal.verbose)
+        rule = UntilEffectiveInEach(mode_of_chain, goal, plan, d, thin)
+        return plan, rule, run_until(mode_request, rule, goal.verbose)
 
     may_lower = common.given.stepsize is None
-    plan, lengths, samples = (
-        with_smaller_steps(run_chains) if may_lower else run_chains(1)
-    )
+    plan, rule, samples = with_smaller_steps(run_chains) if may_lower else run_chains(1)
     clock = Clock(goal.start_time, plan.seconds)
     chains = _ModeChains(chosen, survey, mode_of_chain, plan, samples)
-    return samples.with_report(chains.report(lengths, clock))
+    return samples.with_report(chains.report(rule, clock))
 
 
 def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Request]:
@@ -189,9 +187,9 @@ class _ModeChains:
     plan: Plan
     samples: Samples
 
-    def report(self, lengths: UntilEffectiveInEach, clock: Clock) -> Report:
+    def report(self, rule: UntilEffectiveInEach, clock: Clock) -> Report:
         """Return the report on the draws."""
-        pooled, within = lengths.pooled, lengths.diagnostics
+        pooled, within = rule.pooled, rule.diagnostics
         assert pooled is not None and within is not None
         plan, sampler = self.plan, origin_of(self.samples).sampler
         fractions = self._fractions_by_mode()
@@ -202,8 +200,8 @@ class _ModeChains:
                 f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
                 f"tolerance of {plan.given.tolerance:.1%}."
             )
-        if not lengths.reached:
-            within_warnings = within.warnings(lengths.required_ess)
+        if not rule.reached:
+            within_warnings = within.warnings(rule.required_ess)
             warnings += [f"In one of the modes: {text}" for text in within_warnings]
         clock.done("chains")
         shares = {
@@ -213,13 +211,13 @@ class _ModeChains:
             for chain, row in enumerate(fractions)
         }
         sections: Sections = {
-            "Modes": self._mode_facts(),
-            "Chain": chain_facts(self.samples, sampler),
-            "Predicted": {
+            Section.MODES: self._mode_facts(),
+            Section.CHAIN: chain_facts(self.samples, sampler),
+            Section.PREDICTED: {
                 "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
                 "autocorrelation time, iterations": plan.prediction.times.tolist(),
             },
-            "Draws": {
+            Section.DRAWS: {
                 "ESS within modes (worst mode), bulk": within.bulk,
                 "ESS within modes (worst mode), tail": within.tail,
                 "R-hat within modes (worst mode)": within.rhat,

@@ -24,12 +24,12 @@ from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts
-from sgmcmc.plan.start import find_start, read
+from sgmcmc.plan.start import find_start, with_tried_model
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.diagnostics import diagnose
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Report, Section
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.driver import run_tuned, run_until
 from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
 from sgmcmc.run.sampler_origin import origin_of
 
@@ -59,7 +59,7 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
     clock = Clock()
     goal = goal.checked(clock.began)
     keywords = {**request.keywords, "n_chains": goal.n_chains}
-    request = read(replace(request, keywords=keywords))
+    request = with_tried_model(replace(request, keywords=keywords))
     model = request.read
     _check_model(model, request.dynamics)
     stepsize, slowness = request.dynamics.pace(model.target.size)
@@ -84,7 +84,7 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
     except TimeUpError:
         task = "the mode and the bounds of all rows were known"
         raise out_of_time(task, clock.began) from None
-    lengths = UntilEffective(
+    rule = UntilEffective(
         goal,
         _AssumedAutocorrelation(slowness),
         model.target.size,
@@ -96,13 +96,13 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
             start.params,
             preconditioner=preconditioner,
             mode=start.mode,
-            burn_in=lengths.burn_in,
+            burn_in=rule.burn_in,
         )
 
     dynamics = replace(request.dynamics, bounds=bounds)
     if model.options.store is None:
-        samples = run_lengths(
-            replace(tune(request), dynamics=dynamics), lengths, goal.verbose
+        samples = run_until(
+            replace(tune(request), dynamics=dynamics), rule, goal.verbose
         )
     else:
         if goal.n_iters is None:
@@ -251,8 +251,8 @@ def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
     origin, diagnostics = origin_of(samples), diagnose(samples)
     facts, settings = origin.facts, samples.settings
     sections: Sections = {
-        "Mode": mode_facts(mode),
-        "Chain": {
+        Section.MODE: mode_facts(mode),
+        Section.CHAIN: {
             "observations": settings["N"],
             "stepsize, posterior SDs": settings["stepsize"],
             **{
@@ -260,7 +260,7 @@ def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
                 for name in facts[0]
             },
         },
-        "Draws": {},
+        Section.DRAWS: {},
     }
     warnings = diagnostics.warnings(ess)
     return make_report(origin.sampler, samples, diagnostics, sections, warnings, clock)

@@ -18,7 +18,7 @@ from sgmcmc.plan.modes import alike
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
-from sgmcmc.plan.prediction import Prediction, Surroundings, largest_stepsize
+from sgmcmc.plan.prediction import NoisyQuadratic, Prediction, largest_stepsize
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Phase, Sampler
@@ -49,7 +49,7 @@ class Judgement:
     """
 
     mode: Mode
-    geometry: Surroundings
+    geometry: NoisyQuadratic
     prediction: Prediction
     without_noise: Prediction
     ratio: np.ndarray
@@ -109,7 +109,7 @@ def judge(
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
     centers = centers_of(samples, space)
-    quiet = Surroundings(information, np.zeros_like(information), whitening.root)
+    quiet = NoisyQuadratic(information, np.zeros_like(information), whitening.root)
     geometry, noise_along = quiet, []
     if not sampler.draws.every_row:
         if meter is None:
@@ -161,7 +161,7 @@ def judge(
 
 def _largest(
     dynamics: Dynamics,
-    geometry: Surroundings,
+    geometry: NoisyQuadratic,
     tolerance: float,
     in_turn: Sequence[slice] | None,
 ) -> float:
@@ -179,7 +179,7 @@ def _largest(
 
 
 def _predicted(
-    geometry: Surroundings, chain: Phase, stepsize: float | np.ndarray
+    geometry: NoisyQuadratic, chain: Phase, stepsize: float | np.ndarray
 ) -> Prediction:
     try:
         return geometry.predict(_unscaled(chain), stepsize, _slices(chain))

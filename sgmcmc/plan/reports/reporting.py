@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.bars import Clock
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.dynamics.scaled import Scaled
-from sgmcmc.groups.anchors import Gauge
+from sgmcmc.groups.anchors import QuadratureError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.support import support_warnings
 from sgmcmc.plan.mode import Mode
@@ -28,7 +29,7 @@ from sgmcmc.plan.reports.warnings import (
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.sampler_origin import origin_of
@@ -71,9 +72,9 @@ def make_report(
     """
     settings = samples.settings
     draws: dict[str, Any] = {
-        "chains": settings["n_chains"] or 1,
-        "draws per chain": next(iter(by_chain(settings, samples).values())).shape[1],
-        "burn-in": settings["burn_in"],
+        Fact.CHAINS: settings["n_chains"] or 1,
+        Fact.DRAWS_PER_CHAIN: next(iter(by_chain(settings, samples).values())).shape[1],
+        Fact.BURN_IN: settings["burn_in"],
     }
     if diagnostics is not None:
         draws |= diagnostics.facts
@@ -82,10 +83,10 @@ def make_report(
         {
             "method": settings["method"],
             **sections,
-            "Draws": {**draws, **sections["Draws"]},
+            Section.DRAWS: {**draws, **sections[Section.DRAWS]},
             **groups,
-            "Seconds": clock.facts(),
-            "warnings": [*warnings, *group_warnings],
+            Section.SECONDS: clock.facts(),
+            Section.WARNINGS: [*warnings, *group_warnings],
         }
     )
 
@@ -101,7 +102,7 @@ def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
 def report_on(
     samples: Samples,
     plan: Plan,
-    lengths: UntilEffective,
+    rule: UntilEffective,
     spread: np.ndarray,
     goal: Goal,
 ) -> Report:
@@ -110,12 +111,12 @@ def report_on(
     Args:
         samples: Draws.
         plan: Plan of their chains.
-        lengths: Rule by which they stopped.
+        rule: Rule by which they stopped.
         spread: Eigenvalues of their covariance in whitened coordinates, ascending.
         goal: Requested precision and length of the draws.
     """
     sampler, clock = origin_of(samples).sampler, Clock(goal.start_time, plan.seconds)
-    diagnostics = lengths.diagnostics
+    diagnostics = rule.diagnostics
     assert diagnostics is not None
     if not diagnostics.complete:
         diagnostics = diagnose(samples)
@@ -133,18 +134,18 @@ def report_on(
             f"draws' covariance range from {spread[0]:.2g} to {spread[-1]:.2g}."
         )
     sections: Sections = {
-        "Mode": mode_facts(plan.mode),
-        "Chain": {
+        Section.MODE: mode_facts(plan.mode),
+        Section.CHAIN: {
             **chain_facts(samples, sampler),
             **_rows_facts(plan),
             **_effective_rows(plan),
             "eigenvalues of draws' covariance, whitened": spread.tolist(),
         },
-        "Predicted": {
+        Section.PREDICTED: {
             "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
             **_predicted_facts(judgement, sampler),
         },
-        "Draws": _measured_facts(judgement),
+        Section.DRAWS: _measured_facts(judgement),
         **robust_section(sampler, plan.mode),
     }
     clock.done("report")
@@ -162,13 +163,13 @@ def _group_facts(
     }
     marginal = sampler.request.log_lik
     if structure.integrated is None or not isinstance(marginal, Marginal):
-        return {"Groups": {**facts, "effects": "coordinates of the chain"}}, []
-    by, fixed_nodes = structure.integrated.by, sampler.request.held
+        return {Section.GROUPS: {**facts, "effects": "coordinates of the chain"}}, []
+    by, fixed_nodes = structure.integrated.by, sampler.request.fixed_nodes
     facts["integrated out"] = by
     if structure.integrated.normal:
         facts["integral"] = "in closed form"
         if not structure.found_normal:
-            return {"Groups": facts}, []
+            return {Section.GROUPS: facts}, []
     else:
         facts["nodes in each direction"] = marginal.nodes
         facts["nodes of a group"] = (
@@ -179,14 +180,14 @@ def _group_facts(
     spread = quadrature_error(sampler, samples)
     facts["quadrature error of the log posterior, SD over draws"] = spread
     if not spread > COARSE:
-        return {"Groups": facts}, []
+        return {Section.GROUPS: facts}, []
     advice = (
         f"Give `Groups` more `nodes` than {marginal.nodes}."
         if not structure.found_normal
         else "`log_lik` or the density is not quadratic in the effects there, as it is at the "
         "starting values: give `Groups` normal=False."
     )
-    return {"Groups": facts}, [
+    return {Section.GROUPS: facts}, [
         f"The quadrature over effects of {by!r} changes the log posterior by {spread:.2g} from "
         f"draw to draw when it has more nodes. {advice}"
     ]
@@ -201,11 +202,11 @@ def quadrature_error(sampler: Sampler, samples: Samples) -> float:
     count = len(next(iter(flat.values())))
     indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
     params = {name: array[indices] for name, array in flat.items()}
-    fixed_nodes = sampler.request.held
+    fixed_nodes = sampler.request.fixed_nodes
     center = (
         fixed_nodes.center if fixed_nodes is not None and fixed_nodes.slope else None
     )
-    return Gauge(marginal, sampler.data, params, center).error(marginal.nodes)
+    return QuadratureError(marginal, sampler.data, params, center).error(marginal.nodes)
 
 
 def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
@@ -221,24 +222,25 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
     if judgement is not None and not judgement.mode.converged:
         reason, judgement = "no mode was found from the mean of the draws", None
     chain = chain_facts(samples, sampler)
+    exact = isinstance(sampler.chain.dynamics, Hamiltonian)
     if judgement is None:
         warm, warnings = temperature_facts(sampler, samples, TOLERANCE)
         sections: Sections = {
-            "Chain": chain,
-            "Predicted": {"not available": reason, **warm},
-            "Draws": {},
+            Section.CHAIN: chain,
+            Section.PREDICTED: {"not available": reason, **warm},
+            Section.DRAWS: {},
         }
-        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS)
+        warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS, exact)
     else:
-        swings = is_within_tolerance(judgement, TOLERANCE)
+        swings = exact or is_within_tolerance(judgement, TOLERANCE)
         warnings = judgement_warnings(judgement, sampler, diagnostics, TOLERANCE)
         warnings += draw_warnings(diagnostics, samples.settings, REQUIRED_ESS, swings)
         warnings += rounding_warnings(samples, judgement.mode)
         sections = {
-            "Mode": mode_facts(judgement.mode),
-            "Chain": chain,
-            "Predicted": _predicted_facts(judgement, sampler),
-            "Draws": _measured_facts(judgement),
+            Section.MODE: mode_facts(judgement.mode),
+            Section.CHAIN: chain,
+            Section.PREDICTED: _predicted_facts(judgement, sampler),
+            Section.DRAWS: _measured_facts(judgement),
             **robust_section(sampler, judgement.mode),
         }
     warnings = [*_support_warnings(samples, sampler), *warnings]
@@ -349,7 +351,7 @@ def _preconditioner_kind(sampler: Sampler) -> str:
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
     prediction, geometry = judgement.prediction, judgement.geometry
-    noise = {"whitened gradient noise, along the chain": judgement.noise_along}
+    noise = {Fact.NOISE: judgement.noise_along}
     if judgement.noise_along:
         noise["whitened gradient noise, by coordinate"] = (
             geometry.noise_by_coordinate.tolist()
@@ -358,13 +360,11 @@ def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
         reason = "not known for these dynamics"
         if sampler.chain.turns is not None:
             reason += " with parameters that move in turn"
-        return {"SD error (noise along the chain)": reason, **noise}
+        return {Fact.SD_ERROR: reason, **noise}
     if not prediction.stable:
-        return {
-            "SD error (noise along the chain)": "unbounded: the stepsize is too large"
-        }
+        return {Fact.SD_ERROR: "unbounded: the stepsize is too large"}
     return {
-        "SD error (noise along the chain)": prediction.error.tolist(),
+        Fact.SD_ERROR: prediction.error.tolist(),
         "autocorrelation time, iterations": prediction.times.tolist(),
         **noise,
     }
@@ -372,7 +372,7 @@ def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
 
 def _measured_facts(judgement: Judgement) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "SD of draws / Laplace SD": judgement.ratio.tolist(),
+        Fact.SD_RATIO: judgement.ratio.tolist(),
         "(mean − mode) / Laplace SD": judgement.shift.tolist(),
     }
     if judgement.off_center is not None:

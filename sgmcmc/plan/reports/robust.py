@@ -19,6 +19,7 @@ from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.plan import mode_from
 from sgmcmc.plan.reports.judging import as_matrix, cannot_judge
 from sgmcmc.results.arrays import by_chain, coordinate_names
+from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
 
@@ -42,7 +43,7 @@ def robust_section(
     few = sampler.data.size < _ROWS_PER_COORDINATE * size
     if sampler.data.sparse or few or size > _COORDINATES or not mode.converged:
         return {}
-    return {"Robust": lambda: _facts(sampler, mode)}
+    return {Section.ROBUST: lambda: _facts(sampler, mode)}
 
 
 def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:

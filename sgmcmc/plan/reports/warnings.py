@@ -148,17 +148,13 @@ def draw_warnings(
         diagnostics: Diagnostics of the draws.
         settings: Settings of the chain.
         ess: Requested effective sample size.
-        swings: Whether the theory predicts negatively correlated draws, which are valid all the
-            same.
+        swings: Whether negatively correlated draws are valid, because the theory predicts them or
+            the dynamics have no discretization error.
     """
     warnings = diagnostics.warnings(ess)
     total = diagnostics.draws * (settings["n_chains"] or 1)
     largest_ess = float(np.nanmax(diagnostics.bulk))
-    if (
-        largest_ess > _SETTINGS.ess_per_draw * total
-        and not swings
-        and settings["method"] not in ("hmc", "mala", "nuts")
-    ):
+    if largest_ess > _SETTINGS.ess_per_draw * total and not swings:
         warnings.append(
             f"The effective sample size, {largest_ess:.0f}, is larger than the number of draws, "
             f"{total}: successive draws are negatively correlated, which a too-large stepsize "

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.dynamics import SGLD
-from sgmcmc.plan.prediction import Surroundings
+from sgmcmc.plan.prediction import NoisyQuadratic
 from sgmcmc.plan.reports import judging
 from tests.run.test_choices import COVARIANCE, DATA, MODE, log_lik, log_prior
 
@@ -117,7 +117,7 @@ def test_noise_is_named() -> None:
 def test_no_stepsize_is_named_where_none_suits(least: float, suits: bool) -> None:
     """With V = cλ the variance of SGLD is (1 + εcλ/4)/(1 − ελ/4) times what it should be."""
     curvatures = np.diag([least, 1.0])
-    around = Surroundings(curvatures, 100 * curvatures, np.ones(2))
+    around = NoisyQuadratic(curvatures, 100 * curvatures, np.ones(2))
     exact = 4 * (1.05**2 - 1) / (100 + 1.05**2)
     expected = exact if suits else 0.0
     assert judging._largest(SGLD(), around, 0.05, None) == pytest.approx(

@@ -194,5 +194,5 @@ def ascended(
     stepsizes = tf.constant(search.stepsizes.at(iteration, 1)[0], target.dtype)
     gradient = target.gradient(point, Minibatch(columns, weight))
     space = target.space
-    step = space.layout.spread(stepsizes) * space.tangent(point, gradient)
+    step = space.layout.per_coordinate(stepsizes) * space.tangent(point, gradient)
     return space.retracted(point + step).numpy()

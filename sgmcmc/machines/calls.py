@@ -204,7 +204,7 @@ HERE = LocalProcess()
 """This process."""
 
 
-class Spread(Machines):
+class Workers(Machines):
     """The workers of an executor.
 
     What is made here of a function that makes executors is shut down when the outermost ``with``
@@ -217,7 +217,7 @@ class Spread(Machines):
         self._recipes = recipes
         self._pickled_objects: dict[int, tuple[weakref.ref[Any], PickledObject]] = {}
 
-    def __enter__(self) -> Spread:
+    def __enter__(self) -> Workers:
         if self._depth == 0:
             # Workers start, and import TensorFlow, while the call is being read here.
             self._executor.submit(worker.ready)

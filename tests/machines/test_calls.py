@@ -25,7 +25,7 @@ import tensorflow_probability as tfp
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.transfer import courier, read_machines
-from sgmcmc.machines import HERE, Spread, worker
+from sgmcmc.machines import HERE, Workers, worker
 from sgmcmc.machines.worker import Unpickler, pack
 from tests import seams
 from tests.machines.work import Adder
@@ -77,12 +77,12 @@ def in_turn(monkeypatch: pytest.MonkeyPatch) -> InTurn:
 
 def test_results_come_in_order(in_turn: InTurn, tmp_path: Path) -> None:
     calls = [(k, 1) for k in range(50)]
-    with Spread(in_turn, {}) as machines:
+    with Workers(in_turn, {}) as machines:
         assert list(machines.map(Adder(tmp_path), "add", calls)) == list(range(1, 51))
 
 
 def test_an_object_goes_once_to_each_worker(in_turn: InTurn, tmp_path: Path) -> None:
-    with Spread(in_turn, {}) as machines:
+    with Workers(in_turn, {}) as machines:
         adder = Adder(tmp_path)
         for _ in range(3):
             list(machines.map(adder, "add", [(k, 1) for k in range(40)]))
@@ -92,7 +92,7 @@ def test_an_object_goes_once_to_each_worker(in_turn: InTurn, tmp_path: Path) -> 
 def test_errors_of_the_work_are_those_of_the_call(
     in_turn: InTurn, tmp_path: Path
 ) -> None:
-    with Spread(in_turn, {}) as machines, pytest.raises(KeyError, match="nothing"):
+    with Workers(in_turn, {}) as machines, pytest.raises(KeyError, match="nothing"):
         list(machines.map(Adder(tmp_path), "fail", [()]))
 
 
@@ -173,7 +173,7 @@ def test_killed_workers_are_replaced(tmp_path: Path) -> None:
         2, mp_context=multiprocessing.get_context("spawn")
     ) as pool:
         adder, calls = Adder(tmp_path, (3, 17)), [(k, 1) for k in range(30)]
-        with Spread(pool, {}) as machines:
+        with Workers(pool, {}) as machines:
             found = list(machines.map(adder, "add", calls))
     assert found == list(range(1, 31))
     assert (tmp_path / "killed-3").exists() and (tmp_path / "killed-17").exists()
@@ -186,7 +186,7 @@ def test_work_that_kills_is_given_up(tmp_path: Path) -> None:
 
     with (
         pytest.raises(BrokenExecutor, match="4 times in a row"),
-        Spread(make, {}) as machines,
+        Workers(make, {}) as machines,
     ):
         list(machines.map(Adder(tmp_path, (0,), always=True), "add", [(0, 1)]))
 
@@ -207,7 +207,7 @@ def test_a_pool_that_broke_before_is_told_once() -> None:
         with pytest.raises(BrokenExecutor):
             pool.submit(os._exit, 1).result()
         with pytest.warns(RuntimeWarning, match="`executor` is broken"):
-            Spread(pool, {})
+            Workers(pool, {})
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            Spread(pool, {})
+            Workers(pool, {})
