@@ -20,6 +20,7 @@ from sgmcmc.plan.local import local_geometry
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import mode_from, whitening_at
+from sgmcmc.plan.reports.warnings import NO_USEFUL_MODE
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.run.request import Model, Request, prepared
 
@@ -39,11 +40,6 @@ class _Settings:
 
 
 _SETTINGS = _Settings()
-
-_NO_MODE = (
-    "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "
-    "alone."
-)
 
 
 def with_tried_model(request: Request) -> Request:
@@ -147,7 +143,9 @@ def start_at_params(model: Model, form: str | None, large: bool = False) -> Star
     dense = _is_dense(target, form) and (
         form == "dense" or target.size <= _SETTINGS.dense_from_draws
     )
-    return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
+    return Start(
+        scales, params, None, "dense" if dense else "diagonal", (NO_USEFUL_MODE,)
+    )
 
 
 def start_without_curvature(model: Model, form: str | None) -> Start:

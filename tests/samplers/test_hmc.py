@@ -18,7 +18,7 @@ from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
-from sgmcmc.plan.methods.hmc_report import _of_divergences
+from sgmcmc.plan.reports.warnings import divergence_warnings
 from sgmcmc.plan.start import find_start, with_tried_model
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import DualAveraging, spread_of
@@ -617,7 +617,8 @@ def test_a_warning_of_divergences_names_a_parameter(scale: float, said: str) -> 
     rng = np.random.default_rng(1)
     sds = np.exp([0.1, scale] * rng.normal(size=(4, 500, 2)))
     draws = Draws(sd=sds, m=np.repeat(rng.normal(size=(4, 50)), 10, axis=1))
-    text = _of_divergences(3.0, [{"moves": 500.0}] * 4, draws, diagnose(draws))
+    facts = [{"moves": 500.0, "divergences": diverged} for diverged in (1.0, 2.0, 0, 0)]
+    (text,) = divergence_warnings(facts, draws, diagnose(draws))
     assert text.startswith("3 of 2000 trajectories diverged")
     assert "a smaller `stepsize`, such as 0.2, or" in text
     assert said in text

@@ -35,8 +35,7 @@ from sgmcmc.plan.methods.multimodal import in_modes
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports import report_on
 from sgmcmc.plan.reports.judging import judge, unconstrained
-from sgmcmc.plan.reports.reporting import WIDE, no_mode_warnings
-from sgmcmc.plan.reports.warnings import is_within_tolerance
+from sgmcmc.plan.reports.warnings import WIDE, is_within_tolerance, no_mode_warnings
 from sgmcmc.plan.stopping import (
     FEWEST,
     Goal,

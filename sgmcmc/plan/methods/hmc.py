@@ -26,7 +26,8 @@ from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
 from sgmcmc.plan.methods.hmc_report import ChoiceLog, report_on_moves
 from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.modes import alike
-from sgmcmc.plan.reports.reporting import COARSE, quadrature_error
+from sgmcmc.plan.reports.reporting import quadrature_error
+from sgmcmc.plan.reports.warnings import COARSE, NO_TIME_WARNING
 from sgmcmc.plan.start import (
     Start,
     find_start,
@@ -95,11 +96,6 @@ _KEYWORDS_OF_THE_CHAIN = (
     "store_params",
     "test_functions",
     "reductions",
-)
-
-_NO_TIME_WARNING = (
-    "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
-    "`params`, in coordinates of the warm-up alone. Give more seconds, or a `preconditioner`."
 )
 
 
@@ -334,7 +330,7 @@ def _with_constants(
         with contextlib.suppress(TimeUpError):
             return _tuned_at_mode(request, goal, log, fix_nodes)
         log.mode = log.whitener = None
-    log.warnings.append(_NO_TIME_WARNING)
+    log.warnings.append(NO_TIME_WARNING)
     log.clock.done("mode and information")
     start = start_without_curvature(
         request.read, request.keywords.get("preconditioner")

@@ -35,6 +35,7 @@ from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.prediction import LinearRecursion, error_factor
 from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
+from sgmcmc.plan.reports.warnings import agreement_warnings, local_warnings
 from sgmcmc.plan.stopping import (
     Goal,
     RowsWatched,
@@ -43,7 +44,6 @@ from sgmcmc.plan.stopping import (
     need_draws,
     with_smaller_steps,
 )
-from sgmcmc.results.diagnostics import RHAT
 from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
@@ -61,12 +61,10 @@ class _Settings:
     halvings: int = 3  # of a stepsize, for its error
     # Of the error, in seconds of the first chains and all before.
     longest_measurement: float = 4.0
-    names_shown: int = 3  # watched quantities that a warning names
     # Of the user's seconds, before the chains' error is measured.
     share_of_chains: float = 0.6
     # Coordinates for each number of a row from which rows have few numbers.
     few_numbers: int = 10
-    curvature_growth: float = 2.0  # largest, until the chain's end
 
 
 _SETTINGS = _Settings()
@@ -154,9 +152,10 @@ def run_large(
             "reason for stochastic gradients": "exact moves would need more time than there is",
         }
     sections |= _sections(run, thin, final_geometry) | _error_section(error)
-    warnings = _warnings(run, goal, final_geometry)
+    final_curvature = 0.0 if final_geometry is None else final_geometry.curvature
+    warnings = local_warnings(run.plan, goal.tolerance, final_curvature)
     warnings += [] if error is None else error.warnings
-    warnings += _agreement_warnings(run.lengths, goal.ess)
+    warnings += agreement_warnings(run.lengths, goal.ess)
     sampler, samples = origin_of(run.samples).sampler, run.samples
     report = make_report(sampler, samples, None, sections, warnings, clock)
     return samples.with_report(report)
@@ -360,65 +359,3 @@ def _error_section(error: MeasuredError | None) -> dict[str, Any]:
         for name, row in error.table.iterrows()
     }
     return {"Measured error, by half the stepsize": rows}
-
-
-def _warnings(
-    run: _SampledPlan, goal: Goal, final_geometry: LocalGeometry | None
-) -> list[str]:
-    """Return warnings on noise and curvature."""
-    plan, warnings = run.plan, []
-    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * goal.tolerance:
-        warnings.append(
-            f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
-            f"the largest curvature (a local bound); the tolerance is {goal.tolerance:.1%}. "
-            "Larger minibatches have less noise."
-        )
-    largest_curvature = _SETTINGS.curvature_growth * plan.around.curvature
-    if final_geometry is not None and final_geometry.curvature > largest_curvature:
-        warnings.append(
-            f"The largest curvature grew from {plan.around.curvature:.3g} to "
-            f"{final_geometry.curvature:.3g} along the chains: the constants chosen at their start "
-            "are not suitable at their end."
-        )
-    return warnings
-
-
-def _agreement_warnings(lengths: Watched, required_ess: float) -> list[str]:
-    """Return warnings on watched quantities of few effective draws, or of unequal chains."""
-    warnings = []
-    of_each = lengths.diagnostics
-    ess = {name: diagnostics.smallest for name, diagnostics in of_each.items()}
-    few = sorted(
-        (name for name in ess if ess[name] < required_ess), key=ess.__getitem__
-    )
-    if few:
-        names = _named_first(few, lengths)
-        listed = ", ".join(f"{ess[name]:.0f} for {name}" for name in names)
-        warnings.append(
-            f"Effective sample sizes are below {required_ess:g}: {listed}{_and_more(few)}."
-        )
-    rhat = {name: max(diagnostics.rhat) for name, diagnostics in of_each.items()}
-    disagreeing = sorted(
-        (name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True
-    )
-    if disagreeing:
-        names = _named_first(disagreeing, lengths)
-        listed = ", ".join(f"{rhat[name]:.3f} for {name}" for name in names)
-        warnings.append(
-            f"The chains do not agree; R-hat is {listed}{_and_more(disagreeing)}."
-        )
-    return warnings
-
-
-def _named_first(names: list[str], lengths: Watched) -> list[str]:
-    """Return the log-likelihood of rows if it is among the names, and the first of the others."""
-    of_rows = [name for name in names if name == lengths.rows.name]
-    return [*of_rows, *(name for name in names if name not in of_rows)][
-        : _SETTINGS.names_shown
-    ]
-
-
-def _and_more(names: list[str]) -> str:
-    """Return the number of those that are not named."""
-    more = len(names) - _SETTINGS.names_shown
-    return f", and {more} other watched quantities fall short" if more > 0 else ""

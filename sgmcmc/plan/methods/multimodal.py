@@ -19,8 +19,8 @@ from sgmcmc.plan.reports.reporting import (
     Sections,
     chain_facts,
     make_report,
-    no_mode_warnings,
 )
+from sgmcmc.plan.reports.warnings import multimodal_warnings, no_mode_warnings
 from sgmcmc.plan.stopping import Goal, UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report, Section
@@ -35,8 +35,6 @@ class _Settings:
     # Root mean square distance of starts from their modes, in posterior SDs.
     start_spread: float = 0.5
     components_shown: int = 3  # of a parameter, in the position of a mode
-    # Share of a chain's draws in another mode from which the chain visits it.
-    visit: float = 0.01
     # Largest multiple of the predicted length, without a time limit: chains that hardly leave a
     # mode of an odd shape, or of several parts, would run for minutes and say the same.
     patience: int = 40
@@ -194,12 +192,8 @@ class _ModeChains:
         plan, sampler = self.plan, origin_of(self.samples).sampler
         fractions = self._fractions_by_mode()
         warnings = no_mode_warnings(self.survey)
-        warnings += self._warnings(fractions, agree=pooled.enough(0.0))
-        if plan.prediction.worst > 1.001 * plan.given.tolerance:
-            warnings.append(
-                f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
-                f"tolerance of {plan.given.tolerance:.1%}."
-            )
+        agree = pooled.enough(0.0)
+        warnings += multimodal_warnings(self.survey, fractions, agree, plan)
         if not rule.reached:
             within_warnings = within.warnings(rule.required_ess)
             warnings += [f"In one of the modes: {text}" for text in within_warnings]
@@ -239,29 +233,6 @@ class _ModeChains:
         modes = range(len(self.survey.modes))
         return np.stack([(nearest == mode).mean(1) for mode in modes], 1)
 
-    def _warnings(self, fractions: np.ndarray, agree: bool) -> list[str]:
-        warnings = []
-        visits, count = fractions > _SETTINGS.visit, len(self.survey.modes)
-        if not agree:
-            occupancy = "; ".join(
-                f"mode {k + 1} (Laplace weight {self.survey.weights[k]:.2g}): "
-                + (_format_chains(np.flatnonzero(visits[:, k])) or "no chain")
-                for k in range(count)
-            )
-            crossed = bool((visits.sum(1) > 1).any())
-            cross = "cross too rarely" if crossed else "do not cross"
-            warnings.append(
-                f"The posterior has {count} modes, which chains {cross}: {occupancy}. The number "
-                "of draws in each mode does not estimate its weight; moments pooled over chains "
-                "mix the modes."
-            )
-        if count > len(self.mode_of_chain):
-            warnings.append(
-                f"There are {count} modes, and only {len(self.mode_of_chain)} chains to start in "
-                "them."
-            )
-        return warnings
-
     def _mode_facts(self) -> dict[str, Any]:
         target = self.chosen.target
         facts: dict[str, Any] = {"found": len(self.survey.modes)}
@@ -279,13 +250,6 @@ class _ModeChains:
             for parameter, value in params.items():
                 facts[f"{name}: {parameter}"] = _format_components(value)
         return facts
-
-
-def _format_chains(chains: np.ndarray) -> str:
-    if not len(chains):
-        return ""
-    word = "chain " if len(chains) == 1 else "chains "
-    return word + ", ".join(str(chain + 1) for chain in chains)
 
 
 def _format_components(value: np.ndarray) -> str:

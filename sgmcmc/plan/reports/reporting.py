@@ -14,7 +14,6 @@ from sgmcmc.groups.anchors import QuadratureError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.support import support_warnings
 from sgmcmc.plan.mode import Mode
-from sgmcmc.plan.modes import Survey
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.prediction import error_factor
 from sgmcmc.plan.reports.judging import Judgement, cannot_judge, final_stepsize, judge
@@ -22,10 +21,14 @@ from sgmcmc.plan.reports.robust import robust_draws, robust_section
 from sgmcmc.plan.reports.temperature import temperature_facts
 from sgmcmc.plan.reports.warnings import (
     draw_warnings,
+    far_from_normal_warnings,
     is_within_tolerance,
     judgement_warnings,
+    mode_warnings,
+    quadrature_warnings,
     rounding_warnings,
 )
+from sgmcmc.plan.reports.warnings import no_mode_warnings as no_mode_warnings
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
@@ -34,13 +37,9 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.sampler_origin import origin_of
 
-WIDE = 8.0  # variance of a whitened direction, or its inverse, that was not known well at the mode
 TOLERANCE = 0.05  # error of an SD, if the user gave the constants
 REQUIRED_ESS = 100.0  # if the user gave the constants
 _LOOKED_AT = 16  # draws at which the quadrature's error is measured
-
-# Error of the log posterior, from draw to draw, at which a quadrature is called coarse.
-COARSE = 0.1
 
 _NODES_AT_EACH_DRAW = "around its mode at each draw"
 _FIXED_NODES = {
@@ -103,7 +102,7 @@ def report_on(
     samples: Samples,
     plan: Plan,
     rule: UntilEffective,
-    spread: np.ndarray,
+    eigenvalues: np.ndarray,
     goal: Goal,
 ) -> Report:
     """Return the report on draws whose constants were chosen here.
@@ -112,7 +111,7 @@ def report_on(
         samples: Draws.
         plan: Plan of their chains.
         rule: Rule by which they stopped.
-        spread: Eigenvalues of their covariance in whitened coordinates, ascending.
+        eigenvalues: Eigenvalues of their covariance in whitened coordinates, ascending.
         goal: Requested precision and length of the draws.
     """
     sampler, clock = origin_of(samples).sampler, Clock(goal.start_time, plan.seconds)
@@ -122,24 +121,20 @@ def report_on(
         diagnostics = diagnose(samples)
     clock.done("chains")
     judgement = judge(sampler, samples, goal.tolerance, plan.mode, plan.meter)
-    warnings = _mode_warnings(plan.mode) if plan.given.stepsize is None else []
+    warnings = mode_warnings(plan.mode) if plan.given.stepsize is None else []
     warnings += no_mode_warnings(plan.surveyed)
     warnings += _support_warnings(samples, sampler)
     warnings += judgement_warnings(judgement, sampler, diagnostics, goal.tolerance)
     warnings += rounding_warnings(samples, plan.mode)
     warnings += diagnostics.warnings(goal.ess)
-    if spread[-1] > WIDE or spread[0] < 1 / WIDE:
-        warnings.append(
-            "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
-            f"draws' covariance range from {spread[0]:.2g} to {spread[-1]:.2g}."
-        )
+    warnings += far_from_normal_warnings(eigenvalues)
     sections: Sections = {
         Section.MODE: mode_facts(plan.mode),
         Section.CHAIN: {
             **chain_facts(samples, sampler),
             **_rows_facts(plan),
             **_effective_rows(plan),
-            "eigenvalues of draws' covariance, whitened": spread.tolist(),
+            "eigenvalues of draws' covariance, whitened": eigenvalues.tolist(),
         },
         Section.PREDICTED: {
             "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
@@ -177,20 +172,10 @@ def _group_facts(
             if fixed_nodes is None
             else _FIXED_NODES[bool(fixed_nodes.sides)]
         )
-    spread = quadrature_error(sampler, samples)
-    facts["quadrature error of the log posterior, SD over draws"] = spread
-    if not spread > COARSE:
-        return {Section.GROUPS: facts}, []
-    advice = (
-        f"Give `Groups` more `nodes` than {marginal.nodes}."
-        if not structure.found_normal
-        else "`log_lik` or the density is not quadratic in the effects there, as it is at the "
-        "starting values: give `Groups` normal=False."
-    )
-    return {Section.GROUPS: facts}, [
-        f"The quadrature over effects of {by!r} changes the log posterior by {spread:.2g} from "
-        f"draw to draw when it has more nodes. {advice}"
-    ]
+    error = quadrature_error(sampler, samples)
+    facts["quadrature error of the log posterior, SD over draws"] = error
+    warnings = quadrature_warnings(structure, marginal.nodes, error)
+    return {Section.GROUPS: facts}, warnings
 
 
 def quadrature_error(sampler: Sampler, samples: Samples) -> float:
@@ -250,34 +235,6 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
 
 def _support_warnings(samples: Samples, sampler: Sampler) -> list[str]:
     return support_warnings(samples, sampler.target, sampler.request.read.params[0])
-
-
-def _mode_warnings(mode: Mode) -> list[str]:
-    if mode.converged and mode.information.upward is not None:
-        return [
-            "The mode is a saddle: the gradient is zero there, and the log posterior curved "
-            "upward in some direction. Start at another place, not at one of symmetry such as zero."
-        ]
-    if mode.converged:
-        return []
-    return [
-        f"The mode was not found: the remaining Newton step is {mode.distance:.2g} posterior SDs. "
-        "Gradient noise may be larger than necessary."
-    ]
-
-
-def no_mode_warnings(surveyed: Survey | None) -> list[str]:
-    """Return a warning about a log posterior without a mode."""
-    if surveyed is None or not surveyed.rising:
-        return []
-    names = ", ".join(repr(name) for name in surveyed.rising)
-    return [
-        f"There is no mode: the log posterior keeps rising, or does not fall, as {names} moves "
-        "away from its start. The posterior may be improper (separable data, such as a feature "
-        "that separates the classes, or parameters that the data do not tell apart, under a flat "
-        "prior), or unbounded as a scale goes to zero. Use a proper prior, or write the scaled "
-        "parameters as scale × standard normal."
-    ]
 
 
 def mode_facts(mode: Mode) -> dict[str, Any]:

@@ -11,6 +11,11 @@ from sgmcmc.dynamics import GSGNHT, SGGMC
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.reports.judging import centers_of, final_stepsize, unconstrained
+from sgmcmc.plan.reports.warnings import (
+    friction_warnings,
+    kick_warnings,
+    thermostat_warnings,
+)
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
 
@@ -46,13 +51,13 @@ def temperature_facts(
     kick, excess = _kick_and_excess(sampler, samples)
     facts: dict[str, Any] = {"friction for gradient noise, εV/2": kick}
     if isinstance(dynamics, GSGNHT):
-        warnings = _thermostat_warnings(excess)
+        warnings = thermostat_warnings(excess)
     else:
         facts["temperature (1 is right)"] = {
             name: 1.0 + value for name, value in excess.items()
         }
-        warnings = _friction_warnings(excess, tolerance)
-    return facts, warnings or _kick_warnings(kick)
+        warnings = friction_warnings(excess, tolerance)
+    return facts, warnings or kick_warnings(kick)
 
 
 def _kick_and_excess(
@@ -122,38 +127,3 @@ def _by_parameter(space: Space, squares: np.ndarray) -> dict[str, float]:
         name: float(squares[entries].sum() / dimensions[name])
         for name, entries in _slices(space)
     }
-
-
-def _friction_warnings(excess: dict[str, float], tolerance: float) -> list[str]:
-    worst = max(excess, key=excess.__getitem__)
-    wider = float(np.sqrt(1.0 + excess[worst])) - 1.0
-    if wider <= tolerance:
-        return []
-    return [
-        f"Gradient noise raises the temperature of {worst!r} to {1 + excess[worst]:.3g} times the "
-        f"right one: its SDs are too large by about {wider:.0%}. Use control variates, "
-        "noise_variance='fisher', a smaller stepsize, or larger minibatches."
-    ]
-
-
-def _kick_warnings(kick: dict[str, float]) -> list[str]:
-    """Return a warning if noise, whatever absorbs it, is larger than a step."""
-    worst = max(kick, key=kick.__getitem__)
-    if kick[worst] <= 1.0:
-        return []
-    return [
-        f"Gradient noise of {worst!r} is too large for the stepsize: εV/2 is {kick[worst]:.2g}, "
-        "and should be below 1. Use control variates, a smaller stepsize, or larger minibatches."
-    ]
-
-
-def _thermostat_warnings(excess: dict[str, float]) -> list[str]:
-    worst = max(excess, key=excess.__getitem__)
-    if excess[worst] <= 1.0:
-        return []
-    return [
-        f"The thermostat of {worst!r} must find a friction for gradient noise {excess[worst]:.2g} "
-        "times as large as `a`. If there are few dimensions, that takes very many iterations, and "
-        f"until then SDs are too large, by up to {np.sqrt(1.0 + excess[worst]) - 1.0:.0%}. Use "
-        "control variates or a larger `a`; `samples.check()` measures the error."
-    ]
