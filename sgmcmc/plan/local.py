@@ -14,7 +14,8 @@ from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import LARGEST, WHOLE_UP_TO
-from sgmcmc.plan.prediction import LinearRecursion, largest_good
+from sgmcmc.plan.prediction import largest_good
+from sgmcmc.plan.recursion import LinearRecursion
 
 # Pairs of minibatches, over all positions, whose gradients measure the noise.
 PAIRS = 128

@@ -32,9 +32,9 @@ from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.prediction import (
     NoisyQuadratic,
     Prediction,
-    has_thermostat,
     largest_stepsize,
 )
+from sgmcmc.plan.recursion import has_thermostat
 from sgmcmc.run.request import Earlier, Model
 
 PART_ROWS = 20_000  # least number of rows on which a mode is first searched

@@ -19,6 +19,14 @@ import scipy.special
 import tensorflow as tf
 
 from sgmcmc.checks import describe, did_you_mean, or_list
+from sgmcmc.regression.special_functions import (
+    LINKS,
+    LOG_2PI,
+    SD_OF_LOG,
+    log_gamma_residual,
+    log_ratio,
+    logistic,
+)
 
 Array = np.ndarray
 Columns = dict[str, Array]
@@ -26,13 +34,6 @@ Random = np.random.Generator
 Tensors = dict[str, tf.Tensor]
 
 AT = "at"  # column with the reference z of each row; families without it have z = 0
-
-# Standard deviations of the log of an exponential variable, and of a logistic variable: of the
-# logarithm of a rate, and of the log odds of a uniform probability.
-SD_OF_LOG = float(np.pi / np.sqrt(6.0))
-SD_OF_LOGISTIC = float(np.pi / np.sqrt(3.0))
-
-_LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Responses(NamedTuple):
@@ -133,70 +134,6 @@ _CUTPOINTS = Auxiliary(
     lambda _: "uniform probabilities of levels (at the means of all columns)",
     support="ordered",
 )
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link between a probability p and a predictor η.
-
-    Attributes:
-        predictor: η, a function of p, in NumPy.
-        probability: p, a function of η, in NumPy.
-        log_probabilities: log p and log(1 − p), a function of η.
-        log_uniform: Log density of η, up to a constant, if p is uniform.
-        sd: Standard deviation of η if p is uniform.
-    """
-
-    predictor: Callable[[Any], Any]
-    probability: Callable[[Array], Array]
-    log_probabilities: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-    log_uniform: Callable[[tf.Tensor], tf.Tensor]
-    sd: float
-
-
-def logistic(eta: Array) -> Array:
-    """Return 1/(1 + exp(−η)), in less than half the time of ``scipy.special.expit``."""
-    p = np.negative(eta)
-    with np.errstate(over="ignore"):
-        np.exp(p, out=p)
-    p += 1.0
-    return np.reciprocal(p, out=p)
-
-
-def _log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
-    from tensorflow_probability import distributions as tfd
-
-    return tfd.Normal(tf.zeros([], x.dtype), tf.ones([], x.dtype)).log_cdf(x)
-
-
-def _log_probabilities_cloglog(eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    rate = tf.exp(tf.clip_by_value(eta, -80.0, 80.0))  # beyond, 0 × ∞ would be NaN
-    return tf.math.log(-tf.math.expm1(-rate)), -rate
-
-
-LINKS: dict[str, Link] = {
-    "logit": Link(
-        predictor=lambda p: np.log(p) - np.log1p(-p),
-        probability=logistic,
-        log_probabilities=lambda eta: (-tf.nn.softplus(-eta), -tf.nn.softplus(eta)),
-        log_uniform=lambda eta: -tf.nn.softplus(eta) - tf.nn.softplus(-eta),
-        sd=SD_OF_LOGISTIC,
-    ),
-    "probit": Link(
-        predictor=scipy.special.ndtri,
-        probability=scipy.special.ndtr,
-        log_probabilities=lambda eta: (_log_normal_cdf(eta), _log_normal_cdf(-eta)),
-        log_uniform=lambda eta: -0.5 * eta**2,
-        sd=1.0,
-    ),
-    "cloglog": Link(
-        predictor=lambda p: np.log(-np.log1p(-p)),
-        probability=lambda eta: -np.expm1(-np.exp(eta)),
-        log_probabilities=_log_probabilities_cloglog,
-        log_uniform=lambda eta: eta - tf.exp(eta),
-        sd=SD_OF_LOG,
-    ),
-}
 
 
 class Family:
@@ -313,7 +250,7 @@ class _Gaussian(_RealFamily):
 
     def terms(self, d: tf.Tensor, aux: Tensors, rows: Tensors) -> tf.Tensor:
         sigma = aux["sigma"]
-        return -0.5 * (d / sigma) ** 2 - tf.math.log(sigma) - 0.5 * _LOG_2PI
+        return -0.5 * (d / sigma) ** 2 - tf.math.log(sigma) - 0.5 * LOG_2PI
 
     def draw(self, rng: Random, eta: Array, aux: Columns, trials: Any) -> Array:
         return rng.normal(eta, aux["sigma"])
@@ -327,11 +264,11 @@ class _Student(_RealFamily):
 
     def terms(self, d: tf.Tensor, aux: Tensors, rows: Tensors) -> tf.Tensor:
         sigma, nu = aux["sigma"], _NU.shift + aux["nu"]
-        constant = _log_gamma_residual(0.5 * (nu + 1)) - _log_gamma_residual(0.5 * nu)
+        constant = log_gamma_residual(0.5 * (nu + 1)) - log_gamma_residual(0.5 * nu)
         constant += (
             0.5 * nu * tf.math.log1p(1.0 / nu)
             - 0.5
-            - 0.5 * _LOG_2PI
+            - 0.5 * LOG_2PI
             - tf.math.log(sigma)
         )
         return constant - 0.5 * (nu + 1) * tf.math.log1p((d / sigma) ** 2 / nu)
@@ -412,7 +349,7 @@ class _Binomial(_ProportionFamily):
             # The log odds are known to the rounding of one number, whatever the number of trials.
             yes, no = LINKS[self.link].log_probabilities(d + rows["link"])
             d = yes - no - rows["log_odds"]
-        ratio = _log_ratio(d, rows["p"], rows["log_odds"])
+        ratio = log_ratio(d, rows["p"], rows["log_odds"])
         return rows["y"] * d - rows["trials"] * ratio + rows["constant"]
 
     def draw(self, rng: Random, eta: Array, aux: Columns, trials: Any) -> Array:
@@ -476,10 +413,10 @@ class _NegativeBinomial(_CountFamily):
     def terms(self, d: tf.Tensor, aux: Tensors, rows: Tensors) -> tf.Tensor:
         shape, y = aux["shape"], rows["y"]
         a = tf.maximum(y, 0.5)
-        ratio = _log_ratio(d, a / (a + shape), tf.math.log(a) - tf.math.log(shape))
+        ratio = log_ratio(d, a / (a + shape), tf.math.log(a) - tf.math.log(shape))
         beyond_poisson = (
-            _log_gamma_residual(y + shape)
-            - _log_gamma_residual(shape)
+            log_gamma_residual(y + shape)
+            - log_gamma_residual(shape)
             - 0.5 * tf.math.log1p(y / shape)
         )
         best = tf.where(
@@ -532,7 +469,7 @@ class _Gamma(_LogFamily):
 
     def terms(self, d: tf.Tensor, aux: Tensors, rows: Tensors) -> tf.Tensor:
         k = aux["shape"]
-        best = 0.5 * (tf.math.log(k) - _LOG_2PI) - _log_gamma_residual(k)
+        best = 0.5 * (tf.math.log(k) - LOG_2PI) - log_gamma_residual(k)
         return best - k * (tf.math.expm1(-d) + d) + rows["constant"]
 
     def draw(self, rng: Random, eta: Array, aux: Columns, trials: Any) -> Array:
@@ -618,11 +555,11 @@ class _Beta(Family):
         eta = d + log_odds
         mean = tf.sigmoid(eta)
         best = 0.5 * (
-            tf.math.log(phi) - _LOG_2PI - tf.nn.softplus(eta) - tf.nn.softplus(-eta)
+            tf.math.log(phi) - LOG_2PI - tf.nn.softplus(eta) - tf.nn.softplus(-eta)
         )
-        best += _log_gamma_residual(phi) - _log_gamma_residual(mean * phi)
-        best -= _log_gamma_residual(tf.sigmoid(-eta) * phi)
-        return phi * (_log_ratio(d, y, log_odds) - mean * d) + best + rows["constant"]
+        best += log_gamma_residual(phi) - log_gamma_residual(mean * phi)
+        best -= log_gamma_residual(tf.sigmoid(-eta) * phi)
+        return phi * (log_ratio(d, y, log_odds) - mean * d) + best + rows["constant"]
 
     def mean(self, eta: Array, aux: Columns) -> Array:
         return logistic(eta)
@@ -706,30 +643,6 @@ def _is_count(y: Array) -> Array:
 def _log_sum(values: Array, weights: Array) -> float:
     """Return log Σ w exp(v)."""
     return float(scipy.special.logsumexp(values, b=weights))
-
-
-def _log_gamma_residual(z: tf.Tensor) -> tf.Tensor:
-    """Return log Γ(z) − (z − ½) log z + z − ½ log 2π, which is small."""
-    far = 8.0  # from here on by the asymptotic series, whose next term is 6e-12 there
-    small, inverse = tf.minimum(z, far), 1.0 / tf.maximum(z, far)
-    square = inverse**2
-    series = inverse * (
-        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))
-    )
-    direct = (
-        tf.math.lgamma(small)
-        - (small - 0.5) * tf.math.log(small)
-        + small
-        - 0.5 * _LOG_2PI
-    )
-    return tf.where(z > far, series, direct)
-
-
-def _log_ratio(d: tf.Tensor, p: tf.Tensor, log_odds: tf.Tensor) -> tf.Tensor:
-    """Return log(1 − p + p exp(d)), of a probability p and its log odds."""
-    small = tf.math.log1p(p * tf.math.expm1(tf.clip_by_value(d, -1.0, 1.0)))
-    large = tf.nn.softplus(log_odds + d) - tf.nn.softplus(log_odds)
-    return tf.where(tf.abs(d) < 1.0, small, large)
 
 
 # Families by name and link; the first link is the default.

@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
-from sgmcmc.regression.families import LINKS, SD_OF_LOG, SD_OF_LOGISTIC, Family, Tensors
+from sgmcmc.regression.families import Family, Tensors
 from sgmcmc.regression.formula import INTERCEPT, quoted, unquoted
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.special_functions import LINKS, SD_OF_LOG, SD_OF_LOGISTIC
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.minibatches.reshuffled import Reshuffled, SequenceStart
-from sgmcmc.plan.prediction import LinearRecursion
+from sgmcmc.plan.recursion import LinearRecursion
 from tests import seams
 
 KINDS = [

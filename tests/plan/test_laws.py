@@ -7,7 +7,8 @@ import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Barker, Dynamics, Underdamped
 from sgmcmc.model.geometry import Space
-from sgmcmc.plan.prediction import LinearRecursion, NoisyQuadratic, largest_stepsize
+from sgmcmc.plan.prediction import NoisyQuadratic, largest_stepsize
+from sgmcmc.plan.recursion import LinearRecursion
 
 EXACT = 1e-9
 NOISES = [0.0, 0.3, 7.0]

@@ -18,7 +18,7 @@ from sgmcmc.plan.local import (
     local_geometry,
     prior_information,
 )
-from sgmcmc.plan.prediction import LinearRecursion
+from sgmcmc.plan.recursion import LinearRecursion
 from tests.plan.models import Array, Tensors, gaussian_prior, laplace_prior, make
 
 N, D = 4000, 6

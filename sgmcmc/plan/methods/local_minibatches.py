@@ -33,7 +33,8 @@ from sgmcmc.plan.methods.full_data import (
 )
 from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.objective import Objective
-from sgmcmc.plan.prediction import LinearRecursion, error_factor
+from sgmcmc.plan.prediction import error_factor
+from sgmcmc.plan.recursion import LinearRecursion
 from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.plan.reports.warnings import agreement_warnings, local_warnings
 from sgmcmc.plan.stopping import (
