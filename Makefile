@@ -193,13 +193,13 @@ bench-mixed: $(STAMP) ## mixed models without constants against references; need
 bench-growing: $(STAMP) ## seconds of a mixed model as N grows, also of other packages; hours; needs R with lme4; writes docs/hierarchical.md
 	$(RUN) benchmarks.mixed.growing
 
-bench-glmer: ## sgmcmcGlm against lmer and glmer, on lme4's data; ten minutes; needs R with lme4; writes docs/from-r.md
+bench-glmer: ## sgmcmcGlm against lmer and glmer, on lme4's data; ten minutes; needs R with lme4; writes docs/in-r.md
 	r/check.sh install
 	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
 	mkdir -p build/library && R CMD INSTALL --library=build/library r
 	RETICULATE_PYTHON=$(CURDIR)/$(VENV_R)/bin/python R_LIBS=$(CURDIR)/build/library Rscript benchmarks/from_r/mixed.R
 
-bench-r: ## microseconds an iteration from R and from Python; writes docs/from-r.md
+bench-r: ## microseconds an iteration from R and from Python; writes docs/old-scripts.md
 	r/check.sh install
 	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
 	$(VENV_R)/bin/python -m benchmarks.from_r.run

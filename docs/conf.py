@@ -78,7 +78,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 MOVED = {
     "citing": "project#citing",
-    "differences-from-r": "from-r#what-has-changed",
+    "differences-from-r": "old-scripts#what-has-changed",
+    "from-r": "in-r",
     "licences": "project#licenses",
     "matrix-factorisation": "matrix-factorization",
     "reference/data": "reference/models#example-data",

@@ -54,7 +54,7 @@ bundle() {
 check() {
     # Not by realpath, which would lead out of a virtual environment.
     [[ "$1" == /* ]] && RETICULATE_PYTHON="$1" || RETICULATE_PYTHON="$PWD/$1"
-    export RETICULATE_PYTHON SGMCMC_PAGE="$PWD/docs/from-r.md"
+    export RETICULATE_PYTHON SGMCMC_DOCS="$PWD/docs"
     # What asks servers, and what asks for every suggested package.
     export _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false
     # TensorFlow's, of this process or of any other.

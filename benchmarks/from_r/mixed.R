@@ -1,6 +1,6 @@
 # sgmcmcGlm, lmer and glmer, on every dataset of lme4 with its own example, or a simpler one.
 # `make bench-glmer`, or Rscript benchmarks/from_r/mixed.R [NAME ...]; writes rows of the table in
-# docs/from-r.md.
+# docs/in-r.md.
 
 suppressMessages({
     library(lme4)
@@ -73,7 +73,7 @@ head <- c(
 
 # Puts rows into the table of the page; rows of other datasets stay.
 publish <- function(rows) {
-    page <- readLines("docs/from-r.md")
+    page <- readLines("docs/in-r.md")
     begin <- which(page == "<!-- glmer: begin -->")
     end <- which(page == "<!-- glmer: end -->")
     there <- page[seq_len(end - begin - 1) + begin]
@@ -83,7 +83,7 @@ publish <- function(rows) {
         known[[name]] <- if (length(mine) > 0) mine[[1]] else ""
     }
     table <- c(head, known[known != ""])
-    writeLines(c(page[seq_len(begin)], "", table, "", page[end:length(page)]), "docs/from-r.md")
+    writeLines(c(page[seq_len(begin)], "", table, "", page[end:length(page)]), "docs/in-r.md")
 }
 
 chosen <- commandArgs(TRUE)

@@ -21,7 +21,7 @@ from benchmarks.steady import Lengths, Seconds
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-PAGE = ROOT / "docs" / "from-r.md"
+PAGE = ROOT / "docs" / "old-scripts.md"
 N, FEATURES = 10_000, 10
 LONGEST = {"sgld": 120_000, "sgldcv": 60_000, "sghmc": 20_000}
 """Iterations of the long run; fixed, because other work on the machine misleads a choice."""
