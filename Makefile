@@ -138,7 +138,7 @@ bench-serving: $(STAMP) ## a posterior of 100 MB as a SavedModel: loaded and ask
 bench-cores: $(STAMP) ## CPU time of one, two and four chains
 	$(RUN) benchmarks.cores
 
-bench-executors: $(STAMP) ## passes over the data and chains on one and two workers; writes docs/many-machines.md
+bench-executors: $(STAMP) ## passes over the data and chains on one and two workers; writes docs/long-chains.md
 	$(RUN) benchmarks.executors
 
 bench-parts: $(STAMP) ## where the time of an iteration goes
@@ -174,7 +174,7 @@ bench-large: $(STAMP) ## posteriors of 500 coordinates and more against referenc
 	$(RUN) benchmarks.large.run
 	$(RUN) benchmarks.large.run --nuts
 
-bench-laws: $(STAMP) ## exact and measured variances of every chain with a closed form; writes docs/laws.md
+bench-laws: $(STAMP) ## exact and measured variances of every chain with a closed form; writes docs/posteriors.md
 	$(RUN) benchmarks.laws.run
 
 bench-mamba: $(STAMP) ## a search by Stein discrepancy against `sample`, on its authors' logistic regression; 25 minutes; writes docs/benchmarks.md

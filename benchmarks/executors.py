@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ),
         ],
         options.smoke,
-        HERE.parent / "docs" / "many-machines.md",
+        HERE.parent / "docs" / "long-chains.md",
     )
 
 

@@ -20,7 +20,7 @@ from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
 from sgmcmc.models import HeldOutRatings, MatrixFactorization, matrix_factorization
 
-DOCUMENT = HERE.parent / "docs" / "matrix-factorization.md"
+DOCUMENT = HERE.parent / "docs" / "models.md"
 
 
 def read(smoke: bool) -> tuple[MatrixFactorization, HeldOutRatings]:

@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         steps(directions(options.smoke), rounds),
         {},
         options.smoke,
-        DOCS / "manifolds.md",
+        DOCS / "simplex.md",
     )
     model = sam(read(options.smoke), n_topics=20)
     of_topics = {
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         steps(of_topics, rounds),
         measured(parts(model), calls),
         options.smoke,
-        DOCS / "topic-models.md",
+        DOCS / "models.md",
     )
 
 

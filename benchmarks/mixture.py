@@ -21,7 +21,7 @@ from sgmcmc.model.geometry.gamma import OnSimplex
 from sgmcmc.model.target import Target
 from sgmcmc.models import DPMixture, dp_mixture
 
-DOCUMENT = HERE.parent / "docs" / "dirichlet-process.md"
+DOCUMENT = HERE.parent / "docs" / "models.md"
 WHOLE: dict[str, tuple[str, float, dict[str, Any]]] = {
     "SCIR": ("scir", 0.1, {}),
     "SGRLD": ("sgrld", 0.01, {}),

@@ -22,7 +22,7 @@ from sgmcmc.model.geometry.gamma import OnSimplex
 from sgmcmc.model.target import Target
 from sgmcmc.models import TopicModel, lda
 
-DOCUMENT = HERE.parent / "docs" / "topic-models.md"
+DOCUMENT = HERE.parent / "docs" / "models.md"
 ALPHA, STEPSIZE = 0.1, 0.1
 WHOLE = {
     "SCIR": ("scir", None),

@@ -77,24 +77,38 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 MOVED = {
+    "choosing": "samplers#choosing-a-sampler",
     "citing": "project#citing",
+    "constrained": "automatic#constrained-parameters",
+    "diagnosing": "reports#constants-that-you-gave",
     "differences-from-r": "old-scripts#what-has-changed",
+    "dirichlet-process": "models#dirichlet-process-mixtures",
+    "estimators": "networks#regressions-for-scikit-learn",
+    "latents": "automatic#latent-variables",
     "from-r": "in-r",
+    "laws": "posteriors#stationary-variances-predicted-and-simulated",
     "licences": "project#licenses",
-    "matrix-factorisation": "matrix-factorization",
+    "manifolds": "simplex#unit-vectors-frames-and-other-manifolds",
+    "many-machines": "long-chains#many-machines",
+    "matrix-factorisation": "models#matrix-factorization",
+    "matrix-factorization": "models#matrix-factorization",
+    "moving": "samplers#in-other-packages",
+    "named-samplers": "samplers",
+    "neighbours": "automatic#a-joint-distribution-of-tensorflow-probability",
     "reference/data": "reference/models#example-data",
-    "moving": "named-samplers#in-other-packages",
     "releasing": "project#releasing",
-    "sampler-sghmc": "named-samplers#sghmc",
-    "sampler-sgld": "named-samplers#sgld",
-    "sampler-sgnht": "named-samplers#sgnht",
-    "sampler-underdamped": "named-samplers#underdamped-langevin",
+    "sampler-sghmc": "samplers#sghmc",
+    "sampler-sgld": "samplers#sgld",
+    "sampler-sgnht": "samplers#sgnht",
+    "sampler-underdamped": "samplers#underdamped-langevin",
+    "speed": "benchmarks#how-it-is-fast",
+    "testing": "project#testing",
+    "topic-models": "models#topic-models",
 }
 """New places of pages, to which their old addresses lead."""
 
 PAGES = {"changes": "CHANGELOG.md", "security": "SECURITY.md"}
 ELSEWHERE = {
-    "README.md#versions": "install.md#versions",
     "README.md": "index.md",
     "CITATION.cff": "project.md#citing",
     **{file: f"{page}.md" for page, file in PAGES.items()},

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
-PAGES = ("tutorial", "diagnosing", "reports")
+PAGES = ("tutorial", "reports")
 BLOCK = re.compile(
     r"^```python\n(.*?)^```\n+(?:!\[[^]]*\]\(([\w/]+\.(?:png|svg))\))?", re.M | re.S
 )

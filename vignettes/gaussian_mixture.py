@@ -301,7 +301,7 @@ def format_ratios(
 #   nearly all along m without control variates, and nearly all along δ with them; the noisy
 #   direction is then too hot and the other too cold. The remedy is an `a` that is much larger than
 #   ε/2 times the noise variance. But that reduces the variance by a factor of about 1 − a/2 (see
-#   docs/named-samplers.md), so `a` stays near 0.1 and the stepsize becomes small. For `sgnhtcv` at
+#   docs/samplers.md), so `a` stays near 0.1 and the stepsize becomes small. For `sgnhtcv` at
 #   1e-3 noise is not the only error: with the whole dataset at every step the ratio along m is
 #   still 0.57.
 # - At the chosen stepsizes nothing diverges, and all six agree with NUTS to within 15 % in every

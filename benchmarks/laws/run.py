@@ -21,7 +21,7 @@ from benchmarks.laws.exact import published_sghmc
 from benchmarks.laws.rows import Row, every
 from benchmarks.report import measure_each, publish, table
 
-DOCUMENT = HERE.parent / "docs" / "laws.md"
+DOCUMENT = HERE.parent / "docs" / "posteriors.md"
 ELSEWHERE = {
     "SGMCMCJax": ("sgmcmcjax", ("sgld", "sghmc", "sgnht", "badodab")),
     "BlackJAX": ("blackjax", ("sgld", "sghmc", "sgnht")),

@@ -27,6 +27,8 @@ from benchmarks.report import replace_section, table
 HERE = Path(__file__).parent
 FILE = HERE / "packages.json"
 PAGE = HERE.parents[1] / "docs" / "regression.md"
+FRONT = PAGE.parent / "seconds.png"
+SIZE_LABELS = ["1 000", "10 000", "100 000", "1 million", "10 million"]
 FIGURE = HERE.parents[1] / "docs" / "regressions.png"
 LIMIT = 900.0
 """CPU seconds after which a run is ended."""
@@ -181,27 +183,49 @@ def _cell(run: dict[str, Any] | None) -> str:
 
 
 def _draw(known: dict[str, Any], packages: list[str]) -> None:
+    """Draw both kinds for the page of regressions, and the first alone for the front page."""
     import matplotlib.pyplot as plt
 
+    titles = {"logistic": "y ~ x0 + … + x9", "mixed": FORMULAS["mixed"]}
     picture, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for panel, kind in zip(panels, FORMULAS, strict=True):
-        for package in packages:
-            runs = [
-                (n, known[f"{kind}/{package}/{n}"])
-                for n in SIZES
-                if f"{kind}/{package}/{n}" in known
-            ]
-            done = [(n, run["cpu"]) for n, run in runs if run["ended"]]
-            if done:
-                panel.loglog(*zip(*done, strict=True), marker="o", label=package)
-        panel.set(
-            title=FORMULAS[kind] if kind == "mixed" else "y ~ x0 + … + x9",
-            xlabel="rows",
-        )
+        _draw_lines(panel, known, packages, kind)
+        panel.set_title(titles[kind])
     panels[0].set(ylabel="CPU seconds")
-    panels[0].legend(frameon=False)
     picture.tight_layout()
     picture.savefig(FIGURE, dpi=120)
+
+    picture, panel = plt.subplots(figsize=(7, 3.4))
+    _draw_lines(panel, known, packages, "logistic")
+    panel.set(title="Logistic regression, ten features", ylabel="CPU time")
+    panel.set_yticks([10, 60, 600, 1800], ["10 s", "1 min", "10 min", "30 min"])
+    panel.set_xticks([10**k for k in range(3, 8)], SIZE_LABELS)
+    panel.minorticks_off()
+    panel.grid(alpha=0.25)
+    picture.tight_layout()
+    picture.savefig(FRONT, dpi=150)
+
+
+def _draw_lines(
+    panel: Any, known: dict[str, Any], packages: list[str], kind: str
+) -> None:
+    """Draw CPU seconds against rows, a line for each package, with its name at the end."""
+    for package in packages:
+        runs = [(n, known.get(f"{kind}/{package}/{n}")) for n in SIZES]
+        done = [(n, run["cpu"]) for n, run in runs if run and run["ended"]]
+        if done:
+            (line,) = panel.loglog(*zip(*done, strict=True), marker="o")
+            panel.annotate(
+                package,
+                done[-1],
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                color=line.get_color(),
+            )
+    panel.set(xlabel="rows", xlim=(SIZES[0] / 1.6, SIZES[-1] * 2.2))
+    panel.margins(y=0.15)
+    panel.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

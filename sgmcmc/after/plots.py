@@ -430,7 +430,7 @@ def plot_report(samples: Samples) -> Any:
         ((4,), 'SD of draws / Laplace SD')
 
     Source:
-        Vehtari et al., Bayesian Analysis 16, 2021, for rank plots; docs/automatic.md for the rest.
+        Vehtari et al., Bayesian Analysis 16, 2021, for rank plots; docs/reports.md for the rest.
     """
     import matplotlib.pyplot as plt
 

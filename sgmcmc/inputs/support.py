@@ -100,7 +100,7 @@ class Support(NamedTuple):
         """Advice, in a sentence."""
         bijector = self.bijector
         if bijector is None:
-            return "Give it a bijector, see docs/constrained.md, or a prior that is positive there."
+            return "Give it a bijector, see docs/automatic.md, or a prior that is positive there."
         return (
             f"Give bijectors={{{self.name!r}: {bijector}}}, "
             "so that the chain has no end to cross."

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sgmcmc
+from sgmcmc.samplers.table import SAMPLERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -46,6 +47,18 @@ def test_every_page_is_in_the_menu() -> None:
     assert listed == pages - {"index"} | {
         f"vignettes/{path.stem}" for path in vignettes
     }
+
+
+def test_one_table_has_all_samplers() -> None:
+    """The public functions and the dynamics, on the page that says which to choose."""
+    text = (DOCS / "samplers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]*`[^|]*", text.split("## All samplers")[1], re.M)
+    named = " ".join(rows).replace('"', "").lower()
+    with_variates = {f"{name}cv" for name in ("sgld", "sghmc", "sgnht")}
+    functions = set(SAMPLERS) - {"sample", "setup"} | with_variates
+    parts = {"Dynamics", "ExactDynamics", "EnergyTuner", "SGD"}
+    classes = {name.lower() for name in set(sgmcmc.dynamics.__all__) - parts}
+    assert all(f"`{name}`" in named for name in functions | classes)
 
 
 needs_sphinx = pytest.mark.skipif(

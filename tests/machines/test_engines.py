@@ -184,7 +184,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_script_on_the_page(tmp_path: Path) -> None:
     """The page's script with joblib's workers, which is no part of the blocks that are run."""
     pytest.importorskip("joblib")
-    page = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "long-chains.md").read_text(encoding="utf-8")
     script = page.split("## joblib")[1].split("```python\n")[1].split("```")[0]
     (tmp_path / "script.py").write_text(script)
     np.save(tmp_path / "x.npy", ROWS[:, 0])

@@ -318,7 +318,7 @@ def test_chained_and_double_precision(run: Run) -> None:
     )
 
 
-# The table of docs/constrained.md.
+# The table of docs/automatic.md.
 
 A, B = 0.25, 3
 ROOT = np.linalg.cholesky(np.array([[1.0, 0.3], [0.3, 1.0]]))
@@ -334,8 +334,8 @@ IN_RANGE: dict[str, Any] = {
 
 
 def of_the_table() -> dict[str, Any]:
-    """Return the bijectors of docs/constrained.md, by their code."""
-    text = (Path(__file__).parents[2] / "docs" / "constrained.md").read_text()
+    """Return the bijectors of docs/automatic.md, by their code."""
+    text = (Path(__file__).parents[2] / "docs" / "automatic.md").read_text()
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     codes = [code for line in lines for code in re.findall(r"`(tfb\..*?\))`", line)]
     return {code: eval(code, {"tfb": tfb, "a": A, "b": B}) for code in codes}
