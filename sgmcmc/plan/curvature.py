@@ -431,14 +431,17 @@ class Products:
         target: Log posterior, in the dtype in which many products are computed.
         data: Dataset.
         weight: Number of observations that each of them represents.
+
+    Attributes:
+        together: Number of vectors that are multiplied at once.
     """
 
     def __init__(
         self, objective: Objective, target: Target, data: Data, weight: float = 1.0
     ) -> None:
         self._objective = objective
-        self._target = target
-        self._data = data
+        self.target = target
+        self.data = data
         self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
@@ -476,7 +479,7 @@ class Products:
         return self._objective.information(u)
 
     def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        dtype = self._target.dtype.as_numpy_dtype
+        dtype = self.target.dtype.as_numpy_dtype
         point = u.astype(dtype)
         products = np.empty((len(vectors), len(u)))
         for first in range(0, len(vectors), self.together):
@@ -493,13 +496,13 @@ class Products:
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
         return [
-            vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)
+            vectorized_map(lambda v: along(self.target.prior_gradient, u, v), vectors)
         ]
 
     def _rows(
         self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors
     ) -> list[tf.Tensor]:
-        slope = slope_over(self._target, columns)
+        slope = slope_over(self.target, columns)
         return [vectorized_map(lambda v: along(slope, u, v), vectors)]
 
 

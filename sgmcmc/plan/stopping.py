@@ -52,6 +52,9 @@ class _Settings:
 
 _SETTINGS = _Settings()
 
+# Share of the user's seconds until the end of a warm-up.
+SHARE_OF_WARM_UP = 0.5
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -67,6 +70,7 @@ class Goal:
         verbose: Whether to show progress.
         hurried: Whether the time for the choice of constants is over.
         start_time: Time at which the clock of ``max_seconds`` was started.
+        max_gradients: Gradients over all rows after which full-data chains end, in all of them.
     """
 
     tolerance: float
@@ -78,6 +82,7 @@ class Goal:
     verbose: bool = True
     hurried: bool = False
     start_time: float = 0.0
+    max_gradients: float = math.inf
 
     @property
     def length_is_open(self) -> bool:
@@ -98,6 +103,12 @@ class Goal:
     def seconds_left(self) -> float:
         """Seconds that are left."""
         return self.end_time - time.monotonic()
+
+    @property
+    def end_of_warm_up(self) -> float:
+        """Time at which a warm-up should end, by the monotonic clock."""
+        share = self.start_time + SHARE_OF_WARM_UP * self.seconds
+        return max(share, (time.monotonic() + self.end_time) / 2)
 
     def limit(self, share: float) -> contextlib.AbstractContextManager[None]:
         """Return the context whose work ends after a share of the seconds of the call."""
@@ -130,6 +141,7 @@ class Goal:
             verbose,
             self.hurried,
             start_time,
+            self.max_gradients,
         )
 
 
@@ -396,25 +408,6 @@ class RowsWatched:
             self._graph = trace(value, point, self._columns)
         terms: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
         return terms
-
-
-class UntilPredictive(UntilEffective):
-    """Runs until the log-likelihood of each of some rows has its effective sample size.
-
-    It is for models whose entries can change places, so that chains need not agree on them.
-
-    Args:
-        rows: Rows whose log-likelihood is watched.
-        arguments: Arguments of :class:`UntilEffective`.
-    """
-
-    def __init__(self, rows: RowsWatched, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._rows = rows
-
-    def see(self, samples: Samples) -> None:
-        """Look at the draws so far."""
-        self.diagnostics = self._rows.diagnosed(by_chain(samples.settings, samples))
 
 
 Result = TypeVar("Result")

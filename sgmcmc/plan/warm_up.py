@@ -20,6 +20,7 @@ from sgmcmc.model.geometry import Arrow, Preconditioner
 from sgmcmc.model.layout import Layout
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.start import Start
+from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.chain_executors import executor_of
@@ -194,7 +195,7 @@ class WarmUp:
             its dynamics hold coordinates in their state if those may change.
         start: Start of the chains.
         acceptance: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
-        deadline: Time at which to stop, by the monotonic clock.
+        goal: Requested precision and length of the draws, and what they may cost.
         windows: Iterations of the windows.
     """
 
@@ -203,10 +204,11 @@ class WarmUp:
         sampler: Sampler,
         start: Start,
         acceptance: float | None,
-        deadline: float,
+        goal: Goal,
         windows: Sequence[int],
     ) -> None:
-        self._sampler, self._acceptance, self._deadline = sampler, acceptance, deadline
+        self._sampler, self._acceptance, self._goal = sampler, acceptance, goal
+        self._deadline = goal.end_of_warm_up
         # Around a mode no progress in the first window is enough to give up.
         self._patience = sum(windows[: 2 if start.mode is None else 1])
         self._windows, self._scaled_indices = windows, start.scaled
@@ -250,23 +252,23 @@ class WarmUp:
         self._done = self._changed = 0
         self._astray = False
 
-    def run(self, verbose: bool) -> WarmedUp:
+    def run(self) -> WarmedUp:
         """Run it."""
         averaging, start = self._averaging(self._first), time.monotonic()
         limit, total = (
             limited(self._deadline),
             self._max_iterations * len(self._runners),
         )
-        with limit, Progress(self._label, total, verbose) as progress:
+        with limit, Progress(self._label, total, self._goal.verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
-                if self._time_is_up:
+                if self._is_over:
                     break
                 if self._split(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
-                if self._stuck or self._time_is_up:
+                if self._stuck or self._is_over:
                     break
                 if self._scaled_indices is not None:
                     self._rescale(length)
@@ -281,7 +283,6 @@ class WarmUp:
                     self._astray = not self._normal(_SETTINGS.last_window)[0]
             self._find_center(length)
         space = self._sampler.target.space
-        chain_facts = [runner.facts() for runner in self._runners]
         return WarmedUp(
             self._combined(),
             None if averaging is None else self._suitable(averaging.settled),
@@ -291,7 +292,7 @@ class WarmUp:
             ],
             self._done,
             self._changed,
-            sum(facts["moves"] * facts["gradients of a move"] for facts in chain_facts),
+            self._gradients,
             time.monotonic() - start,
             self._astray or self._stuck,
             self._frequency,
@@ -301,8 +302,19 @@ class WarmUp:
         )
 
     @property
-    def _time_is_up(self) -> bool:
-        return time.monotonic() > self._deadline
+    def _is_over(self) -> bool:
+        """Whether time is up, or half of the gradients that there are have been computed."""
+        half = 0.5 * self._goal.max_gradients
+        return time.monotonic() > self._deadline or (
+            math.isfinite(half) and self._gradients > half
+        )
+
+    @property
+    def _gradients(self) -> float:
+        chain_facts = [runner.facts() for runner in self._runners]
+        return sum(
+            facts["moves"] * facts["gradients of a move"] for facts in chain_facts
+        )
 
     @property
     def _stuck(self) -> bool:
@@ -333,10 +345,8 @@ class WarmUp:
         self, length: int, averaging: DualAveraging | None, progress: Progress
     ) -> None:
         end, first = self._done + length, self._done
-        while self._done < end and not (self._time_is_up and self._done):
-            hopeless = self._time_is_up or (
-                self._done >= self._patience and self._stuck
-            )
+        while self._done < end and not (self._is_over and self._done):
+            hopeless = self._is_over or (self._done >= self._patience and self._stuck)
             if hopeless and self._done > self._windows[0]:
                 break
             single = self._done - first < _SETTINGS.single_iterations

@@ -14,6 +14,7 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import HMC
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.model.geometry import Preconditioner
+from sgmcmc.plan.cost import seconds_of_gradient
 from sgmcmc.plan.curvature import (
     Products,
     Structure,
@@ -37,8 +38,9 @@ class _Settings:
     # Of products with a Hessian at one position, if the user sets no limit.
     seconds: float = 300.0
     share_of_seconds: float = 0.15  # that they may take, if the user sets a limit
-    # Seconds for a row of the information over those of a gradient.
-    row_per_gradient: float = 0.1
+    # Of a row of the information, and of a product, in gradients.
+    row_per_gradient: float = 0.3
+    product_per_gradient: float = 6.0
     # Of whitened draws, or its inverse: the information is kept.
     kept_variance: float = 0.7
     # Of a sample whose curvature represents that of all rows.
@@ -153,18 +155,12 @@ class Whitener:
         if not count or count > DENSE:
             return not count
         limit = min(_SETTINGS.seconds, _SETTINGS.share_of_seconds * self._seconds)
+        gradients = _SETTINGS.product_per_gradient
         if self.structure is None and self._objective.has_factors(u):
-            self._objective.likelihood_gradient(u)  # which compiles
-            start = time.perf_counter()
-            self._objective.likelihood_gradient(u)
-            seconds = time.perf_counter() - start
-            return _SETTINGS.row_per_gradient * count * seconds <= limit
-        vectors = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
-        self._products(u, vectors)  # which compiles
-        start = time.perf_counter()
-        self._products(u, vectors)
-        seconds_each = (time.perf_counter() - start) / len(vectors)
-        return seconds_each * count <= limit
+            gradients = _SETTINGS.row_per_gradient
+        products = self._products
+        seconds = seconds_of_gradient(products.target, products.data)
+        return gradients * count * seconds <= limit
 
     def starts_at_mode(self, n_chains: int) -> list[dict[str, np.ndarray]] | None:
         """Return starts around the mode, if the information is dense and Newton steps lead there.

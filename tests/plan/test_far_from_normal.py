@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.dataset import Tensors
-from sgmcmc.plan.methods.full_data import Cost
+from sgmcmc.plan.cost import Cost
 from sgmcmc.plan.stopping import Goal
 from tests import seams
 
@@ -139,12 +139,3 @@ def test_hmc_where_minibatches_would_need_very_many_gradients(
     errors = sgmcmc.summary(samples).loc["w"]
     assert abs(errors["mean"] - y.mean()) < 4 * errors["mcse_mean"]
     assert abs(errors["sd"] - 5000**-0.5) < 4 * errors["mcse_sd"]
-
-
-def test_the_time_limit_of_exact_chains_includes_dense_coordinates() -> None:
-    """A gradient of 1 ms, and two products with a matrix of 250 MB."""
-    required = Goal(0.05, 400, 4, None, None, None)
-    dense, diagonal = (Cost.of(1e-3, d, required) for d in (8000, 8001))
-    assert dense.seconds == diagonal.seconds
-    assert dense.most_seconds > diagonal.most_seconds + 60
-    assert Cost.of(1e-3, 100, required).most_seconds < 1.1 * diagonal.most_seconds

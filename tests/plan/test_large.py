@@ -15,8 +15,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.plan.methods import full_data, local_minibatches
-from sgmcmc.plan.stopping import Goal
+from sgmcmc.plan.methods import local_minibatches
 from tests import seams
 from tests.plan.models import Array, Tensors
 
@@ -73,19 +72,6 @@ def test_moments_of_an_exact_posterior() -> None:
     assert 1 + least - 5 * error - 1 / effective < ratio < 1 + most + 5 * error
     z = (draws.mean(0) - mean) / sd * np.sqrt(effective)
     assert z.std() == pytest.approx(1.0, abs=0.15) and np.abs(z).max() < 6
-
-
-def test_the_predicted_seconds_of_exact_moves() -> None:
-    """Gradients of all moves of all chains, and what is affordable of that."""
-    required = Goal(0.05, 400, 4, None, None, None)
-    found = full_data.Cost.of(1e-3, 10_000, required)
-    assert found.gradients == 4 * (600 + (200 + 250) * 9)  # 0.9 · 10 steps
-    assert found.affordable and found.seconds <= 1e-3 * found.gradients
-    assert not full_data.Cost.of(1.0, 10_000, required).affordable
-    hurried = Goal(0.05, 400, 4, None, None, 1.0)
-    assert not full_data.Cost.of(1e-3, 10_000, hurried).affordable
-    with pytest.warns(UserWarning, match="minutes.*`max_seconds`"):
-        full_data.Cost.of(0.1, 10_000, required).warn("sample")
 
 
 @pytest.mark.slow

@@ -181,7 +181,7 @@ def of_many_coordinates(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a call for a model that counts as one of very many coordinates."""
     monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 5)
     monkeypatch.setattr(seams.METHODS_AFFORDABLE, 0.0)
-    monkeypatch.setattr(seams.OF_THE_TIME, 0.0)
+    monkeypatch.setattr(seams.COST, seams.changed(seams.COST, share_of_limit=0.0))
     for name, value in (("_SHORTEST", 300), ("_LONGEST", 300), ("_LEAST_BURN_IN", 50)):
         monkeypatch.setattr(stopping, name, value)
     monkeypatch.setattr(seams.POSTERIOR_NEEDS_MODE, lambda *given: False)

@@ -17,19 +17,22 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.choices import BoundRequest, Chosen, choose
+from sgmcmc.plan.cost import (
+    WARN_SECONDS,
+    Cost,
+    seconds_of_gradient,
+    seconds_of_minibatches,
+)
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.methods.full_data import (
-    WARN_SECONDS,
-    Cost,
     FullDataPlan,
     cost_of_nuts,
     may_be_exact,
     may_start_again,
     run_by_nuts,
     run_exact,
-    seconds_of_gradient,
 )
 from sgmcmc.plan.methods.multimodal import in_modes
 from sgmcmc.plan.plan import Plan
@@ -62,7 +65,7 @@ class _Settings:
     attempts: int = 4  # of chains, each whitened by the draws of the one before
     # For an independent draw of HMC, in whitened coordinates.
     gradients_near_normal: float = 3.0
-    # Predicted seconds of chains above which a gradient is timed.
+    # Predicted seconds of chains above which those of NUTS are compared.
     worth_timing: float = 30.0
     # Of trajectories; with no more a smaller stepsize is tried.
     rare_divergences: float = 0.01
@@ -246,8 +249,8 @@ class AroundMode:
             return self.by_hmc(_REASON_INTEGRATED)
         all_open = all_parts_open(request) and goal.length_is_open
         if all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS):
-            seconds = seconds_of_gradient(target, data, plan.mode.position)
-            cost = Cost.of(seconds, target.size, goal)
+            gradient = seconds_of_gradient(target, data)
+            cost = Cost.of_hmc(gradient, target.size, goal)
             if cost.affordable:
                 cost.warn(request.function)
                 return self.by_hmc(_REASON_FAR, None if may_use_nuts else cost)
@@ -258,7 +261,6 @@ class AroundMode:
         request, goal = self.request, self.goal
         plan, start_scale = self.chosen.plan, _SETTINGS.start_spread
         for attempts_left in reversed(range(_SETTINGS.attempts)):
-            started = time.monotonic()
             try:
                 chains = self._run_chains(
                     plan, start_scale, may_use_nuts, attempts_left > 0
@@ -277,13 +279,13 @@ class AroundMode:
             next_plan = None if is_last else self._next_plan(plan, lengths)
             if next_plan is None:
                 break
-            seconds = self._predicted(next_plan, chains, time.monotonic() - started)
+            seconds = self._predicted(next_plan)
             if (
                 not may_use_nuts
                 and seconds > _SETTINGS.worth_timing
                 and all_parts_open(request)
             ):
-                cost = cost_of_nuts(request, plan, goal)
+                cost = cost_of_nuts(request, goal)
                 if cost.affordable and cost.seconds < seconds:
                     cost.warn(request.function)
                     mode = plan.mode if request.groups is None else None
@@ -310,21 +312,13 @@ class AroundMode:
         rewhitened = plan.rewhitened(target, data, root @ root.T, seed)
         return None if rewhitened.autocorrelation > _SETTINGS.slowest else rewhitened
 
-    def _predicted(self, plan: Plan, chains: _Chains, seconds: float) -> float:
-        """Return the predicted seconds of a plan's chains, by the pace of those before.
-
-        Args:
-            plan: Plan of further chains.
-            chains: Chains before.
-            seconds: Seconds that these took.
-        """
-        model = self.request.read
-        thin = model.options.thin
-        draws = next(iter(chains.samples.values())).shape[1]
-        next_lengths = UntilEffective(self.goal, plan, model.target.size, thin)
-        iterations_done = thin * draws + (chains.lengths.burn_in or 0)
-        iterations_ahead = next_lengths.first + (next_lengths.burn_in or 0)
-        return seconds * iterations_ahead / iterations_done
+    def _predicted(self, plan: Plan) -> float:
+        """Return the predicted seconds of a plan's chains."""
+        target, data = self.chosen.target, self.chosen.data
+        thin = self.request.read.options.thin
+        lengths = UntilEffective(self.goal, plan, target.size, thin)
+        iterations = self.goal.n_chains * (lengths.first + (lengths.burn_in or 0))
+        return seconds_of_minibatches(target, data, plan.minibatch_size, iterations)
 
     def by_hmc(self, reason: str, cost: Cost | None = None) -> Samples:
         """Return draws by HMC in the plan's coordinates; by NUTS if its report has a warning.

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
-from sgmcmc.checks import outside
-from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.dynamics import HMC, NUTS, Dynamics
-from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
 from sgmcmc.interrupts import TimeUpError
-from sgmcmc.model.target import Target
-from sgmcmc.model.whole_posterior import WholePosterior
+from sgmcmc.plan.cost import Cost, seconds_of_gradient
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
@@ -33,147 +22,31 @@ from sgmcmc.plan.reports.reporting import (
 )
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
-from sgmcmc.plan.whitening import DENSE, is_in_blocks
+from sgmcmc.plan.whitening import is_in_blocks
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request, all_parts_open
 
 
 @dataclass(frozen=True)
 class _Settings:
-    quick: float = 60.0  # predicted seconds up to which HMC samples effects of groups
     # Of the user's seconds that must be left to start again.
     share_to_restart: float = 0.3
-    # Seconds of an exact method, in which it says that they are over.
+    # Seconds of a full-data method, in which it says that they are over.
     shortest: float = 1e-3
-    timed_rows: int = 50_000  # of a gradient that is timed
-    timings: int = 3
-    # Of each chain of HMC, before coordinates are known.
-    gradients_before_warm_up: int = 600
-    moves_of_warm_up: int = 200  # of each chain of HMC, until the first draw
-    first_draws: int = 250  # least number of draws of HMC
-    gradients_of_move: float = 0.9  # of HMC near N(0, I), in units of d^(1/4)
-    # Largest multiple of the predicted seconds that an exact chain may run.
-    overrun: float = 4.0
-    # Of a matrix that a core reads for a product with a vector.
-    bytes_a_second: float = 2e10
-    nuts_warm_up: int = 320  # of each chain of NUTS before the first draw is kept
-    # Observations × coordinates above which a full gradient is not timed before chains ran.
-    timed_numbers: int = 2 * 10**7
-    gradients_of_nuts: int = 25  # of a move of NUTS if the posterior is far from normal
+    # Observations × coordinates of a full gradient of about a millisecond at most.
+    surely_quick: int = 10**6
+    # Observations × coordinates above which NUTS is not considered before chains ran.
+    most_numbers: int = 2 * 10**7
     # Share of `max_seconds` in which coordinates are chosen.
     share_to_choose: float = 0.4
 
 
 _SETTINGS = _Settings()
 
-
-# Largest predicted seconds of an exact method, if the user sets no limit.
-_AFFORDABLE = 900.0
-_OF_THE_TIME = 0.8  # largest share of `max_seconds` that the prediction may be
-# Predicted seconds above which a warning comes before the run begins.
-WARN_SECONDS = 180.0
 _BEFORE = "before these chains"  # name of the seconds until an exact method was chosen, in reports
 
 # Keywords without a meaning if gradients use all rows and a step moves all parameters.
 _OF_OTHERS = ("minibatches", "replace", "updates")
-
-
-def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> float:
-    """Return the seconds that a gradient of the log posterior over all rows takes.
-
-    Of very many rows it is timed on some.
-    """
-    size = min(data.size, max(1, _SETTINGS.timed_rows // target.row_terms))
-    inputs = tf.constant(position, target.dtype), data.slice(0, size)
-    graph = _gradient(target, *inputs)
-    seconds = []
-    for _ in range(_SETTINGS.timings):
-        start = time.perf_counter()
-        graph(*inputs).numpy()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds) * data.size / size
-
-
-def _gradient(target: Target, point: tf.Tensor, columns: Tensors) -> Any:
-    """Return the compiled gradient, as chains have it, called once."""
-
-    def gradient(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        return WholePosterior(target, columns)(u)[1]
-
-    for jit_compile in (True, False):
-        graph = trace(gradient, point, columns, jit_compile=jit_compile)
-        try:
-            graph(point, columns)
-        except tf.errors.OpError:  # XLA cannot compile the model
-            continue
-        return graph
-    raise AssertionError("not reached")
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Predicted cost of exact sampling.
-
-    Args:
-        gradient: Seconds of a gradient over all rows.
-        gradients: Gradients of all chains.
-        goal: Requested precision and length.
-        whitening: Seconds of the products with a dense matrix that a gradient may need.
-    """
-
-    gradient: float
-    gradients: float
-    goal: Goal
-    whitening: float = 0.0
-
-    @classmethod
-    def of(cls, gradient: float, d: int, goal: Goal) -> Cost:
-        """Return the cost of HMC in d coordinates that are near N(0, I)."""
-        steps = math.ceil(_SETTINGS.gradients_of_move * d**0.25)
-        draws = max(_SETTINGS.first_draws, 2.0 * goal.ess / goal.n_chains)
-        trajectories = _SETTINGS.moves_of_warm_up + draws
-        gradients = goal.n_chains * (
-            _SETTINGS.gradients_before_warm_up + trajectories * steps
-        )
-        whitening = 8.0 * d**2 / _SETTINGS.bytes_a_second if d <= DENSE else 0.0
-        return cls(gradient, gradients, goal, whitening)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds, with chains side by side."""
-        return self.gradient * self.gradients / self._at_once
-
-    @property
-    def most_seconds(self) -> float:
-        """Seconds that the run may take if the user sets no limit, dense coordinates included."""
-        whitening = self.whitening * self.gradients / self._at_once
-        return max(WARN_SECONDS, _SETTINGS.overrun * self.seconds) + whitening
-
-    @property
-    def _at_once(self) -> int:
-        return min(self.goal.n_chains, available_cores())
-
-    @property
-    def affordable(self) -> bool:
-        """Whether that is within the user's time limit, or a few minutes."""
-        limit = self.goal.max_seconds
-        return self.seconds <= (_AFFORDABLE if limit is None else _OF_THE_TIME * limit)
-
-    @property
-    def quick(self) -> bool:
-        """Whether that is within the user's time limit, and about a minute."""
-        return self.seconds <= _SETTINGS.quick and self.affordable
-
-    def warn(self, function: str) -> None:
-        """Warn of a long run before it begins, if the user has set no limit."""
-        if self.goal.max_seconds is None and self.seconds > WARN_SECONDS:
-            warnings.warn(
-                f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
-                f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "
-                "are integrated out by `groups=`, which takes a fraction of that.",
-                UserWarning,
-                stacklevel=outside(),
-            )
 
 
 def may_start_again(goal: Goal) -> bool:
@@ -230,13 +103,9 @@ def run_exact(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
         seconds_left = goal.max_seconds - seconds_before
         goal = replace(goal, max_seconds=max(seconds_left, _SETTINGS.shortest))
     elif plan.cost is not None:
-        goal = replace(goal, max_seconds=plan.cost.most_seconds)
+        goal = replace(goal, max_gradients=plan.cost.max_gradients)
     earlier = {_BEFORE: seconds_before}
     return run_exactly(exact, goal, plan.reason, plan.warnings, earlier)
-
-
-# Observations × coordinates of a full gradient of about a millisecond at most.
-_SURELY = 10**6
 
 
 def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
@@ -251,27 +120,15 @@ def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
         return False
     target, data = request.read.target, request.read.data
     numbers = data.size * target.row_terms * len(plan.mode.position)
-    if plan.around.exact or numbers <= _SURELY:
+    if plan.around.exact or numbers <= _SETTINGS.surely_quick:
         return True
-    return (
-        numbers <= _SETTINGS.timed_numbers
-        and cost_of_nuts(request, plan, goal).affordable
-    )
+    return numbers <= _SETTINGS.most_numbers and cost_of_nuts(request, goal).affordable
 
 
-def cost_of_nuts(request: Request, plan: Plan, goal: Goal) -> Cost:
-    """Return the predicted cost of NUTS for a posterior that is far from normal.
-
-    Args:
-        request: Request of the user.
-        plan: Plan that was chosen.
-        goal: Requested precision and length of the draws.
-    """
-    seconds = seconds_of_gradient(
-        request.read.target, request.read.data, plan.mode.position
-    )
-    trajectories = goal.n_chains * (_SETTINGS.nuts_warm_up + 2.0 * goal.ess)
-    return Cost(seconds, trajectories * _SETTINGS.gradients_of_nuts, goal)
+def cost_of_nuts(request: Request, goal: Goal) -> Cost:
+    """Return the predicted cost of NUTS for a posterior that is far from normal."""
+    gradient = seconds_of_gradient(request.read.target, request.read.data)
+    return Cost.of_nuts(gradient, goal)
 
 
 def run_by_nuts(
@@ -305,14 +162,14 @@ def cost_of_hmc(request: Request, goal: Goal) -> Cost | None:
     if not all_parts_open(request) or not goal.length_is_open:
         return None
     model = request.read
-    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
-    return Cost.of(seconds, model.target.size, goal)
+    gradient = seconds_of_gradient(model.target, model.data)
+    return Cost.of_hmc(gradient, model.target.size, goal)
 
 
 def run_by_hmc(request: Request, cost: Cost, goal: Goal) -> Samples:
     """Return draws by HMC whose predicted cost is that of a posterior near normal."""
     reason = (
-        f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
+        f"by its operations a gradient over all rows takes {cost.gradient:.2g} s, and the chains "
         f"{cost.seconds:.0f} s"
     )
     return run_exact(request, FullDataPlan(HMC(), reason, cost=cost), goal)
@@ -386,10 +243,8 @@ def _affordable_cost(request: Request, goal: Goal) -> Cost | None:
     if request.laplace is None:
         return None
     target = request.read.target
-    seconds = seconds_of_gradient(
-        target, request.read.data, request.laplace.whitening.origin
-    )
-    cost = Cost.of(seconds, target.size, goal)
+    gradient = seconds_of_gradient(target, request.read.data)
+    cost = Cost.of_hmc(gradient, target.size, goal)
     if not cost.affordable:
         return None
     cost.warn(request.function)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,10 +35,10 @@ from sgmcmc.plan.start import (
     with_tried_model,
 )
 from sgmcmc.plan.stopping import (
+    SHARE_OF_WARM_UP,
     Goal,
     RowsWatched,
     UntilEffective,
-    UntilPredictive,
 )
 from sgmcmc.plan.warm_up import (
     AROUND_MODE,
@@ -80,7 +79,6 @@ class _Settings:
     extra_rounds: int = 8  # of curvature and warm-up, while chains have not converged
     # Of the seconds, after which the warm-up begins as it is.
     share_to_choose: float = 0.35
-    share_of_warm_up: float = 0.5  # of the seconds, until the end of the warm-up
     # Rows × coordinates for which gradients are bounded by default.
     small_data: int = 10**6
 
@@ -109,26 +107,42 @@ class _Quick:
 class _UntilCostly(UntilEffective):
     """Runs until every coordinate has its effective sample size, or costs more than it may.
 
-    Of small data, without a time limit, the number of gradients is bounded. It is counted, not
-    timed, so that the same seed gives the same draws on every machine.
+    Without a time limit the number of gradients is bounded. It is counted, not timed, so that the
+    same seed gives the same draws on every machine.
+
+    Args:
+        rows: Rows whose log-likelihood is watched instead of coordinates, where entries can change
+            places so that chains need not agree on them; ``None`` for coordinates.
+        arguments: Arguments of :class:`UntilEffective`.
     """
+
+    def __init__(self, rows: RowsWatched | None, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rows = rows
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        super().see(samples)
-        origin, goal = origin_of(samples), self._goal
-        if goal.n_iters is not None or goal.max_seconds is not None:
+        if self._rows is None:
+            super().see(samples)
+        else:
+            draws = by_chain(samples.settings, samples)
+            self.diagnostics = self._rows.diagnosed(draws)
+        if self._goal.n_iters is not None or self._goal.max_seconds is not None:
             return
-        if origin.sampler.data.size * origin.sampler.target.size > _SETTINGS.small_data:
-            return
+        assert self.diagnostics is not None
+        origin = origin_of(samples)
         gradients = sum(
             chain["moves"] * chain["gradients of a move"] for chain in origin.facts
         )
-        assert self.diagnostics is not None
-        done = self.diagnostics.draws * origin.sampler.options.thin
-        self.cap = min(
-            self.cap, int(done * max(1.0, _MOST_GRADIENTS / max(1.0, gradients)))
-        )
+        limit = self._goal.max_gradients
+        if (
+            origin.sampler.data.size * origin.sampler.target.size
+            <= _SETTINGS.small_data
+        ):
+            limit = min(limit, _MOST_GRADIENTS)
+        if math.isfinite(limit):
+            done = self.diagnostics.draws * origin.sampler.options.thin
+            self.cap = min(self.cap, int(done * max(1.0, limit / max(1.0, gradients))))
 
 
 class _UntilCoarse(_UntilCostly):
@@ -246,14 +260,8 @@ def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Sampl
 
     if options.store is None:
         request = tune(request) if has_open_constants else request
-        arguments = goal, _Quick(), d, options.thin
-        lengths: UntilEffective
-        if rows is not None:
-            lengths = UntilPredictive(rows, *arguments)
-        elif _is_right_near_mode_only(request):
-            lengths = _UntilCoarse(*arguments)
-        else:
-            lengths = _UntilCostly(*arguments)
+        until = _UntilCoarse if _is_right_near_mode_only(request) else _UntilCostly
+        lengths = until(rows, goal, _Quick(), d, options.thin)
         lengths.first_look = _iterations_in_half_the_time(goal, log)
         lengths.doubt = doubt
         samples = run_until(request, lengths, goal.verbose)
@@ -460,7 +468,7 @@ def _with_curvature(
         log.clock.done("warm-up")
         seconds_left = goal.seconds_left
         try:
-            limit = goal.limit(_SETTINGS.share_of_warm_up)
+            limit = goal.limit(SHARE_OF_WARM_UP)
             with limit, Progress("curvature", 1, goal.verbose) as progress:
                 preconditioner = whitener.at(warmed_up, seconds_left, last=not rounds)
                 progress.advance(1)
@@ -501,10 +509,5 @@ def _run_warm_up(
     options = without(model.options, _KEYWORDS_OF_THE_CHAIN)
     warm_up_request = replace(warm_up_request, model=replace(model, options=options))
     acceptance = dynamics.acceptance if stepsize_is_open else None
-    now, end = time.monotonic(), goal.end_time
-    deadline = max(
-        goal.start_time + _SETTINGS.share_of_warm_up * goal.seconds, (now + end) / 2
-    )
-    sampler = make_sampler(warm_up_request)
-    warm_up = WarmUp(sampler, start, acceptance, deadline, windows)
-    return warm_up.run(goal.verbose)
+    warm_up = WarmUp(make_sampler(warm_up_request), start, acceptance, goal, windows)
+    return warm_up.run()

@@ -18,6 +18,7 @@ from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.target import Target
 from sgmcmc.plan.ascent import ascend, planned, spread_out, warm_up
 from sgmcmc.plan.choices import has_dense_information
+from sgmcmc.plan.cost import WARN_SECONDS, Cost
 from sgmcmc.plan.local import (
     LocalGeometry,
     LocalPlan,
@@ -25,12 +26,7 @@ from sgmcmc.plan.local import (
     choose_locally,
     local_geometry,
 )
-from sgmcmc.plan.methods.full_data import (
-    WARN_SECONDS,
-    Cost,
-    cost_of_hmc,
-    run_by_hmc,
-)
+from sgmcmc.plan.methods.full_data import cost_of_hmc, run_by_hmc
 from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.prediction import error_factor
@@ -60,7 +56,7 @@ class _Settings:
     # The same for the warm-up, which ends the choice of constants.
     share_to_choose: float = 0.5
     halvings: int = 3  # of a stepsize, for its error
-    # Of the error, in seconds of the first chains and all before.
+    # Of the error, in iterations of the first chains.
     longest_measurement: float = 4.0
     # Of the user's seconds, before the chains' error is measured.
     share_of_chains: float = 0.6
@@ -195,6 +191,12 @@ class _SampledPlan:
     lengths: Watched
     samples: Samples
 
+    @property
+    def iterations(self) -> int:
+        """Iterations of each chain."""
+        draws = next(iter(self.samples.values())).shape[1]
+        return self.lengths.thin * draws + self.samples.settings["burn_in"]
+
 
 def _measure_error(
     request: Request,
@@ -209,10 +211,8 @@ def _measure_error(
     that is too large still, the stepsize is halved again.
     """
     target, thin = request.read.target, request.read.options.thin
-    factor, seconds = error_factor(run.plan.dynamics), goal.max_seconds
-    if seconds is None:
-        seconds = _SETTINGS.longest_measurement * (time.monotonic() - goal.start_time)
-    deadline = goal.start_time + seconds
+    factor, iterations = error_factor(run.plan.dynamics), 0
+    most_iterations = _SETTINGS.longest_measurement * run.iterations
     for halving in range(_SETTINGS.halvings):
         plan = at_stepsize(run.plan, run.plan.stepsize / 2)
         lengths = Watched(goal, plan, target, rows.for_other_draws(), thin)
@@ -231,8 +231,9 @@ def _measure_error(
         error = compared(
             series, halved_series, factor - 1.0, goal.tolerance, halved.samples
         )
-        run = halved
-        if not error.certain or time.monotonic() > deadline:
+        run, iterations = halved, iterations + halved.iterations
+        is_last = iterations > most_iterations or goal.seconds_left < 0
+        if not error.certain or is_last:
             return run, error
     return run, error
 
