@@ -155,9 +155,9 @@ def troubled():
     run, climb = exact_posterior.WarmUp.run, modes.Climber.climb
     report, measured = exact_posterior.report_on_moves, exact_posterior.quadrature_error
 
-    def lost_once(self, verbose):
+    def lost_once(self):
         found.samplers.append(self._sampler)
-        return replace(run(self, verbose), lost=len(found.samplers) == 1)
+        return replace(run(self), lost=len(found.samplers) == 1)
 
     def coarse_once(sampler, samples):
         return 1.0 if len(found.samplers) == 2 else measured(sampler, samples)
@@ -338,10 +338,10 @@ def _lost(monkeypatch, times: int):
     """Return draws if chains of HMC are said to be lost some times, and the samplers."""
     whole, seen = exact_posterior.WarmUp.run, []
 
-    def lost(self, verbose):
+    def lost(self):
         seen.append(self._sampler)
         held = MODE in self._sampler.data.columns
-        return replace(whole(self, verbose), lost=held and len(seen) <= times)
+        return replace(whole(self), lost=held and len(seen) <= times)
 
     monkeypatch.setattr(seams.WARM_UP_RUN, lost)
     return _chain(), seen
