@@ -27,6 +27,9 @@ BLOCK = re.compile(
 SIZE, LINE, MARGIN = 13, 17, 12
 """Size of letters, distance of lines and margin in pictures of text, in pixels."""
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Space that browsers do not collapse."""
+
 WIDEST = 100
 """Letters of a line in pictures of text; longer lines are wrapped."""
 
@@ -52,7 +55,8 @@ def main() -> None:
 
 def picture(text: str) -> str:
     """Return printed text as a picture in SVG."""
-    lines = [part for line in text.rstrip().split("\n") for part in wrapped(line)]
+    parts = [part for line in text.rstrip().split("\n") for part in wrapped(line)]
+    lines = [part.replace(" ", NO_BREAK) for part in parts]
     width = 2 * MARGIN + round(0.61 * SIZE * max(map(len, lines)))
     height = 2 * MARGIN + LINE * len(lines)
     rows = "\n".join(
