@@ -104,6 +104,8 @@ MOVED = {
     "speed": "benchmarks#how-it-is-fast",
     "testing": "project#testing",
     "topic-models": "models#topic-models",
+    "vignettes/bike_rentals": "vignettes/network_intervals",
+    "vignettes/quickstart": "vignettes/own_likelihood",
 }
 """New places of pages, to which their old addresses lead."""
 
