@@ -117,7 +117,16 @@ class PyMCModel(TracedModel):
         self._rows = _observed_rows(model, rows)
         # Densities are those of the variables themselves, whatever PyMC transforms them to.
         self._values = {v.name: v.type(name=v.name) for v in model.free_RVs}
-        self._need_floats()
+        for name, value in self._values.items():
+            if value.dtype.startswith(("int", "uint", "bool")):
+                raise ValueError(
+                    f"`model`: the variable {name!r} is discrete and not observed. Sum it out, as "
+                    "pm.Mixture does, or with pymc_extras.marginalize."
+                )
+        if not self._values:
+            raise ValueError(
+                "`model` observes all of its variables: none is left to sample."
+            )
         self.params: dict[str, Any] = {}
         self.bijectors: dict[str, Any] = {}
         self._start()
@@ -152,18 +161,6 @@ class PyMCModel(TracedModel):
                 f"{type(error).__name__}: {error} All arrays with a value for each row must have "
                 "the rows as their first axis, and shapes must follow from them."
             ) from error
-
-    def _need_floats(self) -> None:
-        for name, value in self._values.items():
-            if value.dtype.startswith(("int", "uint", "bool")):
-                raise ValueError(
-                    f"`model`: the variable {name!r} is discrete and not observed. Sum it out, as "
-                    "pm.Mixture does, or with pymc_extras.marginalize."
-                )
-        if not self._values:
-            raise ValueError(
-                "`model` observes all of its variables: none is left to sample."
-            )
 
     def _start(self) -> None:
         """Set starting values, and bijectors of constrained parameters."""

@@ -168,7 +168,18 @@ def _openers(source: Any) -> dict[str, Opener]:
 def _opener(values: Any) -> Opener | None:
     """Return a function that opens an array in another process; ``None`` if it must be sent."""
     if isinstance(values, np.ndarray):
-        return _memmap_opener(values)
+        # A part of a file that is mapped here.
+        filename = getattr(values, "filename", None)
+        root = values
+        while isinstance(root.base, np.memmap):
+            root = root.base
+        if filename is None or not isinstance(root, np.memmap):
+            return None
+        if not values.flags.c_contiguous:
+            return None
+        offset = root.offset + values.ctypes.data - root.ctypes.data
+        path = os.path.abspath(filename)
+        return partial(np.memmap, path, values.dtype, "r", offset, values.shape)
     kind = type(values).__module__.partition(".")[0]
     driver = getattr(getattr(values, "file", None), "driver", "")
     if kind == "h5py" and driver == "sec2":
@@ -182,21 +193,6 @@ def _opener(values: Any) -> Opener | None:
         # These are pickled as their place, without their content.
         return partial(_as_it_is, values)
     return None
-
-
-def _memmap_opener(array: np.ndarray) -> Opener | None:
-    """Return a function that maps a file, or a part of it, that is mapped here."""
-    filename = getattr(array, "filename", None)
-    root = array
-    while isinstance(root.base, np.memmap):
-        root = root.base
-    if filename is None or not isinstance(root, np.memmap):
-        return None
-    if not array.flags.c_contiguous:
-        return None
-    offset = root.offset + array.ctypes.data - root.ctypes.data
-    path = os.path.abspath(filename)
-    return partial(np.memmap, path, array.dtype, "r", offset, array.shape)
 
 
 def _open_hdf5(path: str, name: str) -> Any:

@@ -326,7 +326,19 @@ def _draw_packs(
         packs = data.slice(rows.start, rows.stop)
         row_keys = keys[rows.start : rows.stop].reshape(-1, 2)
         for chain in range(chains):
-            random = _random_numbers(row_keys, chain, count, q)
+            # The random numbers of slots with these keys, at all draws of a chain.
+            shape = count, PROPOSALS + 1, len(row_keys)
+            standard = np.empty((*shape, q))
+            squared = np.empty(shape)
+            bars = np.empty((count, PROPOSALS, len(row_keys)))
+            for k, key in enumerate(row_keys):
+                rng = np.random.Generator(
+                    np.random.Philox(key=key, counter=[0, 0, 0, chain])
+                )
+                standard[:, :, k] = rng.standard_normal((count, PROPOSALS + 1, q))
+                squared[:, :, k] = rng.chisquare(4.0, (count, PROPOSALS + 1))
+                bars[:, :, k] = -rng.standard_exponential((count, PROPOSALS))
+            random = standard, squared, bars
             for span in spans(count, draws_at_once):
                 selection = slice(span.start, span.stop)
                 chunk_random = Random(
@@ -343,22 +355,6 @@ def _draw_packs(
                 new_values = values[span.new - span.start :, rows.new - rows.start :]
                 samples[chain, span.new : span.stop, rows.new : rows.stop] = new_values
     return samples
-
-
-def _random_numbers(
-    keys: np.ndarray, chain: int, count: int, q: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the random numbers of slots with these keys, at all draws of a chain."""
-    shape = count, PROPOSALS + 1, len(keys)
-    standard = np.empty((*shape, q))
-    squared = np.empty(shape)
-    bars = np.empty((count, PROPOSALS, len(keys)))
-    for k, key in enumerate(keys):
-        rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chain]))
-        standard[:, :, k] = rng.standard_normal((count, PROPOSALS + 1, q))
-        squared[:, :, k] = rng.chisquare(4.0, (count, PROPOSALS + 1))
-        bars[:, :, k] = -rng.standard_exponential((count, PROPOSALS))
-    return standard, squared, bars
 
 
 def own_rows(model: Structure, data: Data) -> dict[str, Any]:

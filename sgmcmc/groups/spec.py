@@ -315,7 +315,13 @@ def try_functions(trial: GroupTrial, factors: Sequence[Groups]) -> None:
         )
     for factor in factors:
         if factor.normal:
-            _need_quadratic(factor, trial)
+            if names := trial.not_quadratic(factor):
+                listed = " and ".join(repr(name) for name in names)
+                raise ValueError(
+                    f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
+                    f"quadratic functions of the effect{'s' * (len(names) > 1)} {listed}. Leave "
+                    "`normal` out."
+                )
     whole = terms(effects)
     half_count = (n + 1) // 2
     terms_of_half = trial.first(half_count)
@@ -369,16 +375,6 @@ def is_quadratic(trial: GroupTrial, factor: Groups) -> bool:
     except Exception as error:  # of any kind: a function that refuses these values
         pass_on(error)
         return False
-
-
-def _need_quadratic(factor: Groups, trial: GroupTrial) -> None:
-    if names := trial.not_quadratic(factor):
-        listed = " and ".join(repr(name) for name in names)
-        raise ValueError(
-            f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
-            f"quadratic functions of the effect{'s' * (len(names) > 1)} {listed}. Leave "
-            "`normal` out."
-        )
 
 
 def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> None:

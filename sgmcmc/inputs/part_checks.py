@@ -321,7 +321,12 @@ class _PartTrial:
         for repeated in others:
             for name in methods:
                 for a, b in _pairs(first[name], repeated[name]):
-                    if self._states_differ(a, b):
+                    before = self.position.numpy()
+                    size = _size(a)
+                    change = size
+                    if a.shape == before.shape:
+                        change = np.abs(a - before).max(initial=0)
+                    if _differ(a, b, self.same_result * change + 1e-7 * size):
                         raise ValueError(
                             f"`{type(inner).__name__}.{name}` gives different results for the same "
                             "arguments: it draws its own random numbers, or keeps something in "
@@ -331,14 +336,6 @@ class _PartTrial:
                             "again when a chain is resumed, and what NumPy draws is drawn once, "
                             "when the chain is compiled."
                         )
-
-    def _states_differ(self, first: np.ndarray, second: np.ndarray) -> bool:
-        before = self.position.numpy()
-        size = _size(first)
-        change = size
-        if first.shape == before.shape:
-            change = np.abs(first - before).max(initial=0)
-        return _differ(first, second, self.same_result * change + 1e-7 * size)
 
     def _methods(
         self,

@@ -201,7 +201,17 @@ def need_known_noise(
         return
     n, reason = draws.size, None
     if dynamics.learns_information:
-        _need_rows_alike(dynamics, gradient, draws)
+        name = type(dynamics).__name__
+        if not isinstance(gradient, MinibatchGradient):
+            raise ValueError(
+                f"`gradient`: {name} estimates the information by the rows' own gradients, and "
+                f"those of {type(gradient).__name__} are differences. Use 'minibatch' or 'full'."
+            )
+        if draws.weights is not None:
+            raise ValueError(
+                f"`minibatches`: {name} estimates the information by rows that are drawn alike. "
+                "Use 'uniform', 'replacement' or 'reshuffled'."
+            )
     if type(gradient).terms is Gradient.terms:
         reason = (
             f"{type(gradient).__name__} does not estimate the noise of its estimates"
@@ -217,21 +227,6 @@ def need_known_noise(
             )
         raise ValueError(
             f"`noise_variance` cannot be estimated: {reason}. Give a number, or 0."
-        )
-
-
-def _need_rows_alike(dynamics: Dynamics, gradient: Gradient, draws: RowDraws) -> None:
-    """Raise an error if the information cannot be estimated from the rows' gradients."""
-    name = type(dynamics).__name__
-    if not isinstance(gradient, MinibatchGradient):
-        raise ValueError(
-            f"`gradient`: {name} estimates the information by the rows' own gradients, and those "
-            f"of {type(gradient).__name__} are differences. Use 'minibatch' or 'full'."
-        )
-    if draws.weights is not None:
-        raise ValueError(
-            f"`minibatches`: {name} estimates the information by rows that are drawn alike. Use "
-            "'uniform', 'replacement' or 'reshuffled'."
         )
 
 

@@ -87,9 +87,19 @@ class Calls:
             self._waiting.extend(self._turned_away)
             self._turned_away.clear()
         if error is not None:
-            self._retry(call, error)
+            call.deaths += 1
+            if call.deaths >= SETTINGS.deaths:
+                raise given_up() from error
+            self._executor.renew(call.generation, error)
+            self._waiting.appendleft(call)
         elif isinstance(answer, worker.Missing):
-            self._send_for(call, answer)
+            # Make a call again with the objects that a worker lacks, or wait for them.
+            if answer.worker in self._served:
+                self._turned_away.append(call)
+            else:
+                self._served.add(answer.worker)
+                call.sent_for, call.requested_keys = answer.worker, answer.keys
+                self._waiting.appendleft(call)
         else:
             return call.tag, answer
         return None
@@ -112,22 +122,6 @@ class Calls:
                 answer = future.result()
                 if not isinstance(answer, worker.Missing):
                     yield call.tag, answer
-
-    def _retry(self, call: _Call, error: BaseException) -> None:
-        call.deaths += 1
-        if call.deaths >= SETTINGS.deaths:
-            raise given_up() from error
-        self._executor.renew(call.generation, error)
-        self._waiting.appendleft(call)
-
-    def _send_for(self, call: _Call, missing: worker.Missing) -> None:
-        """Make a call again with the objects that a worker lacks, or wait for them."""
-        if missing.worker in self._served:
-            self._turned_away.append(call)
-        else:
-            self._served.add(missing.worker)
-            call.sent_for, call.requested_keys = missing.worker, missing.keys
-            self._waiting.appendleft(call)
 
     def _fill(self) -> None:
         """Submit calls as long as workers may be short of them."""

@@ -115,7 +115,10 @@ def _redraw_repeats(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> N
             repeated = _one_of(first_keys, keys) | _one_of(accepted_keys, keys)
         else:
             repeated = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
-        repeated |= (fresh < 0) | _seen_before(keys)
+        # For each value whether an earlier one is equal.
+        seen = np.ones(keys.size, bool)
+        seen[np.unique(keys, return_index=True)[1]] = False
+        repeated |= (fresh < 0) | seen
         flat[pending[~repeated]] = fresh[~repeated]
         if looked_up:
             accepted_keys = np.sort(np.concatenate([accepted_keys, keys[~repeated]]))
@@ -128,13 +131,6 @@ def _one_of(sorted_values: np.ndarray, values: np.ndarray) -> np.ndarray:
         return np.zeros(values.size, bool)
     indices = np.minimum(np.searchsorted(sorted_values, values), sorted_values.size - 1)
     return sorted_values[indices] == values
-
-
-def _seen_before(values: np.ndarray) -> np.ndarray:
-    """Return for each value whether an earlier one is equal."""
-    seen = np.ones(values.size, bool)
-    seen[np.unique(values, return_index=True)[1]] = False
-    return seen
 
 
 @dataclass(frozen=True)

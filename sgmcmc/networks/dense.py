@@ -147,7 +147,18 @@ class NetworkEnsemble(BaseEstimator, ABC):
         """Train and sample the members; ``y`` has standardized responses, or numbers of classes."""
         seed = self._seed()
         rng = np.random.default_rng(seed)
-        self._center_features(X)
+        # Sparse features keep their zeros.
+        if scipy.sparse.issparse(X):
+            mean = np.asarray(X.mean(0)).ravel()
+            square = np.asarray(X.multiply(X).mean(0)).ravel()
+            self._middle = np.zeros(X.shape[1])
+            spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+        else:
+            self._middle = X.mean(0, dtype=np.float64)
+            spread = X.std(0, dtype=np.float64)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        # Sparse and float32 features are standardized in the graph, so that none are copied.
+        self._in_graph = scipy.sparse.issparse(X) or X.dtype == np.float32
         network = self._network()
         weights = self._start(rng, int(self.members))
         check_memory(int(self.members), count_of(weights), int(self.draws))
@@ -155,7 +166,10 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._held_rows = self._held_out(np.arange(len(y)), rng)
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
         training = Training(network, self._data, schedule, rng)
-        members = training.run(weights, (self._training_rows(), self._held_rows))
+        every_row = np.arange(self._data.size)
+        rows = np.setdiff1d(every_row, self._held_rows)
+        rows = rows if len(rows) else every_row
+        members = training.run(weights, (rows, self._held_rows))
         self._sample(network, seed, members)
 
     def _sample(self, network: Network, seed: int, members: Trained) -> None:
@@ -210,31 +224,12 @@ class NetworkEnsemble(BaseEstimator, ABC):
         count = max(1, round(self.validation_fraction * len(rows)))
         return rng.permutation(rows)[:count]
 
-    def _training_rows(self) -> Array:
-        """Return the rows that are not held out, or all."""
-        rows = np.setdiff1d(np.arange(self._data.size), self._held_rows)
-        return rows if len(rows) else np.arange(self._data.size)
-
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31 - 1))
         if self.random_state is None:
             return int(np.random.default_rng().integers(2**31))
         return int(self.random_state)
-
-    def _center_features(self, X: Any) -> None:
-        """Compute mean and SD of the features; sparse features keep their zeros."""
-        if scipy.sparse.issparse(X):
-            mean = np.asarray(X.mean(0)).ravel()
-            square = np.asarray(X.multiply(X).mean(0)).ravel()
-            self._middle = np.zeros(X.shape[1])
-            spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-        else:
-            self._middle = X.mean(0, dtype=np.float64)
-            spread = X.std(0, dtype=np.float64)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        # Sparse and float32 features are standardized in the graph, so that none are copied.
-        self._in_graph = scipy.sparse.issparse(X) or X.dtype == np.float32
 
     def _read(self, X: Any, y: Array) -> Data:
         columns = {

@@ -329,7 +329,16 @@ class RowDensity:
             self._check_targets(y)
             self.check_outputs(np.asarray(outputs))
             if self.name == SPARSE:
-                self._check_labels(y, outputs.shape[-1])
+                classes = outputs.shape[-1]
+                ignored = self._options.get("ignore_class")
+                used = y if ignored is None else y[y != ignored]
+                if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
+                    raise ValueError(
+                        f"{self._targets} must be integers from 0 to {classes - 1}, a number for "
+                        "each output of the network. Number the classes from 0, as "
+                        "np.unique(y, return_inverse=True)[1] does. They are from "
+                        f"{used.min()} to {used.max()}."
+                    )
         rows = min(len(y), len(tf.nest.flatten(outputs)[0]))
         values = self(
             tf.constant(y[:rows]), tf.nest.map_structure(lambda a: a[:rows], outputs)
@@ -368,17 +377,6 @@ class RowDensity:
         if self.name == "poisson" and not (y >= 0).all():
             raise ValueError(
                 f"{self._targets} must be counts for the loss poisson; one is {y.min()}."
-            )
-
-    def _check_labels(self, y: Array, classes: int) -> None:
-        ignored = self._options.get("ignore_class")
-        used = y if ignored is None else y[y != ignored]
-        if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
-            raise ValueError(
-                f"{self._targets} must be integers from 0 to {classes - 1}, a number for each "
-                "output of the network. Number the classes from 0, as "
-                "np.unique(y, return_inverse=True)[1] does. They are from "
-                f"{used.min()} to {used.max()}."
             )
 
     def check_outputs(self, outputs: Array) -> None:

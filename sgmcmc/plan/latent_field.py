@@ -293,7 +293,17 @@ class _PriorProbe:
         """Return the coordinate that the precision depends on most, if on one line."""
         largest_change = _FIELD_SETTINGS.tolerance * float(np.linalg.norm(product))
         scale = None
-        for coordinate in self._suspects(along, product):
+        # The coordinates of the other parameters that the precision depends on.
+        suspects: list[int] = []
+        for name, entries in self._target.space.layout.slices.items():
+            if name == self._name:
+                continue
+            signs = self._rng.choice([-1.0, 1.0], entries.stop - entries.start)
+            perturbed = self._u.copy()
+            perturbed[entries] += _FIELD_SETTINGS.perturbation * signs
+            if _differ(self._products(perturbed, 0.1 * along, along)[1], product):
+                suspects += range(entries.start, entries.stop)
+        for coordinate in suspects:
             forward, backward = (
                 self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1]
                 - product
@@ -310,19 +320,6 @@ class _PriorProbe:
             )
             largest_change, scale = change, coordinate if on_one_line else None
         return scale
-
-    def _suspects(self, along: np.ndarray, product: np.ndarray) -> list[int]:
-        """Return the coordinates of the other parameters that the precision depends on."""
-        suspects: list[int] = []
-        for name, entries in self._target.space.layout.slices.items():
-            if name == self._name:
-                continue
-            signs = self._rng.choice([-1.0, 1.0], entries.stop - entries.start)
-            perturbed = self._u.copy()
-            perturbed[entries] += _FIELD_SETTINGS.perturbation * signs
-            if _differ(self._products(perturbed, 0.1 * along, along)[1], product):
-                suspects += range(entries.start, entries.stop)
-        return suspects
 
     def _mean_moves(self, probe: np.ndarray) -> bool:
         """Return whether g depends on the other parameters."""

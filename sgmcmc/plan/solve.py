@@ -84,7 +84,14 @@ def run_automatically(request: Request, goal: Goal) -> Samples:
     large = d > DENSE_UP_TO
     cost = cost_of_hmc(request, goal) if large else None
     if (large and not needs_mode(request, cost)) or _has_many_modes(request):
-        _check_all_open(request, d)
+        is_open = open_arguments(request)
+        for name in _CONSTANTS:
+            if name not in is_open:
+                raise ValueError(
+                    f"`{name}`: there are {d} coordinates. Beyond {DENSE_UP_TO} give all of "
+                    "`gradient`, `minibatches`, `minibatch_size`, `preconditioner`, `stepsize`, "
+                    "`n_iters` and `burn_in`, or none of them."
+                )
         if options.store is not None:
             raise ValueError(
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
@@ -138,14 +145,3 @@ def _has_many_modes(request: Request) -> bool:
     return set(_CONSTANTS) <= set(is_open) and bool(
         alike(model.target, model.data, start, model.seed)
     )
-
-
-def _check_all_open(request: Request, d: int) -> None:
-    is_open = open_arguments(request)
-    for name in _CONSTANTS:
-        if name not in is_open:
-            raise ValueError(
-                f"`{name}`: there are {d} coordinates. Beyond {DENSE_UP_TO} give all of "
-                "`gradient`, `minibatches`, `minibatch_size`, `preconditioner`, `stepsize`, "
-                "`n_iters` and `burn_in`, or none of them."
-            )

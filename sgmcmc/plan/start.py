@@ -139,7 +139,15 @@ def start_at_params(model: Model, form: str | None, large: bool = False) -> Star
     if large:
         geometry = local_geometry(target, model.data, starts, model.seed)
         return Start(geometry.whitening, params, None, "diagonal")
-    scales = _scales(Objective(target, model.data), starts[0])
+    objective = Objective(target, model.data)
+    u = starts[0]
+    try:
+        with np.errstate(all="ignore"):
+            curvature = np.abs(np.diag(observed_information(objective, u).matrix))
+    except (np.linalg.LinAlgError, ValueError):
+        curvature = np.ones(len(u))
+    good = np.isfinite(curvature) & (curvature > 0)
+    scales = Preconditioner(1.0 / np.sqrt(np.where(good, curvature, 1.0)), u)
     dense = _is_dense(target, form) and (
         form == "dense" or target.size <= _SETTINGS.dense_from_draws
     )
@@ -200,13 +208,3 @@ def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.n
             break
         step = step / 2
     return mode.position + step
-
-
-def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:
-    try:
-        with np.errstate(all="ignore"):
-            curvature = np.abs(np.diag(observed_information(objective, u).matrix))
-    except (np.linalg.LinAlgError, ValueError):
-        curvature = np.ones(len(u))
-    good = np.isfinite(curvature) & (curvature > 0)
-    return Preconditioner(1.0 / np.sqrt(np.where(good, curvature, 1.0)), u)

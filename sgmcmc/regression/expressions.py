@@ -349,7 +349,17 @@ class Expression:
     def _check(self, node: ast.AST, names: list[str]) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id not in FUNCTIONS and node.func.id not in transforms():
-                self._refuse_function(node.func.id)
+                name = node.func.id
+                functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
+                hint = did_you_mean(name, sorted(functions))
+                if name in _OF_R:
+                    hint = f" Write {_OF_R[name]}."
+                written = (
+                    name.replace("as_", "as.", 1) if name.startswith("as_") else name
+                )
+                raise ValueError(
+                    f"`formula` names {written!r}, a function that formulas lack.{hint}"
+                )
         elif isinstance(node, ast.Name) and node.id not in self._columns:
             if node.id not in FUNCTIONS and node.id not in transforms():
                 self._refuse(node.id, names)
@@ -387,16 +397,6 @@ class Expression:
             hint = f" Write {_NOT_OF_R[name]}."
         raise ValueError(
             f"`formula` names {name!r}, but `data` has no such column.{hint}"
-        )
-
-    def _refuse_function(self, name: str) -> None:
-        functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
-        hint = did_you_mean(name, sorted(functions))
-        if name in _OF_R:
-            hint = f" Write {_OF_R[name]}."
-        written = name.replace("as_", "as.", 1) if name.startswith("as_") else name
-        raise ValueError(
-            f"`formula` names {written!r}, a function that formulas lack.{hint}"
         )
 
     def _check_attribute(self, node: ast.Attribute) -> None:

@@ -131,7 +131,12 @@ def loo(terms: Terms, rows: Any, seed: Any, executor: Any) -> Loo:
     def mean_log_density() -> np.ndarray:
         with read_machines(executor) as machines:
             distributed = data.on(machines)
-            for point in (_posterior_mean(arrays), last_draw):
+            # The posterior mean, as the one draw of one chain.
+            mean = {}
+            for name, array in arrays.items():
+                exact = array.mean(axis=(0, 1), keepdims=True, dtype=np.float64)
+                mean[name] = exact.astype(array.dtype)
+            for point in (mean, last_draw):
                 at_point = Evaluation("log_lik", of_rows, point, distributed, dtype)
                 log_density = terms.of_units(reduced(at_point))
                 if np.isfinite(log_density).all():
@@ -159,15 +164,6 @@ def _thinned(terms: Terms, size: int) -> dict[str, np.ndarray]:
     largest = 2**24  # numbers that are held in memory
     step = -(-chains * count * min(size, terms.size) // largest)
     return {name: array[:, ::step] for name, array in arrays.items()}
-
-
-def _posterior_mean(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the posterior mean, as the one draw of one chain."""
-    mean = {}
-    for name, array in arrays.items():
-        exact = array.mean(axis=(0, 1), keepdims=True, dtype=np.float64)
-        mean[name] = exact.astype(array.dtype)
-    return mean
 
 
 def chosen_rows(N: int, limit: int, seed: int) -> np.ndarray:

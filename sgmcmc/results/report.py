@@ -175,21 +175,18 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):
-        return _range_text(np.asarray(value, float))
+        # The smallest and the largest number, or one if they look the same.
+        values = np.asarray(value, float)
+        if not values.size:
+            return "none"
+        values = values[~np.isnan(values)]  # an R-hat of what is constant has no value
+        if not values.size:
+            return "not available"
+        is_rounding = np.abs(values) < 1e-14
+        values = np.where(is_rounding, 0.0, values)
+        low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+        return low if low == high else f"{low} to {high}"
     return str(value)
-
-
-def _range_text(values: np.ndarray) -> str:
-    """Return the smallest and the largest number, or one if they look the same."""
-    if not values.size:
-        return "none"
-    values = values[~np.isnan(values)]  # an R-hat of what is constant has no value
-    if not values.size:
-        return "not available"
-    is_rounding = np.abs(values) < 1e-14
-    values = np.where(is_rounding, 0.0, values)
-    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

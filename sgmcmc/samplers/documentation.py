@@ -76,6 +76,11 @@ def documented(function: Function) -> Function:
     centered = "opt_stepsize" in inspect.signature(function).parameters
     of_run = name.removesuffix("_setup")
     source = f"{entry.source}; {_CENTERED_SOURCE}" if centered else entry.source
+    stepsizes = entry.stepsize + (", 1e-4" if centered else "")
+    call = entry.example.call.format(stepsize=stepsizes)
+    use = entry.example.steps if stepwise else entry.example.run
+    use = use.strip().format(function=name, call=call)
+    example = f"{entry.example.model.strip()}\n{use}"
     sections = [
         text,
         entry.equation.strip(),
@@ -83,7 +88,7 @@ def documented(function: Function) -> Function:
         _STEPWISE.strip().format(function=of_run) if stepwise else "",
         arguments,
         returns.strip(),
-        _example_section(name, entry, centered, stepwise),
+        "Example:\n" + textwrap.indent(example, "    "),
         "Source:\n" + textwrap.indent(textwrap.fill(f"{source}.", 92), "    "),
     ]
     function.__doc__ = "\n\n".join(section for section in sections if section)
@@ -124,15 +129,3 @@ def _arguments_section(function: Callable[..., Any], entry: SamplerEntry) -> str
             )
         )
     return "\n".join(lines)
-
-
-def _example_section(
-    function: str, entry: SamplerEntry, centered: bool, stepwise: bool
-) -> str:
-    stepsizes = entry.stepsize + (", 1e-4" if centered else "")
-    call = entry.example.call.format(stepsize=stepsizes)
-    use = entry.example.steps if stepwise else entry.example.run
-    use = use.strip().format(function=function, call=call)
-    return "Example:\n" + textwrap.indent(
-        f"{entry.example.model.strip()}\n{use}", "    "
-    )

@@ -15,7 +15,6 @@ from sgmcmc.dynamics import HMC
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
-from sgmcmc.model.geometry import Space
 from sgmcmc.plan.choices import BoundRequest, Chosen, choose
 from sgmcmc.plan.cost import (
     WARN_SECONDS,
@@ -150,7 +149,12 @@ class UntilFar(UntilEffective):
             )
         super().see(samples)
         assert self.diagnostics is not None
-        self.covariance = _whitened_covariance(samples, self._plan, self._space)
+        # The covariance of the draws in whitened coordinates, drawn toward the identity.
+        u = unconstrained(samples, self._space)
+        zeta = self._plan.whitening.into(u.reshape(-1, u.shape[-1]))
+        self.covariance = shrunk_covariance(
+            zeta, max(4.0, len(zeta) / max(1.0, self._plan.autocorrelation))
+        )
         self.variances = np.linalg.eigvalsh(self.covariance)
         draws = self.diagnostics.draws
         if not self.normal:
@@ -185,13 +189,6 @@ def _with_suitable_stepsize(
     stepsize, geometry = judgement.largest, judgement.geometry
     prediction = geometry.predict(plan.given.dynamics, stepsize, plan.given.in_turn)
     return replace(plan, stepsize=stepsize, around=geometry, prediction=prediction)
-
-
-def _whitened_covariance(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return the covariance of the draws in whitened coordinates, drawn toward the identity."""
-    u = unconstrained(samples, space)
-    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
-    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))
 
 
 # Gradients for an independent draw of HMC far from normal, twice: draws of minibatches must cost

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.bars import Clock
-from sgmcmc.data.dataset import Data, Tensors
+from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.passes import Pass, chunks, shards
 from sgmcmc.data.random_numbers import AliasTable
 from sgmcmc.dynamics.subsampling import RowBounds, Subsampled
@@ -154,22 +154,8 @@ def _bounds(
 ) -> RowBounds:
     target, data = model.target, model.data
     root = preconditioner.root if preconditioner.dense else np.diag(preconditioner.root)
-    factors, gradients = _tables(target, data, dynamics, mode.position)
-    factors, gradients = factors @ root, gradients @ root
-    gradient = Objective(target, data).value_and_gradient(mode.position)[1]
-    matrix = _prior_curvature(target, mode.position, prior)
-    matrix = root.T @ matrix @ root
-    largest = float(np.linalg.eigvalsh(matrix)[-1])
-    prior_bounds = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(largest, 0.0))
-    table = AliasTable.of(dynamics.weights(factors))
-    return RowBounds(factors, gradients, table, root.T @ gradient, prior_bounds)
-
-
-def _tables(
-    target: Target, data: Data, dynamics: Subsampled, position: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return r_j, and the gradient of each row's term at the mode, (N, d) both."""
-    point = tf.constant(position, target.dtype)
+    # R_j, and the gradient of each row's term at the mode, (N, d) both.
+    point = tf.constant(mode.position, target.dtype)
     params = target.space.constrain(point)
     terms = Pass(data, {"gradients": target.term_gradients})
     tables: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
@@ -178,7 +164,15 @@ def _tables(
         for _, columns in chunks(data, shard):
             tables[0].append(_factors(dynamics, target, params, columns))
             tables[1].append(terms.run("gradients", point, columns).numpy())
-    return np.concatenate(tables[0]), np.concatenate(tables[1])
+    factors, gradients = np.concatenate(tables[0]), np.concatenate(tables[1])
+    factors, gradients = factors @ root, gradients @ root
+    gradient = Objective(target, data).value_and_gradient(mode.position)[1]
+    matrix = _prior_curvature(target, mode.position, prior)
+    matrix = root.T @ matrix @ root
+    largest = float(np.linalg.eigvalsh(matrix)[-1])
+    prior_bounds = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(largest, 0.0))
+    table = AliasTable.of(dynamics.weights(factors))
+    return RowBounds(factors, gradients, table, root.T @ gradient, prior_bounds)
 
 
 def _factors(

@@ -128,12 +128,13 @@ def report_on(
     warnings += rounding_warnings(samples, plan.mode)
     warnings += diagnostics.warnings(goal.ess)
     warnings += far_from_normal_warnings(eigenvalues)
+    rows = plan.effective_rows
     sections: Sections = {
         Section.MODE: mode_facts(plan.mode),
         Section.CHAIN: {
             **chain_facts(samples, sampler),
             **_rows_facts(plan),
-            **_effective_rows(plan),
+            **({"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}),
             "eigenvalues of draws' covariance, whitened": eigenvalues.tolist(),
         },
         Section.PREDICTED: {
@@ -257,6 +258,7 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
     settings = samples.settings
     stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
     rows = settings["minibatches"]
+    preconditioner = sampler.target.space.preconditioner
     return {
         "dynamics": repr(sampler.chain.dynamics),
         "gradient": settings["gradient"]["name"],
@@ -265,7 +267,7 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         if isinstance(rows, str)
         else "weighted (user-supplied probabilities)",
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
-        "preconditioner": _preconditioner_kind(sampler),
+        "preconditioner": ("none" if preconditioner is None else preconditioner.kind),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
         **(
             {}
@@ -294,16 +296,6 @@ def _rows_facts(plan: Plan) -> dict[str, Any]:
         if plan.given.minibatches is not None
         else {"rows": "in proportion to leverage"}
     )
-
-
-def _effective_rows(plan: Plan) -> dict[str, Any]:
-    rows = plan.effective_rows
-    return {"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}
-
-
-def _preconditioner_kind(sampler: Sampler) -> str:
-    preconditioner = sampler.target.space.preconditioner
-    return "none" if preconditioner is None else preconditioner.kind
 
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
