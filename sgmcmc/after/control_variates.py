@@ -475,7 +475,14 @@ def best(
         if degree == 2 and not (enough and source.features <= _SETTINGS.largest):
             break
         judge = Judge(source, segments)
-        for batches in _batches(source, segments):
+        # The numbers of batches of each chain to try: all draws, then fewer and fewer.
+        counts: list[int | None] = [None]
+        fewer = source.draws // _SETTINGS.coarser
+        least = max(_SETTINGS.least_batches, 2 * source.features)
+        while fewer > 1 and _fewest(segments, source.draws // fewer) >= least:
+            counts.append(fewer)
+            fewer //= _SETTINGS.coarser
+        for batches in counts:
             candidate = fitted(source, Form(degree, "others", batches), judge)
             gain = np.median(candidate.gain)
             if best_form is None or gain > np.median(best_form.gain):
@@ -529,17 +536,6 @@ def _fewest(segments: list[DrawSegment], length: int) -> int:
     """Return the least number of batches of this length in all segments but one."""
     sizes = sorted((segment.stop - segment.start) // length for segment in segments)
     return sum(sizes[:-1])
-
-
-def _batches(source: DrawSource, segments: list[DrawSegment]) -> list[int | None]:
-    """Return the numbers of batches of each chain to try: all draws, then fewer and fewer."""
-    counts: list[int | None] = [None]
-    batches = source.draws // _SETTINGS.coarser
-    needed = max(_SETTINGS.least_batches, 2 * source.features)
-    while batches > 1 and _fewest(segments, source.draws // batches) >= needed:
-        counts.append(batches)
-        batches //= _SETTINGS.coarser
-    return counts
 
 
 def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:

@@ -238,7 +238,12 @@ class Runner:
         if self._refresh_every is not None:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
-                carry = self._refreshed(visit)
+                gradient, estimator = self._kernel.gradient.refresh(
+                    self._whole, carry.estimator, self.position(), visit
+                )
+                carry = carry._replace(estimator=estimator)
+                if gradient is not None:
+                    carry = carry._replace(gradient=tf.constant(gradient))
         stop = min(stop, *(offset + n - self.iteration % n for n in self._lengths))
         inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
@@ -261,18 +266,6 @@ class Runner:
         self.carry, self.params = result.carry, result.params
         self.iteration = end
         self.save()
-
-    def _refreshed(self, visit: int) -> Carry:
-        """Return the carry with the gradient estimator refreshed between blocks."""
-        gradient, estimator = self._kernel.gradient.refresh(
-            self._whole, self.carry.estimator, self.position(), visit
-        )
-        carry = self.carry._replace(estimator=estimator)
-        return (
-            carry
-            if gradient is None
-            else carry._replace(gradient=tf.constant(gradient))
-        )
 
     def _keep(self, result: BlockResult, end: int) -> None:
         recorder = self.recorder

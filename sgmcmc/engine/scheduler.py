@@ -301,15 +301,6 @@ class _ChainThreads:
                 return report
             report.join()
 
-    def _advance_block(self, runner: Runner, remaining: int) -> int:
-        """Run a block, or as much of it as a limited time allows before the next look at it."""
-        if self._per_look is None:
-            return runner.advance(remaining)
-        start, count = time.monotonic(), self._per_look.count
-        done = runner.advance(min(remaining, count), part=count < remaining)
-        self._per_look.see(time.monotonic() - start)
-        return done
-
     def _work(self) -> None:
         try:
             while not self.halt.is_set():
@@ -317,7 +308,13 @@ class _ChainThreads:
                     goal, runner = self._queue.get_nowait()
                 except queue.Empty:
                     break
-                done = self._advance_block(runner, goal - runner.iteration)
+                remaining = goal - runner.iteration
+                if self._per_look is None:
+                    done = runner.advance(remaining)
+                else:  # as much as a limited time allows before the next look at it
+                    start, count = time.monotonic(), self._per_look.count
+                    done = runner.advance(min(remaining, count), part=count < remaining)
+                    self._per_look.see(time.monotonic() - start)
                 if runner.iteration < goal:
                     self._queue.put((goal, runner))
                 self._reports.put((done, runner.estimate))

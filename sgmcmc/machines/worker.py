@@ -180,20 +180,15 @@ def _find_object(key: str, needs: tuple[str, ...], blobs: Mapping[str, bytes]) -
         if shared[need] is None:
             shared[need] = _shared[need] = Unpickler(blobs[need], {}).load()
             while len(_shared) > _SETTINGS.shared:
-                _drop(next(iter(_shared)))
+                oldest, _ = _shared.popitem(last=False)
+                for made in [k for k, (_, used) in _objects.items() if oldest in used]:
+                    del _objects[made]
         elif need in _shared:
             _shared.move_to_end(need)
     _objects[key] = Unpickler(blobs[key], shared).load(), needs
     while len(_objects) > _SETTINGS.objects:
         _objects.popitem(last=False)
     return _objects[key][0]
-
-
-def _drop(need: str) -> None:
-    """Forget a shared object, and all that is made with it."""
-    del _shared[need]
-    for key in [key for key, (_, needs) in _objects.items() if need in needs]:
-        del _objects[key]
 
 
 def _portable(error: Exception) -> Exception:

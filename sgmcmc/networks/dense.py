@@ -272,25 +272,23 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _forward(self, weights: Weights, X: Any) -> tf.Tensor:
         """Return outputs, (K, n, outputs). Inside, rows are last: XLA's products are faster so."""
         activation = _ACTIVATIONS[self.activation]
-        h = self._first_layer(weights["W0"], X)
-        for layer in range(len(self._widths) - 1):
-            if layer:
-                h = tf.matmul(weights[f"W{layer}"], activation(h))
-            h = h + weights[f"b{layer}"][..., tf.newaxis]
-        return tf.linalg.matrix_transpose(h)
-
-    def _first_layer(self, W: tf.Tensor, X: Any) -> tf.Tensor:
-        """Return the products of the first weights and the features, (K, width, n)."""
+        W = weights["W0"]
         if self._in_graph:
             W = W / tf.constant(self._spread, W.dtype)
         if isinstance(X, tf.SparseTensor):
             K, width, inputs = W.shape
             flat = tf.transpose(tf.reshape(W, [K * width, inputs]))
             products = tf.transpose(tf.sparse.sparse_dense_matmul(X, flat))
-            return tf.reshape(products, [K, width, -1])
-        if self._in_graph:
-            X = X - tf.constant(self._middle, X.dtype)
-        return tf.matmul(W, tf.transpose(X))
+            h = tf.reshape(products, [K, width, -1])
+        else:
+            if self._in_graph:
+                X = X - tf.constant(self._middle, X.dtype)
+            h = tf.matmul(W, tf.transpose(X))
+        for layer in range(len(self._widths) - 1):
+            if layer:
+                h = tf.matmul(weights[f"W{layer}"], activation(h))
+            h = h + weights[f"b{layer}"][..., tf.newaxis]
+        return tf.linalg.matrix_transpose(h)
 
     def _outputs_of(self, network: Network, weights: Weights, X: Any) -> Array:
         """Return the outputs of each draw, (draws, rows, outputs), float64."""

@@ -25,7 +25,7 @@ from sgmcmc.inputs.support import find_support, finite_priors, need_precision, o
 from sgmcmc.inputs.user_model import UserModel
 from sgmcmc.interrupts import passed_on
 from sgmcmc.minibatches import Minibatches
-from sgmcmc.model.geometry import Preconditioner, Space, root_of
+from sgmcmc.model.geometry import root_of
 from sgmcmc.model.target import Target, untempered
 from sgmcmc.plan.fixed_nodes import anchored
 from sgmcmc.plan.joint_mode import uncentered
@@ -404,8 +404,12 @@ def _constants(bound: BoundRequest, tolerance: float) -> GivenConstants:
         stepsize = one_or_each(
             read_stepsizes("stepsize", request.stepsize, layout).at(1, 1)[0], layout
         )
-    space = model.target.space
-    preconditioner = _preconditioner(options.preconditioner, space, model.starts[0])
+    preconditioner = options.preconditioner
+    if is_one_of(preconditioner, (AUTO,)):
+        preconditioner = "dense"
+    elif not is_one_of(preconditioner, PRECONDITIONERS):
+        space, start = model.target.space, model.starts[0]
+        preconditioner = read_preconditioner(preconditioner, space, start) or "none"
     return GivenConstants(
         bound.dynamics,
         gradient,
@@ -416,11 +420,3 @@ def _constants(bound: BoundRequest, tolerance: float) -> GivenConstants:
         tolerance,
         bound.in_turn,
     )
-
-
-def _preconditioner(
-    value: Any, space: Space, start: np.ndarray
-) -> str | Preconditioner:
-    if is_one_of(value, PRECONDITIONERS):
-        return "dense" if value == AUTO else value
-    return read_preconditioner(value, space, start) or "none"

@@ -285,9 +285,13 @@ class _PriorProbe:
         if scale is None:
             return None
         probe = along * _FIELD_SETTINGS.probe_sds * np.sqrt(size / curvature_along)
-        return Field(
-            self._name, scale, probe.reshape(self._shape), self._mean_moves(probe)
-        )
+        signs = self._rng.choice([-1.0, 1.0], len(self._u))
+        perturbed = self._u + _FIELD_SETTINGS.perturbation * signs
+        before, after = (self._products(u, probe, probe) for u in (self._u, perturbed))
+        length = max(float(np.linalg.norm(product)) for _, product in (before, after))
+        change = np.linalg.norm(np.add(*before) - np.add(*after))
+        mean_moves = bool(change > _FIELD_SETTINGS.rounding * length)
+        return Field(self._name, scale, probe.reshape(self._shape), mean_moves)
 
     def _scale(self, along: np.ndarray, product: np.ndarray) -> int | None:
         """Return the coordinate that the precision depends on most, if on one line."""
@@ -320,17 +324,6 @@ class _PriorProbe:
             )
             largest_change, scale = change, coordinate if on_one_line else None
         return scale
-
-    def _mean_moves(self, probe: np.ndarray) -> bool:
-        """Return whether g depends on the other parameters."""
-        signs = self._rng.choice([-1.0, 1.0], len(self._u))
-        perturbed = self._u + _FIELD_SETTINGS.perturbation * signs
-        before, after = (self._products(u, probe, probe) for u in (self._u, perturbed))
-        size = max(float(np.linalg.norm(product)) for _, product in (before, after))
-        return bool(
-            np.linalg.norm(np.add(*before) - np.add(*after))
-            > _FIELD_SETTINGS.rounding * size
-        )
 
     def _perturbed(self, coordinate: int, change: float) -> np.ndarray:
         position = self._u.copy()

@@ -197,7 +197,14 @@ def to_inference_data(
     groups: dict[str, Any] = {}
     terms = contents.log_likelihood
     if isinstance(terms, np.ndarray):
-        groups["log_likelihood"] = {LOG_LIK: _fitting(samples, terms)}
+        draws = by_chain(samples.settings, samples)
+        expected = next(iter(draws.values())).shape[:2] if draws else terms.shape[:2]
+        if terms.ndim != 3 or terms.shape[:2] != expected:
+            raise ValueError(
+                f"`log_likelihood` must have the shape (chains, draws, N), that is {expected} and "
+                f"the number of rows; it has {terms.shape}."
+            )
+        groups["log_likelihood"] = {LOG_LIK: terms}
     elif terms is not None and terms is not False:
         dataset = None if terms is True else terms
         rows = samples.rows_of(dataset)
@@ -211,19 +218,7 @@ def to_inference_data(
     observed = contents.observed_data
     if observed is not None:
         groups["observed_data"] = {name: np.asarray(a) for name, a in observed.items()}
-    data = _from_groups(groups, contents, _attributes(samples))
-    if samples.test_functions is not None:
-        arrays = by_chain(samples.settings, samples.test_functions)
-        _add(data, "test_functions", _dataset(arrays))
-    statistics = _sample_stats(samples)
-    if statistics:
-        _add(data, "sample_stats", statistics)
-    return data
-
-
-def _from_groups(
-    groups: dict[str, Any], contents: Contents, attributes: dict[str, str]
-) -> az.InferenceData:
+    attributes = _attributes(samples)
     az, dims, coords = libraries.arviz(), contents.dims, contents.coords
     labels = {
         "dims": None if dims is None else {name: list(dims[name]) for name in dims},
@@ -231,8 +226,16 @@ def _from_groups(
     }
     if libraries.arviz_is_new():
         by_group = {"/": attributes, **dict.fromkeys(groups, attributes)}
-        return az.from_dict(groups, **labels, attrs=by_group)
-    return az.from_dict(**groups, **labels, attrs=attributes)
+        data = az.from_dict(groups, **labels, attrs=by_group)
+    else:
+        data = az.from_dict(**groups, **labels, attrs=attributes)
+    if samples.test_functions is not None:
+        arrays = by_chain(samples.settings, samples.test_functions)
+        _add(data, "test_functions", _dataset(arrays))
+    statistics = _sample_stats(samples)
+    if statistics:
+        _add(data, "sample_stats", statistics)
+    return data
 
 
 def _sample_stats(samples: Any) -> xr.Dataset:
@@ -320,17 +323,6 @@ def _with_effects(
             axes = [f"{name}_dim_{k}" for k in range(array.ndim - 3)]
             dims[name] = [by, *dims.get(name, axes)]
     return drawn, replace(contents, dims=dims, coords=coords)
-
-
-def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
-    arrays = by_chain(samples.settings, samples)
-    expected = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
-    if terms.ndim != 3 or terms.shape[:2] != expected:
-        raise ValueError(
-            f"`log_likelihood` must have the shape (chains, draws, N), that is {expected} and the "
-            f"number of rows; it has {terms.shape}."
-        )
-    return terms
 
 
 def _thinned(samples: Any, rows: int, draws: int | None) -> Any:

@@ -422,8 +422,15 @@ def arrow_of(
     else:
         W = B.multiply(inverse.reshape(1, -1)).tocsr()
     schur = information.core - np.asarray((W @ W.T).toarray())
-    if few is not None:
-        schur = _repair_core(schur, few)
+    if few is not None and few.any() and not few.all():
+        # The few become positive definite given all others.
+        changed = np.ix_(few, few)
+        cross = np.ix_(few, ~few)
+        fixed = schur[np.ix_(~few, ~few)]
+        explained = schur[cross] @ np.linalg.solve(fixed, schur[cross].T)
+        root = _definite_root(schur[changed] - explained)
+        schur = schur.copy()
+        schur[changed] = explained + root @ root.T
     return Arrow(origin, ArrowBlocks(leaves, blocks, W, _definite_root(schur)))
 
 
@@ -450,20 +457,6 @@ def arrow_of_coupled(
     root = _definite_root(information.core - solved @ information.coupling.T)
     factor = information._replace(coupling=W, core=root)
     return Arrow(origin, factor, axes, lengths)
-
-
-def _repair_core(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
-    """Return a matrix of which some coordinates, given all others, are positive definite."""
-    if few.all() or not few.any():
-        return matrix
-    changed = np.ix_(few, few)
-    cross = np.ix_(few, ~few)
-    fixed = matrix[np.ix_(~few, ~few)]
-    explained = matrix[cross] @ np.linalg.solve(fixed, matrix[cross].T)
-    root = _definite_root(matrix[changed] - explained)
-    repaired = matrix.copy()
-    repaired[changed] = explained + root @ root.T
-    return repaired
 
 
 def _lift_eigenvalues(values: np.ndarray) -> np.ndarray:

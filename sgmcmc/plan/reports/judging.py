@@ -218,18 +218,8 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
         draws = np.asarray(array[:, ::step])
         shape = draws.shape[:2]
         flat[name] = draws.reshape(-1, *draws.shape[2:])
-    u = as_matrix(space.of_draws(flat))
-    return _with_finite_values(u.reshape(*shape, -1))
-
-
-def as_matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return arrays with one leading axis as one matrix, in float64."""
-    flat = [np.reshape(array, (len(array), -1)) for array in arrays.values()]
-    return np.concatenate(flat, 1).astype(np.float64)
-
-
-def _with_finite_values(u: np.ndarray) -> np.ndarray:
-    """Return coordinates with infinities, of draws at the edge of their space, drawn inwards."""
+    u = as_matrix(space.of_draws(flat)).reshape(*shape, -1)
+    # Infinities, of draws at the edge of their space, are drawn inwards.
     fine = np.isfinite(u)
     if fine.all():
         return u
@@ -239,6 +229,12 @@ def _with_finite_values(u: np.ndarray) -> np.ndarray:
     )
     low, high = (np.where(fine.any((0, 1)), bound, 0.0) for bound in (low, high))
     return np.clip(np.where(np.isnan(u), low, u), low, high)
+
+
+def as_matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return arrays with one leading axis as one matrix, in float64."""
+    flat = [np.reshape(array, (len(array), -1)) for array in arrays.values()]
+    return np.concatenate(flat, 1).astype(np.float64)
 
 
 def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
