@@ -134,7 +134,7 @@ class NoisyQuadratic:
         return replace(self, noise=noise, epoch=epoch, known_axes=self.axes)
 
     def scaled(self, scale: np.ndarray) -> NoisyQuadratic:
-        """Return the surroundings of a chain in other units, ζ = scale · φ."""
+        """Return the same for a chain in other units, ζ = scale · φ."""
         return NoisyQuadratic(
             scale[:, np.newaxis] * self.information * scale,
             scale[:, np.newaxis] * self.noise * scale,
@@ -275,7 +275,7 @@ def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
 
 def largest_stepsize(
     dynamics: Dynamics,
-    surroundings: NoisyQuadratic,
+    quadratic: NoisyQuadratic,
     tolerance: float,
     largest: float = _SETTINGS.max_stepsize,
     in_turn: Sequence[slice] | None = None,
@@ -284,15 +284,15 @@ def largest_stepsize(
 
     Args:
         dynamics: Dynamics, bound to its constants.
-        surroundings: Curvature and noise.
+        quadratic: Curvature and noise.
         tolerance: Largest relative error of an SD.
         largest: Largest ε times the largest curvature.
         in_turn: Slices of parameters that move one after the other.
     """
-    unit = 1.0 / surroundings.axes[0][-1]
+    unit = 1.0 / quadratic.axes[0][-1]
 
     def excess(stepsize: float) -> float:
-        return surroundings.predict(dynamics, stepsize, in_turn).worst - tolerance
+        return quadratic.predict(dynamics, stepsize, in_turn).worst - tolerance
 
     return largest_good(excess, _SETTINGS.min_stepsize * unit, largest * unit)
 
