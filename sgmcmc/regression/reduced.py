@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.groups.labels import labeled
-from sgmcmc.groups.packs import large_groups, need_groups
 from sgmcmc.groups.spec import MOST_INTEGRATED
 from sgmcmc.groups.structure import Structure, of_large
 from sgmcmc.model.target import Target
@@ -33,19 +33,12 @@ from sgmcmc.reduce.elliptical import (
     fitted,
     mode_and_width,
 )
-from sgmcmc.reduce.gaussian import (
-    GaussianSums,
-    MarginalDensity,
-    RegressionRows,
-    SharedBasis,
-    gaussian_sums,
-)
-from sgmcmc.regression.building import RegressionData, groups_of, observed_rows
-from sgmcmc.regression.columns import Block
-from sgmcmc.regression.families import AT
-from sgmcmc.regression.model import Model
+from sgmcmc.reduce.gaussian import GaussianSums
+from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
+from sgmcmc.regression.building import RegressionData
 from sgmcmc.regression.priors import normal_priors
 from sgmcmc.regression.scales import RegressionScales
+from sgmcmc.regression.sums import FactorRows, columns_of, sums_of
 from sgmcmc.results.arrays import LogPost, by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
@@ -64,8 +57,8 @@ class _Settings:
     columns: int = 2000  # of X'X, dense, at most
     work: float = 2e11  # multiplications for the sums, at most
     projections: float = 2.0**27  # numbers of all groups, at most
+    crossed: int = 2500  # effects in a dense matrix, at most: 0.15 s for its root
     work_at_scales: float = 5e6  # for the density at one position, at most
-    kept: int = 2**24  # numbers of rows that are kept between two passes
     least: float = 1e-7  # noise, in SDs of the response, that may be rounding
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
     few_rows: float = 0.5  # rows more than effects, over effects: fewer do not tell σ
@@ -89,104 +82,14 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         return False
     if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
         return False
-    if len(model.effects) > 1 or p > _SETTINGS.columns:
+    if p > _SETTINGS.columns:
         return False
     if float(n) * (p + 1) ** 2 > _SETTINGS.work:
         return False
     if not model.effects:
         return True
-    effects = model.effects[0]
-    q = len(effects.terms)
-    return q <= MOST_INTEGRATED and float(p) ** 3 <= _SETTINGS.work_at_scales
-
-
-@dataclass(frozen=True)
-class _GroupedRows:
-    """Groups of rows.
-
-    Attributes:
-        codes: Number of each row's group, (rows,).
-        structure: The groups, without packs of their rows.
-    """
-
-    codes: np.ndarray
-    structure: Structure
-
-    @classmethod
-    def of(cls, data: RegressionData) -> _GroupedRows:
-        """Return those of the one factor of a regression."""
-        ((by, values),) = data.model.labels(data.frame).items()
-        of_rows = labeled(by, values)
-        need_groups(by, of_rows.labels)
-        structure = Structure(
-            groups_of(data.model)[0],
-            None,
-            (),
-            {by: of_rows.labels},
-            {by: of_rows.levels},
-            large=large_groups(of_rows.codes),
-        )
-        return cls(of_rows.codes, structure)
-
-    @property
-    def count(self) -> int:
-        """Number of groups."""
-        return len(next(iter(self.structure.labels.values())))
-
-
-def _sums(data: RegressionData, members: _GroupedRows | None) -> GaussianSums:
-    """Return the sums of a regression."""
-
-    def chunks() -> Iterator[RegressionRows]:
-        return _rows(data, members)
-
-    if members is None:
-        return gaussian_sums(chunks, 0)
-    columns = len(data.model.terms) + len(data.model.effects[0].terms) + 3
-    source: Callable[[], Any] = chunks
-    if len(data.frame) * columns <= _SETTINGS.kept:
-        all_rows = list(chunks())
-
-        def source() -> list[RegressionRows]:
-            return all_rows
-
-    return gaussian_sums(source, members.count, members.structure.large.tolist())
-
-
-def _rows(
-    data: RegressionData, members: _GroupedRows | None
-) -> Iterator[RegressionRows]:
-    """Yield all rows in chunks."""
-    model, p = data.model, len(data.model.terms)
-    length = max(1024, _SETTINGS.kept // (4 * (p + 1)))
-    for chunk, design_rows, columns in observed_rows(
-        model, data.y, data.frame, data.weights
-    ):
-        rows = chunk.stop - chunk.start
-        weights = columns.get("weights", np.ones(rows))
-        codes = np.zeros(rows, np.int64) if members is None else members.codes[chunk]
-        z = np.zeros((rows, 0))
-        if model.effects:
-            z = np.asarray(columns[f"Z_{model.effects[0].name}"], np.float64)
-        at = np.broadcast_to(columns.get(AT, 0.0), rows)
-        for first in range(0, rows, length):
-            part = slice(first, first + length)
-            x = _design(model, design_rows, part)
-            xy = np.concatenate([x, at[part, np.newaxis]], 1)
-            yield RegressionRows(xy, weights[part], z[part], codes[part])
-
-
-def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
-    """Return some rows of the design as a dense matrix, centered and scaled."""
-    design, dense = model.design, rows.dense[part]
-    x = np.zeros((len(dense), len(model.terms)))
-    x[:, design.dense] = dense
-    for term, (indices, numbers) in zip(design.coded, rows.coded, strict=True):
-        level = np.asarray(indices[part])
-        counted = np.flatnonzero(level < term.size)
-        columns = np.arange(len(model.terms))[term.columns][level[counted]]
-        x[counted, columns] = 1.0 if numbers is None else numbers[part][counted]
-    return (x - model.center) / model.scale
+    fewest = min(len(effects.terms) for effects in model.effects)
+    return fewest <= MOST_INTEGRATED and float(p) ** 3 <= _SETTINGS.work_at_scales
 
 
 class SumsDraws:
@@ -241,7 +144,7 @@ class SumsDraws:
         draws = {"b": b.reshape(*shape, -1)} if b.size else {}
         draws |= self.scales.draws(positions)
         selected = self._density.sums.selected
-        if selected is not None:
+        if selected is not None and len(self.scales.model.effects) == 1:
             groups, q = selected.projections.shape[:2]
             normals = self._normals(Purpose.START_LATENTS, number, groups * q)
             normals = normals.reshape(-1, groups, q)
@@ -295,31 +198,38 @@ class SumsCall:
             keywords.get("verbose", True),
         ).checked(self.clock.began)
         self.seed = checks.seed_number("seed", keywords.get("seed"))
-        self.members = _GroupedRows.of(data) if data.model.effects else None
+        self.factors = FactorRows.of(data) if data.model.effects else None
+        self._effects: dict[str, dict[str, np.ndarray]] = {}  # of the last draws
 
     @cached_property
-    def sums(self) -> GaussianSums:
-        """Sums of the data."""
-        sums = _sums(self.data, self.members)
+    def sums(self) -> GaussianSums | None:
+        """Sums of the data, ``None`` if there are too many."""
+        sums = sums_of(self.data, self.factors)
         self.clock.done("sums")
         return sums
 
     @property
     def is_less_work(self) -> bool:
         """Whether sums are less work than a chain over the rows."""
-        if self.members is None:
+        factors, model = self.factors, self.data.model
+        if factors is None:
             return True
-        p, q = len(self.data.model.terms), len(self.data.model.effects[0].terms)
-        numbers = float(self.members.count) * q * (p + 1)
-        if numbers > _SETTINGS.projections:
+        columns = columns_of(model, factors.dense, factors.levels.dense)
+        columns += len(model.terms) + 1
+        size = columns_of(model, factors.order[:1], [factors.levels.eliminated])
+        if float(size) * columns > _SETTINGS.projections:
+            return False
+        crossed = columns_of(model, factors.crossed, factors.levels.crossed)
+        if crossed > _SETTINGS.crossed or self.sums is None:
             return False
         groups = self.sums.groups
         assert groups is not None
-        return groups.projections.size * (p + 1.0) <= _SETTINGS.work_at_scales
+        return groups.projections.size * float(columns) <= _SETTINGS.work_at_scales
 
     @property
     def _few_rows(self) -> bool:
         """Whether there are few rows more than effects."""
+        assert self.sums is not None
         groups = self.sums.groups
         if groups is None:
             return False
@@ -327,13 +237,19 @@ class SumsCall:
         effects = float(ranks @ groups.counts)
         return self.sums.total - effects < _SETTINGS.few_rows * effects
 
+    def density(self, of_rows: bool) -> MarginalDensity:
+        """Return the posterior of the scales; see :class:`RegressionScales`."""
+        assert self.sums is not None
+        mean, sd = normal_priors(self.data.model)
+        order = (0,) if self.factors is None else self.factors.order
+        scales = RegressionScales(self.data.model, of_rows, order)
+        return MarginalDensity(self.sums, mean, sd, scales)
+
     @cached_property
     def draws(self) -> SumsDraws:
         """Draws, none to begin with."""
-        mean, sd = normal_priors(self.data.model)
-        scales = RegressionScales(self.data.model, self._few_rows)
-        density = MarginalDensity(self.sums, mean, sd, scales)
         chains, dtype = self.goal.n_chains, self.data.dtype
+        density = self.density(self._few_rows)
         draws = SumsDraws(density, chains, self.seed, dtype)
         self.clock.done("scales")
         return draws
@@ -342,6 +258,63 @@ class SumsCall:
     def over_rows(self) -> SamplerOrigin:
         """A sampler of the same posterior over the rows, set up when it is first asked for."""
         return self.data.over_rows(self.goal.n_chains)
+
+    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws with the effects that are coordinates of a chain over the rows.
+
+        These are of all factors but the first, and of large groups of the first. A draw has the
+        same effects whatever other draws it comes with.
+        """
+        factors = self.factors
+        if factors is None or not factors.structure.coordinates:
+            return dict(draws)
+        key = blake2b(np.ascontiguousarray(draws["sigma"]).tobytes()).hexdigest()
+        if key not in self._effects:
+            self._effects = {key: self._effects_of(draws)}
+        return {**draws, **self._effects[key]}
+
+    def _effects_of(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        factors, model = self.factors, self.data.model
+        assert factors is not None
+        shape = draws["sigma"].shape
+        density = self.density(of_rows=False)
+        assert isinstance(density.scales, RegressionScales)
+        positions = density.scales.positions(draws)
+        b = np.asarray(draws.get("b", np.zeros((*shape, 0))), np.float64)
+        b = b.reshape(len(positions), -1)
+        structure, of_factor = factors.structure, factors.order
+        levels = [*factors.levels.dense, *factors.levels.crossed]
+        size = columns_of(model, of_factor[1:], levels)
+        assert structure.integrated is not None
+        large, q = len(structure.large), structure.integrated.size
+        normals = self._normals_at(draws, size + large * q)
+        others = density.draw_others(positions, b, normals[:, :size])
+        effects, start = {}, 0
+        for number, count in zip(of_factor[1:], levels, strict=True):
+            stop = start + columns_of(model, [number], [count])
+            of_levels = others[:, start:stop].reshape(*shape, count, -1)
+            effects[model.effects[number].effects_name] = of_levels
+            start = stop
+        if large:
+            of_large_groups = normals[:, size:].reshape(-1, large, q)
+            given = np.concatenate([others, b], 1)
+            drawn = density.draw_effects(positions, given, of_large_groups)
+            (name,) = structure.names_of_large
+            effects[name] = drawn.reshape(*shape, large, q)
+        return {
+            name: values.astype(self.data.dtype) for name, values in effects.items()
+        }
+
+    def _normals_at(self, draws: Mapping[str, np.ndarray], size: int) -> np.ndarray:
+        """Return standard normals whose key is a draw itself, (draws, size)."""
+        sigma = np.ascontiguousarray(draws["sigma"]).ravel()
+        normals = np.empty((len(sigma), size))
+        for row, value in zip(normals, sigma, strict=True):
+            text = f"{self.seed}".encode() + value.tobytes()
+            key = np.frombuffer(blake2b(text, digest_size=16).digest(), np.uint64)
+            rng = np.random.Generator(np.random.Philox(key=key))
+            rng.standard_normal(out=row)
+        return normals
 
     def finish(self) -> Samples:
         """Return as many draws as the call asks for, with their report."""
@@ -401,18 +374,24 @@ class SumsCall:
         return Samples(draws, log_post=log_post, settings=_settings(self))
 
 
+def origin_of_saved(data: RegressionData, samples: Samples) -> SumsOrigin:
+    """Return the origin of draws from a file, whose sums are made when they are needed."""
+    settings = {name: samples.settings[name] for name in ("n_chains", "seed")}
+    return SumsOrigin(SumsCall(data, {**settings, "verbose": False}), None)
+
+
 @dataclass(frozen=True)
 class _Pace:
     autocorrelation: float = 2.0
 
 
 def _method(run: SumsCall) -> str:
-    return "independent" if run.members is None else "elliptical_slice"
+    return "independent" if run.factors is None else "elliptical_slice"
 
 
 def _settings(run: SumsCall) -> dict[str, Any]:
     """Return the settings of draws, under the names that those of a chain have."""
-    structure = None if run.members is None else run.members.structure
+    structure = None if run.factors is None else run.factors.structure
     integrated = None if structure is None else structure.to_json()
     n = len(run.data.frame)
     return {
@@ -480,32 +459,42 @@ def _model_facts(run: SumsCall) -> dict[str, Any]:
     p, rows = len(run.data.model.terms), len(run.data.frame)
     products = (p + 1) * (p + 2) // 2 + 1
     scales = run.draws.scales.names
-    if run.members is None:
+    if run.factors is None:
         return {
             "reduction": f"{rows} rows as {products} sums",
             "in closed form": "coefficients given 'sigma'",
             "sampled": "'sigma', by its distribution function",
         }
-    q = len(run.data.model.effects[0].terms)
-    by_group = q * (q + 1) // 2 + q * (p + 1)
-    counts = f"{run.members.count} groups of {by_group} sums, and {products} of all"
     return {
-        "reduction": f"{rows} rows as {counts}",
+        "reduction": f"{rows} rows as {_counts_of_sums(run.sums)}",
         "in closed form": "coefficients and effects given the scales",
         "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
         "densities of scales computed": run.draws.sampler.evaluations,
     }
 
 
+def _counts_of_sums(sums: GaussianSums | None) -> str:
+    """Return the numbers of sums in words."""
+    assert sums is not None and sums.groups is not None
+    groups = int(sums.groups.counts.sum())
+    columns, q = len(sums.root), sums.groups.roots.shape[1]
+    by_group = q * (q + 1) // 2 + q * columns
+    of_all = columns * (columns + 1) // 2 + 1
+    text = f"{groups} groups of {by_group} sums, and {of_all} of all"
+    if sums.crossed is None:
+        return text
+    by_pair = sums.crossed.projections.nnz
+    return text + f"; {sums.crossed.size} crossed effects of {by_pair} sums"
+
+
 def _group_facts(run: SumsCall) -> dict[str, Any]:
-    if run.members is None:
+    if run.factors is None:
         return {}
-    ((by, shown),) = run.members.structure.labels.items()
-    facts = {
-        f"levels of {by!r}": len(shown),
-        "integrated out": by,
-        "integral": "in closed form",
+    labels = run.factors.structure.labels
+    facts: dict[str, Any] = {
+        f"levels of {by!r}": len(shown) for by, shown in labels.items()
     }
+    facts |= {"integrated out": ", ".join(labels), "integral": "in closed form"}
     return {"Groups": facts}
 
 
@@ -522,19 +511,22 @@ def _rounding_warnings(samples: Samples) -> list[str]:
 
 def _variance_warnings(run: SumsCall, samples: Samples) -> list[str]:
     """Return a warning for each SD of effects that data do not tell apart from the noise."""
-    if run.members is None or run.members.count == len(run.data.frame):
-        return []  # groups of one row each have a warning of their own
-    effects = run.data.model.effects[0]
+    if run.factors is None:
+        return []
     noise = np.asarray(samples["sigma"], np.float64).ravel() ** 2
-    sds = np.asarray(samples[effects.sds_name], np.float64)
     messages = []
-    for index, name in enumerate(effects.rows[: len(effects.terms)]):
-        correlation = np.corrcoef(noise, sds[..., index].ravel() ** 2)[0, 1]
-        if correlation < _SETTINGS.together:
-            messages.append(
-                f"The data hardly tell {name!r} from 'sigma': the correlation of their squares is "
-                f"{correlation:.2f}. Their sum is known better than each."
-            )
+    for effects in run.data.model.effects:
+        labels = run.factors.structure.labels[effects.entry]
+        if len(labels) == len(run.data.frame):
+            continue  # groups of one row each have a warning of their own
+        sds = np.asarray(samples[effects.sds_name], np.float64)
+        for index, name in enumerate(effects.rows[: len(effects.terms)]):
+            correlation = np.corrcoef(noise, sds[..., index].ravel() ** 2)[0, 1]
+            if correlation < _SETTINGS.together:
+                messages.append(
+                    f"The data hardly tell {name!r} from 'sigma': the correlation of their squares "
+                    f"is {correlation:.2f}. Their sum is known better than each."
+                )
     return messages
 
 
@@ -567,17 +559,21 @@ class SumsOrigin:
     @property
     def groups(self) -> Structure | None:
         """The groups of the model, without packs of their rows."""
-        return None if self.run.members is None else self.run.members.structure
+        return None if self.run.factors is None else self.run.factors.structure
 
     def weights(self, iterations: np.ndarray) -> np.ndarray | None:
         """Return ``None``: all draws are alike."""
         return None
 
+    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws with all that are coordinates of a chain over the rows."""
+        return self.run.with_effects(draws)
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
-        return self.run.over_rows.effects(draws, by, groups, seed)
+        return self.run.over_rows.effects(self.with_effects(draws), by, groups, seed)
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -588,23 +584,27 @@ class SumsOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
-        return self.run.over_rows.effects_of_labels(draws, by, levels, seed)
+        all_draws = self.with_effects(draws)
+        return self.run.over_rows.effects_of_labels(all_draws, by, levels, seed)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
         """Return function, draws and dataset for evaluations by row, effects included."""
-        if self.run.members is None:
+        if self.run.factors is None:
             return f, draws, dataset
-        return self.run.over_rows.rows(f, draws, dataset)
+        return self.run.over_rows.rows(f, self.with_effects(draws), dataset)
 
     def robust(self, samples: Any) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""
-        return self.run.over_rows.robust(samples)
+        settings = samples.settings
+        draws = self.with_effects(by_chain(settings, samples))
+        moved = self.run.over_rows.robust(Samples(draws, settings=settings))
+        return {name: moved[name] for name in samples}
 
     def units(self, by: str | None) -> Any:
         """Return the terms of rows or groups; ``None`` if observations are rows."""
-        if self.run.members is None and by is None:
+        if self.run.factors is None and by is None:
             return None
         return self.run.over_rows.units(by)
 

@@ -21,6 +21,7 @@ from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.reduced import origin_of_saved
 from sgmcmc.results.samples import Samples
 
 if TYPE_CHECKING:
@@ -171,6 +172,8 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
         )
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
     data = RegressionData(model, y, frame, content.weights, np.dtype(np.float32))
+    if samples.settings.get("reduce") and len(model.effects) > 1:
+        return model, samples.made_by(origin_of_saved(data, samples))
     return model, samples.made_by(data.over_rows(samples.settings["n_chains"]))
 
 

@@ -53,6 +53,9 @@ class Origin(Protocol):
     def weights(self, iterations: np.ndarray) -> np.ndarray | None:
         """Return the weights of draws at these iterations; ``None`` if all are alike."""
 
+    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws with those of effects that functions of rows ask for."""
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:

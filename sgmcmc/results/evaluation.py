@@ -52,7 +52,7 @@ def arrays_of(draws: Draws) -> dict[str, np.ndarray]:
     arrays = by_chain(draws.settings, draws)
     if not next(iter(arrays.values())).shape[1]:
         raise ValueError("`samples` holds no draws.")
-    return arrays
+    return arrays if draws.origin is None else draws.origin.with_effects(arrays)
 
 
 def dtype_of(draws: Draws) -> tf.DType:

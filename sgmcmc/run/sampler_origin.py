@@ -79,6 +79,10 @@ class SamplerOrigin:
         """Return the weights of draws at these iterations; ``None`` if all are alike."""
         return self.sampler.chain.stepsizes.weights(iterations)
 
+    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws with all coordinates of the chain, which they have."""
+        return dict(draws)
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:

@@ -23,12 +23,12 @@ from sgmcmc.reduce.elliptical import (
     at_mode,
 )
 from sgmcmc.reduce.gaussian import (
+    FactorLevels,
     GaussianSums,
-    MarginalDensity,
     RegressionRows,
-    SharedBasis,
     gaussian_sums,
 )
+from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
 from sgmcmc.regression.priors import log_prior, normal_priors
 from sgmcmc.regression.scales import RegressionScales
 
@@ -69,7 +69,9 @@ class Problem:
                 )
 
         groups = int(self.codes.max()) + 1 if self.z.shape[1] else 0
-        return gaussian_sums(chunks, groups, selected or [])
+        sums = gaussian_sums(chunks, FactorLevels(groups), selected or [])
+        assert sums is not None
+        return sums
 
     def repeated(self) -> tuple[np.ndarray, ...]:
         """Return x, z, y and the indicators of groups, each row as often as its weight."""
@@ -91,11 +93,11 @@ class PlainScales:
     def sigma(self, positions: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(positions[:, 0]))
 
-    def root(self, positions: np.ndarray) -> np.ndarray:
+    def roots(self, positions: np.ndarray) -> list[np.ndarray]:
         root = np.zeros((len(positions), self.q, self.q))
         i, j = np.tril_indices(self.q)
         root[:, i, j] = positions[:, 1:]
-        return root
+        return [root]
 
     def log_prior(self, positions: np.ndarray) -> np.ndarray:
         return np.zeros(len(positions))
@@ -105,7 +107,7 @@ def _dense(problem: Problem, position: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return y, its mean and covariance, and the covariance of effects of all groups."""
     scales = PlainScales(problem.z.shape[1])
     x, z, y, indicators = problem.repeated()
-    root, sigma = scales.root(position[np.newaxis])[0], np.exp(position[0])
+    root, sigma = scales.roots(position[np.newaxis])[0][0], np.exp(position[0])
     columns = np.concatenate(
         [indicators[:, [g]] * z for g in range(indicators.shape[1])], 1
     )
@@ -160,7 +162,7 @@ def test_coefficients_and_effects_have_their_conditional_distribution() -> None:
     x, _, y, _ = problem.repeated()
     _, mean, covariance, of_effects = _dense(problem, position)
     across = np.concatenate([x * problem.sd**2, of_effects[:, [0, 1, 6, 7]]], 1)
-    root = PlainScales(2).root(position[np.newaxis])[0]
+    root = PlainScales(2).roots(position[np.newaxis])[0][0]
     prior = scipy.linalg.block_diag(
         np.diag(problem.sd**2), root @ root.T, root @ root.T
     )
@@ -536,7 +538,7 @@ def test_what_is_not_reduced(
         ("y ~ x", {"thin": 2}),
         ("y ~ x", {"priors": {"sigma": prior}}),
         ("y ~ x", {"family": "student"}),
-        ("y ~ x + (1 | g) + (1 | h)", {}),
+        ("y ~ x + (1 + x + w + y | g)", {}),
     ]
     for formula, keywords in cases:
         with pytest.raises(KeyboardInterrupt):
