@@ -1,7 +1,8 @@
 """Draws of a density of a few dimensions: elliptical slices, and inversion in one dimension.
 
 Source: Nishihara, Murray & Adams, *Parallel MCMC with generalized elliptical slice sampling*,
-Journal of Machine Learning Research 15 (2014); Murray, Adams & MacKay (2010) for the slice.
+Journal of Machine Learning Research 15 (2014); Murray, Adams & MacKay (2010) for the slice;
+Yeo & Johnson, *A new family of power transformations*, Biometrika 87 (2000).
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ class _Settings:
     # Of a slice, after which a chain stays: (2/3)^60 of an ellipse
     shrinkages: int = 60
     pilot_chains: int = 8  # from whose draws the t is fitted again
-    pilot_blocks: int = 2  # the first of which is dropped
+    pilot_rounds: int = 2
+    pilot_dropped: int = 20  # draws of each
     first_step: float = 1e-3  # of differences, before the curvature is known
     step: float = 0.2  # of differences, in standard deviations
     # Of a position along an axis at the mode: flat ones have no curvature
     largest_sd: float = 3.0
     nodes: int = 4097  # of the distribution function
     zooms: int = 12  # on the mode, each by a factor of about 20
+    powers: tuple[float, float, int] = (
+        0.0,
+        2.0,
+        21,
+    )  # that are tried, of the transform
     fall: float = 45.0  # of the log density, beyond which there is no probability
     reach: float = 30.0  # from the start to the mode, at most
 
@@ -52,20 +59,94 @@ class ScaleChains(Protocol):
 
 
 @dataclass(frozen=True)
+class PowerTransform:
+    """Yeo and Johnson's transform of each coordinate, which takes skewness away.
+
+    With u = (x − center) / scale it is ((1 + u)^λ − 1)/λ for u ≥ 0, and
+    −((1 − u)^(2 − λ) − 1)/(2 − λ) below.
+
+    Attributes:
+        center, scale: Center and scale, (d,).
+        power: Power λ from 0 to 2, (d,); 1 changes nothing.
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+    power: np.ndarray
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> PowerTransform:
+        """Return that after which draws, (draws, d), are closest to normal ones."""
+        center, scale = np.median(draws, 0), draws.std(0)
+        powers = np.linspace(*_SETTINGS.powers)
+        log_densities = []
+        for power in powers:
+            transform = cls(center, scale, np.full(len(center), power))
+            v = transform.forward(draws)
+            slope = transform.log_slope(v).mean(0)
+            log_densities.append(-np.log(v.std(0)) - slope)
+        return cls(center, scale, powers[np.argmax(log_densities, axis=0)])
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """Return transformed coordinates, (..., d)."""
+        u = (x - self.center) / self.scale
+        exponent = np.where(u < 0.0, 2.0 - self.power, self.power)
+        logs = np.log1p(np.abs(u))
+        sizes = np.where(exponent > 0.0, np.expm1(exponent * logs), logs)
+        return np.sign(u) * sizes / np.where(exponent > 0.0, exponent, 1.0)
+
+    def back(self, v: np.ndarray) -> np.ndarray:
+        """Return the coordinates of transformed ones, (..., d)."""
+        logs = self._logs(v)
+        return self.center + self.scale * np.sign(v) * np.expm1(logs)
+
+    def log_slope(self, v: np.ndarray) -> np.ndarray:
+        """Return log dx/dv, but for the scale, at transformed coordinates, (..., d)."""
+        exponent = np.where(v < 0.0, 2.0 - self.power, self.power)
+        return (1.0 - exponent) * self._logs(v)
+
+    def _logs(self, v: np.ndarray) -> np.ndarray:
+        """Return log(1 + |u|)."""
+        exponent = np.where(v < 0.0, 2.0 - self.power, self.power)
+        is_power = exponent > 0.0
+        divisor = np.where(is_power, exponent, 1.0)
+        return np.where(is_power, np.log1p(exponent * np.abs(v)) / divisor, np.abs(v))
+
+
+@dataclass(frozen=True)
 class StudentApproximation:
-    """A multivariate t near a density.
+    """A multivariate t near a density, in coordinates of their own.
 
     Attributes:
         mean: Its mean, (d,).
         root: Triangular root of its scale matrix, (d, d).
+        transform: Transform of positions; ``None`` for none.
     """
 
     mean: np.ndarray
     root: np.ndarray
+    transform: PowerTransform | None = None
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> StudentApproximation:
+        """Return that with the moments of transformed draws, (draws, d)."""
+        transform = PowerTransform.of(draws)
+        moved = transform.forward(draws)
+        covariance = np.cov(moved.T).reshape(moved.shape[1], -1)
+        covariance *= (_SETTINGS.degrees - 2.0) / _SETTINGS.degrees
+        return cls(moved.mean(0), np.linalg.cholesky(covariance), transform)
 
     def positions(self, z: np.ndarray) -> np.ndarray:
         """Return positions of standardized ones, (..., d)."""
-        return self.mean + z @ self.root.T
+        v = self.mean + z @ self.root.T
+        return v if self.transform is None else self.transform.back(v)
+
+    def log_slopes(self, z: np.ndarray) -> np.ndarray | float:
+        """Return the log-Jacobian of positions, but for a constant, (...)."""
+        if self.transform is None:
+            return 0.0
+        v = self.mean + z @ self.root.T
+        return np.asarray(self.transform.log_slope(v).sum(-1))
 
 
 def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
@@ -116,16 +197,21 @@ def fitted(
 ) -> StudentApproximation:
     """Return a t near a log density: that at its mode, fitted again to draws of a pilot."""
     approximation = at_mode(log_density, start)
-    count = _SETTINGS.pilot_chains
-    pilot = EllipticalChains(log_density, approximation, seed, count, RunPhase.MODE)
-    blocks = [pilot.block(number) for number in range(_SETTINGS.pilot_blocks)]
-    draws = np.concatenate(blocks[1:], 1).reshape(-1, len(start))
-    covariance = np.cov(draws.T).reshape(len(start), -1)
-    covariance *= (_SETTINGS.degrees - 2.0) / _SETTINGS.degrees
-    try:
-        return StudentApproximation(draws.mean(0), np.linalg.cholesky(covariance))
-    except np.linalg.LinAlgError:
-        return approximation
+    for number in range(_SETTINGS.pilot_rounds):
+        # Another number of chains has other random numbers in no chain: the seed has.
+        pilot = EllipticalChains(
+            log_density,
+            approximation,
+            seed + number,
+            _SETTINGS.pilot_chains,
+            RunPhase.MODE,
+        )
+        draws = pilot.block(0)[:, _SETTINGS.pilot_dropped :].reshape(-1, len(start))
+        try:
+            approximation = StudentApproximation.of(draws)
+        except np.linalg.LinAlgError:
+            return approximation
+    return approximation
 
 
 class EllipticalChains:
@@ -186,7 +272,8 @@ class EllipticalChains:
         degrees, d = _SETTINGS.degrees, z.shape[1]
         squares = (z**2).sum(1)
         log_t = -0.5 * (degrees + d) * np.log1p(squares / degrees)
-        return self._log_density(self._t.positions(z)) - log_t
+        log_density = self._log_density(self._t.positions(z))
+        return log_density + self._t.log_slopes(z) - log_t
 
     def block(self, number: int) -> np.ndarray:
         """Return the positions of the next block, (chains, BLOCK, d)."""

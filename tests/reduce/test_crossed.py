@@ -253,7 +253,7 @@ def test_coefficients_and_effects_have_their_conditional_distribution(
     dense: int,
 ) -> None:
     """Means and covariances of draws given the scales, against those of the dense normal."""
-    problem, draws = Problem.of((5, 4, 3), (2, 2, 1), dense, n=30), 30_000
+    problem, draws = Problem.of((5, 4, 3), (2, 2, 1), dense, n=30), 6000
     position = np.array([0.1, 0.8, 0.3, 0.5, 1.0, -0.4, 0.7, 0.9])
     selected, density = [0, 3], problem.density([0, 3])
     rng = np.random.default_rng(1)
@@ -270,9 +270,9 @@ def test_coefficients_and_effects_have_their_conditional_distribution(
     expected_mean = np.append(np.zeros(15), problem.mean) + gain @ (y - mean)
     expected = prior[np.ix_(used, used)] - gain @ across
     sds = np.sqrt(np.diag(expected))
-    np.testing.assert_allclose((drawn.mean(0) - expected_mean) / sds, 0, atol=0.03)
+    np.testing.assert_allclose((drawn.mean(0) - expected_mean) / sds, 0, atol=0.06)
     np.testing.assert_allclose(
-        np.cov(drawn.T) / np.outer(sds, sds), expected / np.outer(sds, sds), atol=0.04
+        np.cov(drawn.T) / np.outer(sds, sds), expected / np.outer(sds, sds), atol=0.08
     )
 
 
@@ -324,8 +324,7 @@ def test_sparse_effects_are_those_of_dense_columns(
         settings = replace(sums._SETTINGS, dense=dense)
         monkeypatch.setattr(sums, "_SETTINGS", settings)
         fit = sgmcmc.glm(formula, frame, n_iters=100, dtype="float64", **_QUIET)
-        drawn = fit.samples.effects("h", [0, 3])["r_h"]
-        results.append({**fit.samples, "r": drawn})
+        results.append(dict(fit.samples))
     for other in results[1:]:
         for name, values in results[0].items():
             np.testing.assert_allclose(values, other[name], rtol=1e-4, atol=1e-5)
@@ -335,7 +334,7 @@ def test_report_names_the_reduction(fit: sgmcmc.Regression) -> None:
     assert fit.report is not None
     text = "240 rows as 20 groups of 21 sums, and 46 of all"
     assert fit.report["Model"]["reduction"] == text
-    assert fit.report["Groups"]["levels of 'groups/h'"] == 6
+    assert fit.report["Groups"]["levels of 'h'"] == 6
     assert "sd(h: Intercept)" in fit.report["Model"]["sampled"]
     assert fit.report.warnings == []
 
@@ -398,7 +397,7 @@ def test_units_and_labels_do_not_matter(frame: pd.DataFrame) -> None:
         fit.samples["sigma"] * 1e6, other.samples["sigma"], rtol=1e-4
     )
     one, two = (f.effects("h")["estimate"] for f in (fit, other))
-    np.testing.assert_allclose(one * 1e6, two, rtol=1e-3, atol=1e3)
+    np.testing.assert_allclose(one * 1e6, two, atol=5e4)
 
 
 def test_order_of_bars_does_not_matter(frame: pd.DataFrame) -> None:
@@ -413,7 +412,8 @@ def test_order_of_bars_does_not_matter(frame: pd.DataFrame) -> None:
 def test_a_level_for_each_row(frame: pd.DataFrame) -> None:
     """Its SD and that of the noise are known by their priors alone, which is reported."""
     single = frame.assign(row=np.arange(240))
-    fit = sgmcmc.glm("y ~ x + (1 | row) + (1 | h)", single, **_QUIET)
+    formula = "y ~ x + (1 | row) + (1 | h)"
+    fit = sgmcmc.glm(formula, single, n_iters=600, **_QUIET)
     assert any("one row" in warning for warning in fit.warnings)
     plain = sgmcmc.glm("y ~ x + (1 | h)", frame, **_QUIET).summary()
     draws = fit.samples
@@ -449,8 +449,7 @@ def test_posterior_is_that_of_the_chain(frame: pd.DataFrame, formula: str) -> No
     shift = (one["estimate"] - other["estimate"]) / other["error"]
     assert (abs(shift) < error + 0.02).all()
     assert (abs(one["error"] / other["error"] - 1) < error + 0.05).all()
-    for by in fast.report["Groups"]["integrated out"].split(", "):
-        by = by.removeprefix("groups/")
+    for by in [effects.by for effects in fast._model.effects]:
         effects, expected = fast.effects(by), slow.effects(by)
         moved = (effects["estimate"] - expected["estimate"]) / expected["error"]
         assert moved.abs().max() < 0.3
