@@ -136,6 +136,13 @@ class CrossedSums:
         """Number of effects."""
         return len(self.within)
 
+    @property
+    def work(self) -> float:
+        """Number of multiplications for the entries at one position."""
+        if isinstance(self.terms, np.ndarray):
+            return float(self.terms.size)
+        return float(self.terms.nnz)
+
     def entries(self, ratios: np.ndarray) -> np.ndarray:
         """Return the entries of S, (entries, c), at roots of covariances over σ, (c, q, q)."""
         inverse = inverses_of(self.roots, ratios)

@@ -83,10 +83,11 @@ def glm(
             a number of repeated rows, in default priors and in ``loo`` too.
         missing: Treatment of rows with missing values: ``"raise"``, or ``"drop"`` to drop them;
             dropped rows are counted.
-        reduce: Whether a Gaussian regression without bars, or with effects of one factor, is made
-            of its sums: coefficients and effects are integrated out in closed form, and the scales
-            alone are sampled. A prior that is a distribution, more than three effects a group, or
-            a keyword that chooses a sampler need the rows, and so does ``False``.
+        reduce: Whether a Gaussian regression is made of its sums: coefficients and effects are
+            integrated out in closed form, and the scales alone are sampled. A prior that is a
+            distribution, more than three effects a group of every factor, more than 400 effects of
+            all factors but the one with the most levels, or a keyword that chooses a sampler need
+            the rows, and so does ``False``.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
             ``verbose``.
 

@@ -57,7 +57,8 @@ class _Settings:
     columns: int = 2000  # of X'X, dense, at most
     work: float = 2e11  # multiplications for the sums, at most
     projections: float = 2.0**27  # numbers of all groups, at most
-    crossed: int = 2500  # effects in a dense matrix, at most: 0.15 s for its root
+    # Effects in a dense matrix, at most: 2600 draws and the pilots before them take 18 s with 400.
+    crossed: int = 400
     work_at_scales: float = 5e6  # for the density at one position, at most
     least: float = 1e-7  # noise, in SDs of the response, that may be rounding
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
@@ -224,7 +225,10 @@ class SumsCall:
             return False
         groups = self.sums.groups
         assert groups is not None
-        return groups.projections.size * float(columns) <= _SETTINGS.work_at_scales
+        work = groups.projections.size * float(columns)
+        if self.sums.crossed is not None:
+            work += self.sums.crossed.work
+        return work <= _SETTINGS.work_at_scales
 
     @property
     def _few_rows(self) -> bool:
