@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,7 @@ class EffectDraws:
 
 
 @dataclass(frozen=True)
-class EffectSampler:
+class EffectSampler(ABC):
     """The distribution of effects given draws of the global parameters.
 
     Effects of groups that the chain has not seen are drawn from their distribution given θ: those
@@ -61,17 +62,13 @@ class EffectSampler:
 
     Attributes:
         structure: Groups of the model.
-        marginal: Log-likelihood of the chain.
         draws: Draws of all parameters, (chains, draws, *shape).
-        data: Dataset of the chain, packs of groups.
         seed: Seed of the random numbers.
     """
 
     structure: Structure
-    marginal: Any
     draws: Mapping[str, np.ndarray]
-    data: Data
-    seed: int = 0
+    seed: int
 
     def draw(self, by: str, groups: Any = None) -> EffectDraws:
         """Return draws of the effects of some groups, each given its global draw.
@@ -111,7 +108,7 @@ class EffectSampler:
         if has_rows.all():
             return self._of_groups(by, numbers)
         without_rows = [levels[k] for k in np.flatnonzero(~has_rows).tolist()]
-        new = self.of_new(self.structure.factor(by), without_rows)
+        new = self._of_new(self.structure.factor(by), without_rows)
         if not has_rows.any():
             return new
         old = self._of_groups(by, numbers[has_rows])
@@ -133,67 +130,14 @@ class EffectSampler:
         if not is_large.any():
             return self._of_integrated(by, numbers)
         # Effects of large groups are parameters of the chain.
+        assert structure.integrated is not None
         large = {
             name: np.asarray(draws[of_large(name)])[:, :, rank[is_large]]
-            for name in self.marginal.groups.shapes
+            for name in structure.integrated.shapes
         }
         if is_large.all():
             return large
         return _joined(self._of_integrated(by, numbers[~is_large]), large, ~is_large)
-
-    def _of_integrated(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        packs, marginal, data = self.structure.packs, self.marginal, self.data
-        assert isinstance(marginal, Marginal) and packs is not None
-        pack, slot = packs.pack[numbers], packs.slot[numbers]
-        needed, pack_index = np.unique(pack, return_inverse=True)
-        columns: dict[str, Column] = {
-            name: ArrayColumn(np.asarray(column.tensor_at(needed)))
-            for name, column in data.columns.items()
-        }
-        levels = self.structure.factors[by].values
-        keys = np.zeros((packs.filled.size, packs.most, 2), np.uint64)
-        positions = pack.astype(np.int64) * packs.most + slot
-        keys.reshape(-1, 2)[positions] = keys_of(
-            by, [levels[number] for number in numbers], self.seed
-        )
-        samples = _draw_packs(
-            marginal, self.draws, Data(columns, len(needed)), keys[needed]
-        )
-        chosen = samples[:, :, pack_index.reshape(-1), slot]
-        acceptance, least = chosen[..., -1].mean((0, 1)), _SETTINGS.min_acceptance
-        if acceptance.size and acceptance.min() < least:
-            warnings.warn(
-                f"Effects of {by!r}: {int((acceptance < least).sum())} of {len(acceptance)} groups "
-                f"accept fewer than {least:.0%} of the moves that draw them; their draws are "
-                "approximate.",
-                stacklevel=2,
-            )
-        named = marginal.groups.named(tf.constant(chosen[..., :-1]))
-        return {name: np.asarray(value) for name, value in named.items()}
-
-    def of_new(self, factor: Groups, levels: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return draws of the effects of groups without rows: of their distribution given θ."""
-        count = len(levels)
-        packs = Packs(
-            labels=np.arange(count),
-            rows=np.zeros((count, 1), int),
-            slots=np.zeros((count, 1), np.int32),
-            filled=np.ones(count, np.int32),
-            pack=np.arange(count),
-            slot=np.zeros(count, int),
-        )
-        columns: dict[str, Column] = {
-            SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
-            FILLED: ArrayColumn(np.ones(count, np.int32)),
-        }
-        coordinates = self.structure.coordinates
-        names = {name for coordinate in coordinates for name in coordinate.shapes}
-        global_draws = {n: v for n, v in self.draws.items() if n not in names}
-        keys = keys_of(factor.by, levels, self.seed)[:, np.newaxis]
-        marginal = Marginal(_nothing, factor, packs)
-        samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)
-        named = factor.named(tf.constant(samples[:, :, :, 0, :-1]))
-        return {name: np.asarray(value) for name, value in named.items()}
 
     def for_rows(
         self, f: Callable[[Tensors, Tensors], tf.Tensor], dataset: Mapping[str, Any]
@@ -244,6 +188,80 @@ class EffectSampler:
             return f(row_params, row_columns)
 
         return of_rows, all_draws, rows
+
+    @abstractmethod
+    def _of_integrated(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """Return draws of the effects, integrated out, of groups with rows, by name."""
+
+    @abstractmethod
+    def _of_new(self, factor: Groups, levels: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups without rows: of their distribution given θ."""
+
+
+@dataclass(frozen=True)
+class PackedEffects(EffectSampler):
+    """Effects given draws, by moves of an independence sampler over the rows of each group.
+
+    Attributes:
+        marginal: Log-likelihood of the chain.
+        data: Dataset of the chain, packs of groups.
+    """
+
+    marginal: Any
+    data: Data
+
+    def _of_integrated(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        packs, marginal, data = self.structure.packs, self.marginal, self.data
+        assert isinstance(marginal, Marginal) and packs is not None
+        pack, slot = packs.pack[numbers], packs.slot[numbers]
+        needed, pack_index = np.unique(pack, return_inverse=True)
+        columns: dict[str, Column] = {
+            name: ArrayColumn(np.asarray(column.tensor_at(needed)))
+            for name, column in data.columns.items()
+        }
+        levels = self.structure.factors[by].values
+        keys = np.zeros((packs.filled.size, packs.most, 2), np.uint64)
+        positions = pack.astype(np.int64) * packs.most + slot
+        keys.reshape(-1, 2)[positions] = keys_of(
+            by, [levels[number] for number in numbers], self.seed
+        )
+        samples = _draw_packs(
+            marginal, self.draws, Data(columns, len(needed)), keys[needed]
+        )
+        chosen = samples[:, :, pack_index.reshape(-1), slot]
+        acceptance, least = chosen[..., -1].mean((0, 1)), _SETTINGS.min_acceptance
+        if acceptance.size and acceptance.min() < least:
+            warnings.warn(
+                f"Effects of {by!r}: {int((acceptance < least).sum())} of {len(acceptance)} groups "
+                f"accept fewer than {least:.0%} of the moves that draw them; their draws are "
+                "approximate.",
+                stacklevel=2,
+            )
+        named = marginal.groups.named(tf.constant(chosen[..., :-1]))
+        return {name: np.asarray(value) for name, value in named.items()}
+
+    def _of_new(self, factor: Groups, levels: Sequence[Any]) -> dict[str, np.ndarray]:
+        count = len(levels)
+        packs = Packs(
+            labels=np.arange(count),
+            rows=np.zeros((count, 1), int),
+            slots=np.zeros((count, 1), np.int32),
+            filled=np.ones(count, np.int32),
+            pack=np.arange(count),
+            slot=np.zeros(count, int),
+        )
+        columns: dict[str, Column] = {
+            SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
+            FILLED: ArrayColumn(np.ones(count, np.int32)),
+        }
+        coordinates = self.structure.coordinates
+        names = {name for coordinate in coordinates for name in coordinate.shapes}
+        global_draws = {n: v for n, v in self.draws.items() if n not in names}
+        keys = keys_of(factor.by, levels, self.seed)[:, np.newaxis]
+        marginal = Marginal(_nothing, factor, packs)
+        samples = _draw_packs(marginal, global_draws, Data(columns, count), keys)
+        named = factor.named(tf.constant(samples[:, :, :, 0, :-1]))
+        return {name: np.asarray(value) for name, value in named.items()}
 
 
 def _joined(

@@ -22,7 +22,7 @@ over effects and coefficients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -128,6 +128,16 @@ class GaussianSums:
     dense: tuple[int, ...] = ()
     crossed: CrossedSums | None = None
     crossed_selected: scipy.sparse.csr_matrix | None = None
+
+    def of_groups(self, groups: np.ndarray) -> GaussianSums:
+        """Return the same with some of the selected groups, by their numbers among these."""
+        assert self.selected is not None
+        crossed = self.crossed_selected
+        if crossed is not None:
+            q = self.selected.projections.shape[1]
+            crossed = crossed[(q * groups[:, np.newaxis] + np.arange(q)).ravel()]
+        selected = self.selected.of_groups(groups)
+        return replace(self, selected=selected, crossed_selected=crossed)
 
 
 @dataclass(frozen=True)

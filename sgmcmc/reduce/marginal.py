@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -161,6 +161,10 @@ class MarginalDensity:
                 drawn = eliminated.effects(given[k], sigma[k], of_crossed)
                 effects[start - len(part) + k, s:] = drawn
         return effects
+
+    def of_groups(self, groups: np.ndarray) -> MarginalDensity:
+        """Return the same with some of the groups whose effects are drawn."""
+        return replace(self, sums=self.sums.of_groups(groups))
 
     def draw_effects(
         self, positions: np.ndarray, coefficients: np.ndarray, normals: np.ndarray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -36,6 +36,7 @@ from sgmcmc.reduce.elliptical import (
 from sgmcmc.reduce.gaussian import GaussianSums
 from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
 from sgmcmc.regression.building import RegressionData
+from sgmcmc.regression.conditional_effects import ConditionalEffects
 from sgmcmc.regression.priors import normal_priors
 from sgmcmc.regression.scales import RegressionScales
 from sgmcmc.regression.sums import FactorRows, columns_of, sums_of
@@ -205,7 +206,8 @@ class SumsCall:
     @cached_property
     def sums(self) -> GaussianSums | None:
         """Sums of the data, ``None`` if there are too many."""
-        sums = sums_of(self.data, self.factors)
+        large = () if self.factors is None else self.factors.structure.large.tolist()
+        sums = sums_of(self.data, self.factors, large)
         self.clock.done("sums")
         return sums
 
@@ -262,6 +264,28 @@ class SumsCall:
     def over_rows(self) -> SamplerOrigin:
         """A sampler of the same posterior over the rows, set up when it is first asked for."""
         return self.data.over_rows(self.goal.n_chains)
+
+    @cached_property
+    def _of_all_groups(self) -> MarginalDensity:
+        """The posterior of the scales, with the sums of each group of the first factor."""
+        factors = self.factors
+        assert factors is not None
+        sums = sums_of(self.data, factors, range(factors.levels.eliminated))
+        assert sums is not None
+        return replace(self.density(of_rows=False), sums=sums)
+
+    def effect_sampler(
+        self, draws: Mapping[str, np.ndarray], seed: int
+    ) -> ConditionalEffects:
+        """Return the distribution of the effects of groups given draws."""
+        if self.factors is None:
+            raise ValueError(
+                "`samples` is of a model without `groups`: it has no effects to draw."
+            )
+        structure = self.factors.structure
+        return ConditionalEffects(
+            structure, self.with_effects(draws), seed, self._of_all_groups
+        )
 
     def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return draws with the effects that are coordinates of a chain over the rows.
@@ -538,8 +562,8 @@ def _variance_warnings(run: SumsCall, samples: Samples) -> list[str]:
 class SumsOrigin:
     """The origin of draws from sums; see :class:`sgmcmc.results.origin.Origin`.
 
-    What needs rows, and effects of groups, asks a sampler over the rows, which is set up when it is
-    first asked for, and does not run.
+    Target, dataset and units that are left out are those of a sampler over the rows, which is set
+    up when it is first asked for, and does not run.
 
     Attributes:
         run: Call that made the draws.
@@ -577,7 +601,7 @@ class SumsOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
-        return self.run.over_rows.effects(self.with_effects(draws), by, groups, seed)
+        return self.run.effect_sampler(draws, seed).draw(by, groups).effects
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -588,8 +612,7 @@ class SumsOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
-        all_draws = self.with_effects(draws)
-        return self.run.over_rows.effects_of_labels(all_draws, by, levels, seed)
+        return self.run.effect_sampler(draws, seed).of_levels(by, levels)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
@@ -597,7 +620,9 @@ class SumsOrigin:
         """Return function, draws and dataset for evaluations by row, effects included."""
         if self.run.factors is None:
             return f, draws, dataset
-        return self.run.over_rows.rows(f, self.with_effects(draws), dataset)
+        if dataset is None:
+            dataset = self.run.data.arguments()["dataset"]
+        return self.run.effect_sampler(draws, 0).for_rows(f, dataset)
 
     def robust(self, samples: Any) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""

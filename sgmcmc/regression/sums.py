@@ -108,8 +108,16 @@ def columns_of(model: Model, numbers: Sequence[int], levels: Sequence[int]) -> i
     return sum(n * q for n, q in zip(levels, sizes, strict=True))
 
 
-def sums_of(data: RegressionData, factors: FactorRows | None) -> GaussianSums | None:
-    """Return the sums of a regression, ``None`` if there are too many."""
+def sums_of(
+    data: RegressionData, factors: FactorRows | None, selected: Sequence[int] = ()
+) -> GaussianSums | None:
+    """Return the sums of a regression, ``None`` if there are too many.
+
+    Args:
+        data: Model and data.
+        factors: Groups of rows, if there are any.
+        selected: Groups of the first factor whose effects are drawn.
+    """
 
     def chunks() -> Iterator[RegressionRows]:
         return _rows(data, factors)
@@ -126,7 +134,7 @@ def sums_of(data: RegressionData, factors: FactorRows | None) -> GaussianSums | 
         def source() -> list[RegressionRows]:
             return all_rows
 
-    return gaussian_sums(source, factors.levels, factors.structure.large.tolist())
+    return gaussian_sums(source, factors.levels, selected)
 
 
 def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[RegressionRows]:

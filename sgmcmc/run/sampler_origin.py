@@ -17,7 +17,7 @@ from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.groups.effects import EffectSampler, Units, own_rows, units
+from sgmcmc.groups.effects import PackedEffects, Units, own_rows, units
 from sgmcmc.groups.labels import extended, labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.structure import Structure
@@ -89,9 +89,9 @@ class SamplerOrigin:
         """Return draws of the effects of groups given draws of the parameters, by name."""
         return self._effects(draws, seed).draw(by, groups).effects
 
-    def _effects(self, draws: Mapping[str, np.ndarray], seed: int = 0) -> EffectSampler:
+    def _effects(self, draws: Mapping[str, np.ndarray], seed: int = 0) -> PackedEffects:
         marginal = self.sampler.request.log_lik
-        return EffectSampler(self._groups, marginal, draws, self.data, seed)
+        return PackedEffects(self._groups, draws, seed, marginal, self.data)
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""

@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc.bridges.models import Plate, as_groups
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.effects import EffectSampler
+from sgmcmc.groups.effects import PackedEffects
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.spec import Groups
 from sgmcmc.groups.structure import GroupedModel, code_column, read_groups
@@ -71,7 +71,7 @@ def test_new_rows_of_any_form(fit: str) -> None:
     assert [int(model.structure.labels["site"][place]) for place in at] == ROWS
     for values in FORMS.values():
         given = {"site": values, "y": np.zeros(4)}
-        _, draws, rows = EffectSampler(model.structure, None, DRAWS, None).for_rows(
+        _, draws, rows = PackedEffects(model.structure, DRAWS, 0, None, None).for_rows(
             _log_lik, given
         )
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
@@ -87,7 +87,7 @@ def test_tables_of_new_rows() -> None:
         frame,
         pa.table({"site": pa.array(list(map(str, ROWS))), "y": np.zeros(4)}),
     ):
-        _, draws, rows = EffectSampler(model.structure, None, DRAWS, None).for_rows(
+        _, draws, rows = PackedEffects(model.structure, DRAWS, 0, None, None).for_rows(
             _log_lik, table
         )
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
@@ -135,7 +135,7 @@ def test_effects_of_members_are_in_their_places() -> None:
         "mu": np.zeros((1, 2)),
         "z": RNG.normal(size=(1, 2, 5, 4)),
     }
-    sampler = EffectSampler(model.structure, None, draws, None)
+    sampler = PackedEffects(model.structure, draws, 0, None, None)
     found = sampler.draw("site")
     np.testing.assert_array_equal(found.effects["z"], draws["z"])
     assert found.labels.tolist() == members
@@ -187,7 +187,9 @@ def test_effects_of_a_plate_are_in_the_places_of_its_codes() -> None:
     )
     draws = {"tau": np.full((1, 400), 3.0, np.float32)}
     data = read_dataset(grouped.dataset, tf.float32, grouped.integers)
-    found = EffectSampler(grouped.structure, grouped.log_lik, draws, data).draw("site")
+    found = PackedEffects(grouped.structure, draws, 0, grouped.log_lik, data).draw(
+        "site"
+    )
     assert found.labels.tolist() == list(range(8))
     u = found.effects["u"]
     assert u.shape == (1, 400, 8)
