@@ -170,9 +170,9 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
             UserWarning,
             stacklevel=outside(),
         )
-    # Effects, and predictions with them, ask the sampler; it is put together, and not run.
+    # Effects, and predictions with them, ask the origin of the draws, which is not run.
     data = RegressionData(model, y, frame, content.weights, np.dtype(np.float32))
-    if samples.settings.get("reduce") and len(model.effects) > 1:
+    if samples.settings.get("reduce"):
         return model, samples.made_by(origin_of_saved(data, samples))
     return model, samples.made_by(data.over_rows(samples.settings["n_chains"]))
 
