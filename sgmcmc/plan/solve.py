@@ -16,8 +16,8 @@ from sgmcmc.plan.methods.around_mode import AroundMode, run_on_disk
 from sgmcmc.plan.methods.full_data import (
     FullDataPlan,
     cost_of_hmc,
-    run_exact,
     run_in_blocks,
+    run_on_all_rows,
     run_with_effects,
     run_with_field,
 )
@@ -109,7 +109,9 @@ def run_automatically(request: Request, goal: Goal) -> Samples:
     except np.linalg.LinAlgError:
         if not all_parts_open(request):
             raise
-        return run_exact(request, FullDataPlan(NUTS(), _REASON_NO_CURVATURE), goal)
+        return run_on_all_rows(
+            request, FullDataPlan(NUTS(), _REASON_NO_CURVATURE), goal
+        )
     if chosen is None:
         return _run_without_tuning(request, goal)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
@@ -133,7 +135,7 @@ def _run_without_tuning(request: Request, goal: Goal) -> Samples:
             f", or all of {constants}",
         )
     plan = FullDataPlan(NUTS(), _REASON_NO_TIME)
-    return run_exact(request, plan, replace(goal, hurried=True))
+    return run_on_all_rows(request, plan, replace(goal, hurried=True))
 
 
 def _has_many_modes(request: Request) -> bool:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.dynamics import HMC, MALA, MHSS, NUTS, ZigZag
 from sgmcmc.model.target import LogLik, LogPrior
-from sgmcmc.plan.methods.hmc import run_exactly
+from sgmcmc.plan.methods.hmc import run_hamiltonian
 from sgmcmc.plan.methods.subsampled import run_subsampled
 from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.plan.stopping import Goal
@@ -237,7 +237,7 @@ def _run_on_full_data(request: Request, goal: Goal) -> Samples:
                 f"{request.function}() has no argument `{name}`: every move uses the whole "
                 "dataset, and its log posterior."
             )
-    return with_updates(request, goal, run_exactly)
+    return with_updates(request, goal, run_hamiltonian)
 
 
 def predictor_bound(

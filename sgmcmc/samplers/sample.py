@@ -11,7 +11,7 @@ from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.plan.choices import run, set_up
-from sgmcmc.plan.methods.hmc import run_exactly
+from sgmcmc.plan.methods.hmc import run_hamiltonian
 from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.plan.solve import run_automatically
 from sgmcmc.plan.stopping import Goal
@@ -124,7 +124,9 @@ def sample(
         exact = isinstance(request.dynamics, Hamiltonian) or is_one_of(
             request.dynamics, (HMC.name, MALA.name, NUTS.name)
         )
-        return with_updates(request, goal, run_exactly if exact else run_automatically)
+        return with_updates(
+            request, goal, run_hamiltonian if exact else run_automatically
+        )
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}),
         n_iters,

@@ -288,7 +288,7 @@ def test_what_follows_chains_that_were_lost_or_diverged(
     """More nodes, half the stepsize, and NUTS where neither helps; runs stand for whole chains."""
     asked, tried = ["5 nodes", "7 nodes"], []
 
-    def run_exact(request, plan, goal):
+    def run_on_all_rows(request, plan, goal):
         outcome = runs[len(tried)]
         tried.append(plan.stepsize)
         if outcome == "lost":
@@ -299,7 +299,7 @@ def test_what_follows_chains_that_were_lost_or_diverged(
         }  # fmt: skip
         return SimpleNamespace(report=Report(report), settings={"stepsize": 0.1})
 
-    monkeypatch.setattr(seams.RUN_EXACT, run_exact)
+    monkeypatch.setattr(seams.RUN_ON_ALL_ROWS, run_on_all_rows)
     monkeypatch.setattr(
         seams.WITH_MORE_NODES, lambda _: asked.pop(0) if asked else None
     )

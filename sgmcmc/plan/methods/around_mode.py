@@ -31,7 +31,7 @@ from sgmcmc.plan.methods.full_data import (
     may_be_exact,
     may_start_again,
     run_by_nuts,
-    run_exact,
+    run_on_all_rows,
 )
 from sgmcmc.plan.methods.multimodal import in_modes
 from sgmcmc.plan.plan import Plan
@@ -333,7 +333,7 @@ class AroundMode:
         current: Request | None = self.chosen.request
         while current is not None:
             try:
-                samples = run_exact(current, hmc, goal)
+                samples = run_on_all_rows(current, hmc, goal)
             except TimeoutError:
                 if samples is None:
                     raise

@@ -14,12 +14,10 @@ from sgmcmc.plan.cost import Cost, seconds_of_gradient
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
-from sgmcmc.plan.methods.hmc import run_exactly
+from sgmcmc.plan.methods.hmc import run_hamiltonian
 from sgmcmc.plan.mode import MANY, Mode
 from sgmcmc.plan.plan import Plan
-from sgmcmc.plan.reports.reporting import (
-    no_mode_warnings,
-)
+from sgmcmc.plan.reports.warnings import no_mode_warnings
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.plan.whitening import is_in_blocks
@@ -77,7 +75,7 @@ class FullDataPlan:
     stepsize: float | None = None
 
 
-def run_exact(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
+def run_on_all_rows(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
     """Return draws by HMC or NUTS on the whole dataset, with their report.
 
     Args:
@@ -105,7 +103,7 @@ def run_exact(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
     elif plan.cost is not None:
         goal = replace(goal, max_gradients=plan.cost.max_gradients)
     earlier = {_BEFORE: seconds_before}
-    return run_exactly(exact, goal, plan.reason, plan.warnings, earlier)
+    return run_hamiltonian(exact, goal, plan.reason, plan.warnings, earlier)
 
 
 def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
@@ -140,7 +138,7 @@ def run_by_nuts(
     """
     extra_warnings = no_mode_warnings(plan.surveyed)
     nuts = FullDataPlan(NUTS(), reason, extra_warnings, mode=mode)
-    return run_exact(request, nuts, goal)
+    return run_on_all_rows(request, nuts, goal)
 
 
 def run_in_blocks(request: Request, goal: Goal) -> Samples | None:
@@ -172,7 +170,7 @@ def run_by_hmc(request: Request, cost: Cost, goal: Goal) -> Samples:
         f"by its operations a gradient over all rows takes {cost.gradient:.2g} s, and the chains "
         f"{cost.seconds:.0f} s"
     )
-    return run_exact(request, FullDataPlan(HMC(), reason, cost=cost), goal)
+    return run_on_all_rows(request, FullDataPlan(HMC(), reason, cost=cost), goal)
 
 
 def run_with_effects(request: Request, goal: Goal) -> Samples | None:
@@ -208,11 +206,11 @@ def run_with_effects(request: Request, goal: Goal) -> Samples | None:
     current: Request | None = transformed
     while current is not None:
         try:
-            return run_exact(current, plan, goal)
+            return run_on_all_rows(current, plan, goal)
         except LeftModeError:
             current = with_more_nodes(current) if many else None
     unfixed = uncentered(request, request.read.seed, fix_nodes=False)
-    return run_exact(unfixed, plan, goal)
+    return run_on_all_rows(unfixed, plan, goal)
 
 
 def run_with_field(request: Request, goal: Goal) -> Samples | None:
@@ -235,7 +233,7 @@ def run_with_field(request: Request, goal: Goal) -> Samples | None:
     if cost is None:
         return None
     reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_exact(transformed, FullDataPlan(HMC(), reason, cost=cost), goal)
+    return run_on_all_rows(transformed, FullDataPlan(HMC(), reason, cost=cost), goal)
 
 
 def _affordable_cost(request: Request, goal: Goal) -> Cost | None:

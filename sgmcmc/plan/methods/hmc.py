@@ -190,7 +190,7 @@ def _with_whole_dataset(request: Request) -> Request:
 
 @brief
 @on_machines
-def run_exactly(
+def run_hamiltonian(
     request: Request,
     goal: Goal,
     reason: str = "",

@@ -25,10 +25,10 @@ from sgmcmc.plan.reports.warnings import (
     is_within_tolerance,
     judgement_warnings,
     mode_warnings,
+    no_mode_warnings,
     quadrature_warnings,
     rounding_warnings,
 )
-from sgmcmc.plan.reports.warnings import no_mode_warnings as no_mode_warnings
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
