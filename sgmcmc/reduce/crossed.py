@@ -11,8 +11,9 @@ triangle is `terms` times those entries, and takes as long as there are pairs of
 together in a group. Effects r of the other factors have the precision A = S + Σ⁻¹, a dense matrix
 whose Cholesky factor leaves F = S_dd − S_dz A⁻¹ S_zd of the remaining columns d.
 
-F is a difference: with effects of c times the noise its relative rounding error is about c² ε,
-10⁻¹⁰ for c = 1000. W is zero where it is rounding, as for factors that are functions of the groups.
+F is a difference: with effects of c times the noise its relative rounding error is of the order of
+c² ε, 10⁻¹⁰ for c = 1000. W is zero where it is rounding, as for factors that are functions of the
+groups.
 
 Source: Bates, Mächler, Bolker & Walker, Journal of Statistical Software 67 (2015).
 """
@@ -32,10 +33,10 @@ from scipy.linalg import lapack
 class _Settings:
     # Of what is left within groups, relative to the squares of the columns, that is rounding.
     rounding: float = 1e-12
-    pairs: float = (
-        2.0**23
-    )  # of levels that occur together in a group: 0.4 GB on the way
-    dense: float = 2.0**24  # numbers of all terms, if they are dense: 0.5 GB on the way
+    # Of levels that occur together in a group: about 0.4 GB on the way, by their sizes.
+    pairs: float = 2.0**23
+    # Numbers of all terms, if they are dense: about 0.5 GB on the way.
+    dense: float = 2.0**24
     groups: int = 1024  # that are a dense matrix at a time
     digits: float = 32.0  # natural log of the precision of interpolation between kinds
 

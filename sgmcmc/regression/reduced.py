@@ -58,7 +58,7 @@ class _Settings:
     columns: int = 2000  # of X'X, dense, at most
     work: float = 2e11  # multiplications for the sums, at most
     projections: float = 2.0**27  # numbers of all groups, at most
-    # Effects in a dense matrix, at most: 2600 draws and the pilots before them take 18 s with 400.
+    # Effects in a dense matrix, at most: 2600 densities, the pilots among them, take 18 s with 400.
     crossed: int = 400
     work_at_scales: float = 5e6  # for the density at one position, at most
     least: float = 1e-7  # noise, in SDs of the response, that may be rounding

@@ -27,8 +27,8 @@ from sgmcmc.regression.model import Model
 @dataclass(frozen=True)
 class _Settings:
     kept: int = 2**24  # numbers of rows that are kept between two passes
-    # Columns, effects among them, up to which those of a factor are made dense: the root of 48
-    # columns takes as long as the sparse sums of one factor.
+    # Columns, effects among them, up to which those of a factor are made dense: then matrices are
+    # small, and sparse ones are not worth their overhead.
     dense: int = 48
     dense_work: float = 5e6  # multiplications of all groups for these, at most
 
