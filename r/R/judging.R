@@ -38,7 +38,7 @@ needRegular <- function(chain, what) {
 #' mean from the mode; effective sample sizes and R-hat; and reasons not to trust the draws. It
 #' is made at the first call, which may take a while.
 #'
-#' @param chain Draws, see [sgmcmcChains].
+#' @param chain Draws, see [sgmcmcChains], or a regression, see [sgmcmcGlm()].
 #' @param x Report.
 #' @param ... Ignored.
 #' @return A list of facts by topic, which prints as a page, with `warnings`, sentences that
@@ -53,6 +53,9 @@ needRegular <- function(chain, what) {
 #' report(chain)$warnings
 #' }
 report <- function(chain) {
+    if (inherits(chain, "sgmcmcGlm")) {
+        return(reportOfFit(chain))
+    }
     parts <- forPython(chain)
     needRegular(chain, "a report is")
     found <- attr(chain, "report")
@@ -60,6 +63,22 @@ report <- function(chain) {
         found <- callPython("report", parts)
     }
     asReport(found)
+}
+
+# The same with the names of the formula.
+reportOfFit <- function(fit) {
+    known <- namesInR(fit$design, fit$bars)
+    fixed <- names(fit$roles)[fit$roles == "fixed"]
+    words <- function(text) {
+        for (place in seq_along(fixed)) {
+            text <- gsub(paste0("b[", place, "]"), fixed[[place]], text, fixed = TRUE)
+        }
+        translated(text, known, codeOf(fit$formula[[2]]))
+    }
+    found <- report(fit$chain)
+    attr(found, "page") <- words(attr(found, "page"))
+    found$warnings <- words(as.character(unlist(found$warnings)))
+    found
 }
 
 asReport <- function(found) {

@@ -14,6 +14,14 @@ counted <- function() {
     ))
 }
 
+test_that("a fit has a report, with the names of its formula", {
+    found <- report(counted())
+    expect_s3_class(found, "sgmcmcReport")
+    expect_type(found$warnings, "character")
+    expect_output(print(found), "Sampling report: .*Draws")
+    expect_match(paste(found$warnings, collapse = " "), "of x|\\((\\(Intercept\\)|x)\\)")
+})
+
 test_that("what is in a fit is what glm has there", {
     fit <- counted()
     reference <- stats::glm(
