@@ -151,7 +151,7 @@ class Each:
         """Return the vector."""
         return vector
 
-    spread = means
+    per_coordinate = means
 
 
 def drift_of_moments(h: float) -> Array:
