@@ -34,7 +34,7 @@ def dataset(n: int, d: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:.*more minutes:UserWarning")
-@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize("factor", [pytest.param(1e-3, marks=pytest.mark.slow), 1e3])
 @pytest.mark.parametrize(
     ("n", "d"),
     [(400, 301), pytest.param(20_000, 400, marks=pytest.mark.slow),

@@ -339,7 +339,7 @@ def test_report_names_the_reduction(fit: sgmcmc.Regression) -> None:
     assert fit.report.warnings == []
 
 
-def test_what_needs_the_rows_works(fit: sgmcmc.Regression, frame: pd.DataFrame) -> None:
+def test_effects_and_predictions(fit: sgmcmc.Regression, frame: pd.DataFrame) -> None:
     residuals = frame["y"] - fit.predict()
     assert np.std(residuals) < 0.8
     by_level = frame.assign(r=frame["y"] - 0.5 * frame["x"]).groupby("h")["r"].mean()
@@ -349,16 +349,19 @@ def test_what_needs_the_rows_works(fit: sgmcmc.Regression, frame: pd.DataFrame) 
     )
     new = frame.iloc[:3].assign(h=[0, 99, 99])
     assert fit.predict(new, "quantiles").shape == (3, 3)
-    assert fit.loo().se > 0
     assert list(fit.group_sds.index) == [
         "sd(g: Intercept)", "sd(g: x)", "cor(g: Intercept, x)", "sd(h: Intercept)",
     ]  # fmt: skip
-    assert "robust" in fit.summary(robust=True)
-    few = fit.samples[::40]
-    assert few.log_lik().shape[-1] == 240
     one = fit.samples[::40].effects("h")["r_h"]
     other = fit.samples.effects("h")["r_h"]
     np.testing.assert_array_equal(one, other[:, ::40])
+
+
+@pytest.mark.slow
+def test_what_needs_the_rows_works(fit: sgmcmc.Regression) -> None:
+    assert fit.loo().se > 0
+    assert "robust" in fit.summary(robust=True)
+    assert fit.samples[::40].log_lik().shape[-1] == 240
 
 
 def test_regressions_are_saved_and_extended(
