@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import Samples, ksd
+from sgmcmc.after.stein import whitened
 from tests import seams
 from tests.conftest import short_call
 
@@ -161,6 +162,19 @@ def test_it_does_not_depend_on_units() -> None:
     )
     assert ksd(other) == pytest.approx(ksd(chain), rel=1e-6)
     assert ksd(other).expected == pytest.approx(ksd(chain).expected, rel=1e-6)
+
+
+def test_whitening_is_that_of_the_posterior_if_draws_are_too_wide() -> None:
+    """Draws of N(0, 4Σ) have covariance 4 by the slope of the gradients −Σ⁻¹θ."""
+    rng = np.random.default_rng(6)
+    covariance = np.array([[1.0, 0.8], [0.8, 2.0]])
+    draws = 2.0 * rng.normal(size=(4000, 2)) @ np.linalg.cholesky(covariance).T
+    white, slopes = whitened(draws, -np.linalg.solve(covariance, draws.T).T)
+    # The slope is exact. The largest error of four numbers of a covariance of n draws: 4·4·√(2/n).
+    np.testing.assert_allclose(
+        np.cov(white.T), 4.0 * np.eye(2), atol=16 * (2 / 4000) ** 0.5
+    )
+    np.testing.assert_allclose(slopes, -white, atol=0.05)
 
 
 def test_with_few_draws_sds_alone_are_undone() -> None:

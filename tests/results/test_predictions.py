@@ -55,7 +55,7 @@ BOTH = np.stack([FITTED, np.broadcast_to(DATA["y"], FITTED.shape)], axis=-1)
 TERMS = -0.5 * (DATA["y"] - FITTED) ** 2
 
 
-@pytest.fixture(params=[None, 2**10, 2**6], ids=["whole", "pieces", "small pieces"])
+@pytest.fixture(params=[2**6, None, 2**10], ids=["small pieces", "whole", "pieces"])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut rows and draws into pieces that do not come out even."""
     if request.param is not None:
