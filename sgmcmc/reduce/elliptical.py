@@ -151,7 +151,8 @@ class StudentApproximation:
 
 def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
     """Return the t with the mode of a log density, and its curvature there."""
-    with np.errstate(invalid="ignore"):  # of infinities less others, far out
+    # Far out, infinities less others, and slopes whose product is too large.
+    with np.errstate(invalid="ignore", over="ignore"):
         return _at_mode(log_density, start)
 
 

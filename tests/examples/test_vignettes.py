@@ -113,6 +113,16 @@ def test_regression_in_one_line_as_shown(shown: Callable[[str], str]) -> None:
     assert found is not None and int(found.group(1)) > 2 * int(found.group(2))
 
 
+def test_elevations_by_soil_as_shown(shown: Callable[[str], str]) -> None:
+    """Sums in place of rows; the interval of a new soil is wider than that of any other."""
+    printed = shown("elevations_by_soil")
+    assert "4000 rows as 20 groups of" in printed and "Warnings: none" in printed
+    rows = re.findall(r"^(\d+|a new one) +\d+ +(\S+) +\S+ +(\S+) +\S+$", printed, re.M)
+    widths = {name: float(high) - float(low) for name, low, high in rows}
+    assert len(widths) == 21 and max(widths, key=widths.__getitem__) == "a new one"
+    assert "measured on the others" in printed
+
+
 @pytest.mark.slow
 def test_mixed_models_as_shown(shown: Callable[[str], str]) -> None:
     """SDs and correlation within four SDs of the truth; a new school is wider than known ones."""
@@ -534,6 +544,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "gamma_parameters",
         "dirichlet_process",
         "divide_and_conquer",
+        "elevations_by_soil",
         "gaussian_mixture",
         "growing_table",
         "hand_chosen_stepsizes",
