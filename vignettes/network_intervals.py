@@ -214,8 +214,9 @@ def decide(drawn: np.ndarray, test: Patches) -> str:
 # Intervals of 90 % and more hold, and 877 more patches need no visit, because those of the
 # posterior are shorter. Intervals of 50 % hold 46 %: the elevations around a prediction are not
 # normal, which more draws do not mend. The report has it as the calibration error of the held-out
-# rows, 0.034. It also says that most of the gain comes from averaging four members, and that
-# sampling added nothing that the held-out rows could show: −0.15 to 0.03 a row.
+# rows, 0.034. It also says that sampling added nothing that the held-out rows could show: −0.15 to
+# 0.03 a row. "Sampled" is four members, "trained once" is one network: how much of the difference
+# comes from averaging members is not separated here.
 
 
 # %%

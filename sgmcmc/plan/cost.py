@@ -75,19 +75,16 @@ def seconds_of_gradient(target: Target, data: Data) -> float:
     return _SETTINGS.of_gradient + seconds * data.size / size
 
 
-def seconds_of_minibatches(
-    target: Target, data: Data, minibatch_size: int, iterations: float
-) -> float:
+def seconds_of_minibatches(gradient: float, share: float, iterations: float) -> float:
     """Return the predicted seconds of iterations, each with two gradients of a minibatch.
 
     Args:
-        target: Log posterior.
-        data: Whole dataset.
-        minibatch_size: Number of observations in a minibatch.
+        gradient: Seconds of a gradient over all rows.
+        share: Share of the rows that are in a minibatch.
         iterations: Iterations of all chains.
     """
-    gradients = 2 * minibatch_size / data.size * seconds_of_gradient(target, data)
-    return (_SETTINGS.of_iteration + gradients) * iterations / _SETTINGS.chains_at_once
+    seconds = _SETTINGS.of_iteration + 2 * share * gradient
+    return seconds * iterations / _SETTINGS.chains_at_once
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,11 @@ class _Settings:
 
 
 _SETTINGS = _Settings()
+
+
+def gradients_of(facts: Iterable[Mapping[str, float]]) -> float:
+    """Return the gradients that all moves of chains with these facts have taken."""
+    return sum(chain["moves"] * chain["gradients of a move"] for chain in facts)
 
 
 class DualAveraging:
@@ -311,10 +316,7 @@ class WarmUp:
 
     @property
     def _gradients(self) -> float:
-        chain_facts = [runner.facts() for runner in self._runners]
-        return sum(
-            facts["moves"] * facts["gradients of a move"] for facts in chain_facts
-        )
+        return gradients_of(runner.facts() for runner in self._runners)
 
     @property
     def _stuck(self) -> bool:

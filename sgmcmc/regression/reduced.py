@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -42,7 +42,7 @@ from sgmcmc.regression.scales import RegressionScales
 from sgmcmc.regression.sums import FactorRows, columns_of, sums_of
 from sgmcmc.results.arrays import LogPost, by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
 from sgmcmc.samplers.sample import sample
@@ -243,19 +243,19 @@ class SumsCall:
         effects = float(ranks @ groups.counts)
         return self.sums.total - effects < _SETTINGS.few_rows * effects
 
-    def density(self, of_rows: bool) -> MarginalDensity:
+    def _density(self, sums: GaussianSums | None, of_rows: bool) -> MarginalDensity:
         """Return the posterior of the scales; see :class:`RegressionScales`."""
-        assert self.sums is not None
+        assert sums is not None
         mean, sd = normal_priors(self.data.model)
         order = (0,) if self.factors is None else self.factors.order
         scales = RegressionScales(self.data.model, of_rows, order)
-        return MarginalDensity(self.sums, mean, sd, scales)
+        return MarginalDensity(sums, mean, sd, scales)
 
     @cached_property
     def draws(self) -> SumsDraws:
         """Draws, none to begin with."""
         chains, dtype = self.goal.n_chains, self.data.dtype
-        density = self.density(self._few_rows)
+        density = self._density(self.sums, self._few_rows)
         draws = SumsDraws(density, chains, self.seed, dtype)
         self.clock.done("scales")
         return draws
@@ -271,8 +271,7 @@ class SumsCall:
         factors = self.factors
         assert factors is not None
         sums = sums_of(self.data, factors, range(factors.levels.eliminated))
-        assert sums is not None
-        return replace(self.density(of_rows=False), sums=sums)
+        return self._density(sums, of_rows=False)
 
     def effect_sampler(
         self, draws: Mapping[str, np.ndarray], seed: int
@@ -305,20 +304,19 @@ class SumsCall:
         factors, model = self.factors, self.data.model
         assert factors is not None
         shape = draws["sigma"].shape
-        density = self.density(of_rows=False)
+        density = self._of_all_groups
         assert isinstance(density.scales, RegressionScales)
         positions = density.scales.positions(draws)
         b = np.asarray(draws.get("b", np.zeros((*shape, 0))), np.float64)
         b = b.reshape(len(positions), -1)
-        structure, of_factor = factors.structure, factors.order
-        levels = [*factors.levels.dense, *factors.levels.crossed]
-        size = columns_of(model, of_factor[1:], levels)
+        structure = factors.structure
+        size = sum(columns_of(model, [k], [count]) for k, count in factors.others)
         assert structure.integrated is not None
         large, q = len(structure.large), structure.integrated.size
         normals = self._normals_at(draws, size + large * q)
         others = density.draw_others(positions, b, normals[:, :size])
         effects, start = {}, 0
-        for number, count in zip(of_factor[1:], levels, strict=True):
+        for number, count in factors.others:
             stop = start + columns_of(model, [number], [count])
             of_levels = others[:, start:stop].reshape(*shape, count, -1)
             effects[model.effects[number].effects_name] = of_levels
@@ -326,7 +324,8 @@ class SumsCall:
         if large:
             of_large_groups = normals[:, size:].reshape(-1, large, q)
             given = np.concatenate([others, b], 1)
-            drawn = density.draw_effects(positions, given, of_large_groups)
+            of_large = density.of_groups(structure.large)
+            drawn = of_large.draw_effects(positions, given, of_large_groups)
             (name,) = structure.names_of_large
             effects[name] = drawn.reshape(*shape, large, q)
         return {
@@ -463,16 +462,16 @@ def report_on(
         {
             "method": samples.settings["method"],
             "Model": _model_facts(run),
-            "Draws": {
-                "chains": samples.settings["n_chains"],
-                "draws per chain": diagnostics.draws,
-                "burn-in": samples.settings["burn_in"],
+            Section.DRAWS: {
+                Fact.CHAINS: samples.settings["n_chains"],
+                Fact.DRAWS_PER_CHAIN: diagnostics.draws,
+                Fact.BURN_IN: samples.settings["burn_in"],
                 **_names_of(diagnostics),
                 **diagnostics.facts,
             },
             **_group_facts(run),
-            "Seconds": clock.facts(),
-            "warnings": messages,
+            Section.SECONDS: clock.facts(),
+            Section.WARNINGS: messages,
         }
     )
 
@@ -523,7 +522,7 @@ def _group_facts(run: SumsCall) -> dict[str, Any]:
         f"levels of {by!r}": len(shown) for by, shown in labels.items()
     }
     facts |= {"integrated out": ", ".join(labels), "integral": "in closed form"}
-    return {"Groups": facts}
+    return {Section.GROUPS: facts}
 
 
 def _rounding_warnings(samples: Samples) -> list[str]:

@@ -92,6 +92,12 @@ class FactorRows:
         )
 
     @property
+    def others(self) -> list[tuple[int, int]]:
+        """Number and levels of each factor but the first, in order."""
+        levels = [*self.levels.dense, *self.levels.crossed]
+        return list(zip(self.order[1:], levels, strict=True))
+
+    @property
     def dense(self) -> tuple[int, ...]:
         """Numbers of the factors whose effects are dense columns."""
         return self.order[1 : 1 + len(self.levels.dense)]
@@ -167,11 +173,7 @@ def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[Regressi
             codes_of = [codes[there] for codes in factors.codes]
             of_factors = [
                 _indicators(z[k][part], codes_of[k], levels)
-                for k, levels in zip(
-                    factors.order[1:],
-                    [*factors.levels.dense, *factors.levels.crossed],
-                    strict=True,
-                )
+                for k, levels in factors.others
             ]
             dense = of_factors[: len(factors.dense)]
             crossed = of_factors[len(factors.dense) :]

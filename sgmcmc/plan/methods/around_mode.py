@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -246,8 +247,7 @@ class AroundMode:
             return self.by_hmc(_REASON_INTEGRATED)
         all_open = all_parts_open(request) and goal.length_is_open
         if all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS):
-            gradient = seconds_of_gradient(target, data)
-            cost = Cost.of_hmc(gradient, target.size, goal)
+            cost = Cost.of_hmc(self._seconds_of_gradient, target.size, goal)
             if cost.affordable:
                 cost.warn(request.function)
                 return self.by_hmc(_REASON_FAR, None if may_use_nuts else cost)
@@ -311,11 +311,15 @@ class AroundMode:
 
     def _predicted(self, plan: Plan) -> float:
         """Return the predicted seconds of a plan's chains."""
-        target, data = self.chosen.target, self.chosen.data
         thin = self.request.read.options.thin
-        lengths = UntilEffective(self.goal, plan, target.size, thin)
+        lengths = UntilEffective(self.goal, plan, self.chosen.target.size, thin)
         iterations = self.goal.n_chains * (lengths.first + (lengths.burn_in or 0))
-        return seconds_of_minibatches(target, data, plan.minibatch_size, iterations)
+        share = plan.minibatch_size / self.chosen.data.size
+        return seconds_of_minibatches(self._seconds_of_gradient, share, iterations)
+
+    @cached_property
+    def _seconds_of_gradient(self) -> float:
+        return seconds_of_gradient(self.chosen.target, self.chosen.data)
 
     def by_hmc(self, reason: str, cost: Cost | None = None) -> Samples:
         """Return draws by HMC in the plan's coordinates; by NUTS if its report has a warning.

@@ -50,6 +50,7 @@ from sgmcmc.plan.warm_up import (
     WarmedUp,
     WarmUp,
     first_stepsize,
+    gradients_of,
 )
 from sgmcmc.plan.whitening import Whitener, is_in_blocks
 from sgmcmc.results.arrays import by_chain
@@ -131,9 +132,7 @@ class _UntilCostly(UntilEffective):
             return
         assert self.diagnostics is not None
         origin = origin_of(samples)
-        gradients = sum(
-            chain["moves"] * chain["gradients of a move"] for chain in origin.facts
-        )
+        gradients = gradients_of(origin.facts)
         limit = self._goal.max_gradients
         if (
             origin.sampler.data.size * origin.sampler.target.size
