@@ -346,20 +346,20 @@ class Expression:
         self._check(self.tree, names)
         need_moderate(text, self.tree)
 
+    def _refuse_function(self, name: str) -> None:
+        functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
+        hint = did_you_mean(name, sorted(functions))
+        if name in _OF_R:
+            hint = f" Write {_OF_R[name]}."
+        written = name.replace("as_", "as.", 1) if name.startswith("as_") else name
+        raise ValueError(
+            f"`formula` names {written!r}, a function that formulas lack.{hint}"
+        )
+
     def _check(self, node: ast.AST, names: list[str]) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id not in FUNCTIONS and node.func.id not in transforms():
-                name = node.func.id
-                functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
-                hint = did_you_mean(name, sorted(functions))
-                if name in _OF_R:
-                    hint = f" Write {_OF_R[name]}."
-                written = (
-                    name.replace("as_", "as.", 1) if name.startswith("as_") else name
-                )
-                raise ValueError(
-                    f"`formula` names {written!r}, a function that formulas lack.{hint}"
-                )
+                self._refuse_function(node.func.id)
         elif isinstance(node, ast.Name) and node.id not in self._columns:
             if node.id not in FUNCTIONS and node.id not in transforms():
                 self._refuse(node.id, names)
