@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -29,6 +29,10 @@ from sgmcmc.results.evaluation import spans
 @dataclass(frozen=True)
 class _Settings:
     max_numbers: int = 2**23  # that the draws of a piece of packs may take
+    max_terms: int = (
+        2**22
+    )  # terms of rows at the nodes of groups that are taken together
+    padding: int = 4  # sizes of groups that are taken together, over the smallest
     # Acceptance of the moves that draw effects below which a warning says so:
     min_acceptance: float = 0.1
 
@@ -377,8 +381,8 @@ def _draw_packs(
 
 def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     """Return the rows of the chain's dataset, in the user's order, labels of groups included."""
-    assert isinstance(model.packs, Packs)
-    is_filled = model.packs.slots >= 0
+    assert model.integrated is not None and model.packs is not None
+    is_filled, group_of_row = _groups_of_rows(model, data)
     order = np.argsort(model.packs.rows[is_filled], kind="stable")
     rows: dict[str, Any] = {}
     for name, column in data.columns.items():
@@ -389,21 +393,73 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
             rows[name] = Categories(array, model.levels[name])
         else:
             rows[name] = array if array.dtype.kind == "f" else tf.constant(array)
-    assert model.integrated is not None
-    group = np.zeros(model.packs.filled.shape + (model.packs.most,), np.int64)
-    count = len(model.packs.labels)
-    group[model.packs.pack[:count], model.packs.slot[:count]] = np.arange(count)
-    group_of_row = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[
-        is_filled
-    ][order]
+    rows[model.integrated.by] = model.packs.labels[group_of_row[order]]
+    return rows
+
+
+def _groups_of_rows(model: Structure, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Return which places of packs are rows, (packs, width), and the group of each row, (rows,)."""
+    packs = model.packs
+    assert packs is not None
+    is_filled = packs.slots >= 0
+    group = np.zeros(packs.filled.shape + (packs.most,), np.int64)
+    count = len(packs.labels)
+    group[packs.pack[:count], packs.slot[:count]] = np.arange(count)
+    group_of_row = np.take_along_axis(group, np.maximum(packs.slots, 0), 1)
     if LARGE in data.columns:
-        large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))[is_filled][
-            order
-        ]
+        large_code = np.asarray(data.columns[LARGE].tensor(0, data.size))
         large_group = model.large[np.maximum(large_code, 0)]
         group_of_row = np.where(large_code >= 0, large_group, group_of_row)
-    rows[model.integrated.by] = model.packs.labels[group_of_row]
-    return rows
+    return is_filled, group_of_row[is_filled]
+
+
+def whole_groups(
+    model: Structure, marginal: Marginal, data: Data
+) -> Iterator[tuple[Marginal, dict[str, np.ndarray]]]:
+    """Yield the likelihood of groups of about one size with their packs, a group in each.
+
+    Large groups, whose effects are coordinates of the chain, are integrated out like the others.
+
+    Args:
+        model: Groups of the model, of one factor.
+        marginal: Log-likelihood of the chain's packs.
+        data: Dataset of the chain.
+    """
+    assert model.packs is not None
+    is_filled, group_of_row = _groups_of_rows(model, data)
+    order = np.argsort(group_of_row, kind="stable")
+    sizes = np.bincount(group_of_row)
+    first = np.cumsum(sizes) - sizes
+    columns = {
+        name: np.asarray(column.tensor(0, data.size))[is_filled]
+        for name, column in data.columns.items()
+        if name not in COLUMNS
+    }
+    if LARGE in columns:
+        columns[LARGE] = np.full_like(columns[LARGE], -1)
+    nodes = marginal.nodes**marginal.groups.size
+    padding = np.log(_SETTINGS.padding)
+    size_class = np.where(sizes > 0, np.log(np.maximum(sizes, 1)) // padding, -1)
+    for number in np.unique(size_class[sizes > 0]):
+        alike = np.flatnonzero(size_class == number)
+        at_once = max(1, _SETTINGS.max_terms // (int(sizes[alike].max()) * nodes))
+        for start in range(0, len(alike), at_once):
+            groups = alike[start : start + at_once]
+            width = np.arange(sizes[groups].max())
+            is_row = width < sizes[groups, np.newaxis]
+            rows = order[first[groups, np.newaxis] + np.where(is_row, width, 0)]
+            slots = np.where(is_row, 0, -1).astype(np.int32)
+            ones, numbers = np.ones(len(groups), np.int32), np.arange(len(groups))
+            labels = model.packs.labels[groups]
+            packs = Packs(labels, rows, slots, ones, numbers, np.zeros_like(numbers))
+            yield (
+                Marginal(marginal.log_lik, marginal.groups, packs, marginal.nodes),
+                {
+                    **{name: column[rows] for name, column in columns.items()},
+                    SLOT: slots,
+                    FILLED: ones,
+                },
+            )
 
 
 @dataclass(frozen=True)

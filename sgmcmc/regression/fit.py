@@ -233,8 +233,8 @@ class Regression:
             prob: Probability of the central interval.
             robust: Whether to add a column ``robust`` after ``error``: standard deviations that
                 hold if the model is wrong, by the sandwich of :meth:`sgmcmc.Samples.robust`. With
-                effects of groups it is clustered: groups are the observations. The interval is
-                then that of the moved draws.
+                effects of one factor it is clustered: groups are the observations. The interval
+                is then that of the moved draws.
 
         Returns:
             Columns ``estimate`` (posterior mean), ``error`` (posterior standard deviation),

@@ -416,16 +416,18 @@ class Samples(Draws):
         of observation i there, and K = Σ s_i s_iᵀ − N s̄ s̄ᵀ, these draws have about the covariance
         J⁻¹ K J⁻¹, which is that of the mode over repeated data, whatever they are drawn from; if
         the model holds, J⁻¹ itself. In unconstrained coordinates, with J⁻¹ = CCᵀ,
-        u' = ū + C(CᵀKC)^½C⁻¹(u − ū): the least move that does so. With groups whose effects are
-        integrated out, observations are whole groups, which may then depend in any way within.
+        u' = ū + C(CᵀKC)^½C⁻¹(u − ū): the least move that does so. With groups of one factor,
+        whose effects are integrated out, observations are whole groups, which may then depend in
+        any way within.
 
         Returns:
             Moved draws. They are for intervals and SDs of parameters and of functions of them;
             other results, such as :meth:`sgmcmc.Samples.loo`, need the original draws.
 
         Raises:
-            ValueError: There is no mode, more than 2000 coordinates, or the draws are no longer
-                linked to their sampler.
+            ValueError: There is no mode, more than 2000 coordinates, effects of several factors
+                (no observations are independent), or the draws are no longer linked to their
+                sampler.
 
         Example:
             >>> import numpy as np, sgmcmc, tensorflow as tf

@@ -73,28 +73,57 @@ def test_a_model_that_holds() -> None:
     )
 
 
-@pytest.mark.slow
-def test_groups_are_clusters() -> None:
+# Effects of a group with 2000 rows are coordinates of a chain over the rows.
+SIZES = {
+    "equal": np.full(300, 10),
+    "unequal": np.r_[2000, 400, np.tile([2, 5, 30], 60)],
+}
+
+
+@pytest.mark.parametrize(
+    "sizes", [pytest.param("equal", marks=pytest.mark.slow), "unequal"]
+)
+def test_groups_are_clusters(sizes: str) -> None:
     """Rows of a group that depend on each other beyond an intercept: a slope that varies."""
     rng = np.random.default_rng(3)
-    site, x = np.repeat(np.arange(300), 10), rng.normal(size=3000)
-    slope = rng.normal(0.5, 0.5, 300)[site]
-    y = slope * x + np.repeat(rng.normal(size=300), 10) + rng.normal(size=3000)
+    group_sizes = SIZES[sizes]
+    groups, n = len(group_sizes), group_sizes.sum()
+    site, x = np.repeat(np.arange(groups), group_sizes), rng.normal(size=n)
+    slope = rng.normal(0.5, 0.5, groups)[site]
+    y = slope * x + rng.normal(size=groups)[site] + rng.normal(size=n)
     frame = pd.DataFrame({"x": x, "y": y, "site": site})
     fit = sgmcmc.glm("y ~ x + (1 | site)", frame, **QUIET)
     table = fit.summary(robust=True)
     # Generalized least squares with these variances, and its sandwich by group.
     sigma2, tau2 = (table["estimate"][["sigma", "sd(site: Intercept)"]] ** 2).to_numpy()
-    inverse = np.linalg.inv(sigma2 * np.eye(10) + tau2)
-    X = np.column_stack([np.ones(3000), x]).reshape(300, 10, 2)
-    bread = np.linalg.inv(np.einsum("gia,ij,gjb->ab", X, inverse, X))
-    beta = bread @ np.einsum("gia,ij,gj->a", X, inverse, y.reshape(300, 10))
-    scores = np.einsum("gia,ij,gj->ga", X, inverse, y.reshape(300, 10) - X @ beta)
+    X = np.column_stack([np.ones(n), x])
+    of_groups = [np.flatnonzero(site == g) for g in range(groups)]
+
+    def weighted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return Xᵀ (σ² I + τ² 1 1ᵀ)⁻¹ times values of the rows of a group."""
+        shrunken = values.sum(0) * tau2 / (sigma2 + len(rows) * tau2)
+        return X[rows].T @ (values - shrunken) / sigma2
+
+    bread = np.linalg.inv(sum(weighted(rows, X[rows]) for rows in of_groups))
+    beta = bread @ sum(weighted(rows, y[rows]) for rows in of_groups)
+    scores = np.array([weighted(rows, y[rows] - X[rows] @ beta) for rows in of_groups])
     robust = np.sqrt(np.diag(bread @ scores.T @ scores @ bread))
-    np.testing.assert_allclose(
-        table["robust"][:2], robust, rtol=0.03 + 4 / np.sqrt(800)
-    )
-    assert robust[1] > 1.3 * np.sqrt(bread[1, 1])
+    model = np.sqrt(np.diag(bread))
+    tolerance = 0.03 + 4 / np.sqrt(800)
+    np.testing.assert_allclose(table["robust"][:2], robust, rtol=tolerance)
+    # The same draws, moved.
+    ratio = (table["robust"] / table["error"])[:2]
+    np.testing.assert_allclose(ratio, robust / model, rtol=0.03)
+    assert robust[1] > 1.3 * model[1]
+
+
+def test_crossed_factors_have_no_clusters() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"a": np.arange(200) % 8, "b": np.arange(200) // 25})
+    frame["y"] = rng.normal(size=200)
+    fit = sgmcmc.glm("y ~ 1 + (1 | a) + (1 | b)", frame, **QUIET)
+    with pytest.raises(ValueError, match="depend on each other through effects of"):
+        fit.summary(robust=True)
 
 
 def test_draws_without_their_sampler_are_refused(tmp_path: Any) -> None:

@@ -13,6 +13,9 @@ from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.passes import Pass
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace, vectorized_map
+from sgmcmc.groups.effects import whole_groups
+from sgmcmc.groups.marginal import Marginal
+from sgmcmc.groups.structure import Structure
 from sgmcmc.model.target import Target
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective, kept_graphs
@@ -39,8 +42,14 @@ def robust_section(
         sampler: Sampler.
         mode: Mode.
     """
-    size = sampler.target.size
-    few = sampler.data.size < _ROWS_PER_COORDINATE * size
+    size, structure = sampler.target.size, sampler.request.groups
+    if _dependence(structure) is not None:
+        return {}
+    observations = sampler.data.size
+    if structure is not None and structure.packs is not None:
+        size -= _effects_of_large(sampler).sum()
+        observations = len(structure.packs.labels)
+    few = observations < _ROWS_PER_COORDINATE * size
     if sampler.data.sparse or few or size > _COORDINATES or not mode.converged:
         return {}
     return {Section.ROBUST: lambda: _facts(sampler, mode)}
@@ -48,34 +57,84 @@ def robust_section(
 
 def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
     data, target = sampler.data, sampler.target.preconditioned(None)
-    rows = None
-    if data.size > _ROWS:
-        rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
-        rows = np.sort(rng.choice(data.size, _ROWS, replace=False))
-    M = mode.information.covariance
-    K = score_covariance(target, data, mode.position, rows)
+    sandwiched = ~_effects_of_large(sampler)
+    M = mode.information.covariance[np.ix_(sandwiched, sandwiched)]
+    if sampler.request.groups is not None:
+        scores = _scores_of_groups(sampler, mode.position)
+        K, used = _centered_products(scores), len(scores)
+    else:
+        rows, used = None, data.size
+        if used > _ROWS:
+            rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
+            rows = np.sort(rng.choice(used, _ROWS, replace=False))
+            used = len(rows)
+        K = score_covariance(target, data, mode.position, rows)
     ratio = np.sqrt(np.einsum("ij,jk,ki->i", M, K, M) / np.diag(M))
     names = [
         label
         for name, shape in target.space.layout.shapes.items()
         for label in coordinate_names(name, shape)
     ]
+    names = [name for name, is_in in zip(names, sandwiched, strict=True) if is_in]
     with np.errstate(divide="ignore"):  # data may say nothing of a coordinate
         far = int(np.argmax(np.abs(np.log(ratio))))
     return {
         "robust SD over SD of the model": ratio.tolist(),
         "farthest from 1": f"{names[far]}, {ratio[far]:.3g}",
-        "observations used": data.size if rows is None else len(rows),
+        "observations used": used,
     }
+
+
+def _dependence(structure: Structure | None) -> str | None:
+    """Return why there are no independent observations; ``None`` if there are."""
+    if structure is None or (structure.integrated and not structure.coordinates):
+        return None
+    return (
+        "rows and groups depend on each other through effects of "
+        f"{', '.join(repr(factor.by) for factor in structure.coordinates)}, which are coordinates "
+        "of the chain. One factor, with one to three effects a group, has independent groups"
+    )
+
+
+def _effects_of_large(sampler: Sampler) -> np.ndarray:
+    """Return which coordinates are effects of large groups, (d,)."""
+    structure, layout = sampler.request.groups, sampler.target.space.layout
+    names = () if structure is None else structure.names_of_large
+    sizes = [int(np.prod(shape)) for shape in layout.shapes.values()]
+    return np.repeat([name in names for name in layout.shapes], sizes)
+
+
+def _scores_of_groups(sampler: Sampler, u: np.ndarray) -> np.ndarray:
+    """Return ∇ log p(y_g | θ) of all groups, large ones too, (groups, coordinates but effects)."""
+    structure, marginal = sampler.request.groups, sampler.request.log_lik
+    assert structure is not None and isinstance(marginal, Marginal)
+    space, dtype = sampler.target.preconditioned(None).space, sampler.target.dtype
+    position = tf.constant(u, dtype)
+    scores = []
+    for likelihood, columns in whole_groups(structure, marginal, sampler.data):
+        target = Target(likelihood, None, space, dtype)
+        packs = {name: tf.constant(column) for name, column in columns.items()}
+        gradients = trace(target.term_gradients, position, packs)(position, packs)
+        scores.append(gradients.numpy()[:, ~_effects_of_large(sampler)])
+    return np.concatenate(scores).astype(np.float64)
+
+
+def _centered_products(scores: np.ndarray) -> np.ndarray:
+    """Return Σ s_i s_iᵀ − N s̄ s̄ᵀ, (d, d), of N scores, (N, d)."""
+    centered = scores - scores.mean(0)
+    return centered.T @ centered
 
 
 def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     """Return draws moved so that their covariance is J⁻¹ K J⁻¹; see ``Samples.robust``.
 
+    Of a model with groups these are the observations, and K is of their marginal likelihood.
+    Effects of large groups, coordinates of the chain, follow as their mean given the others does.
+
     Raises:
-        ValueError: The model has no curvature at a mode, or no mode.
+        ValueError: The model has no curvature at a mode, or no mode, or no independent groups.
     """
-    reason = cannot_judge(sampler, samples)
+    reason = cannot_judge(sampler, samples) or _dependence(sampler.request.groups)
     if reason is not None:
         raise ValueError(f"`samples`: there is no robust covariance: {reason}.")
     target = sampler.target.preconditioned(None)
@@ -88,12 +147,21 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     mode = mode_from(Objective(target, sampler.data), center, sampler.seed)
     if not mode.converged:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")
-    root = np.linalg.cholesky(mode.information.covariance)
-    K = score_covariance(target, sampler.data, mode.position)
+    M, effects = mode.information.covariance, _effects_of_large(sampler)
+    if sampler.request.groups is None:
+        K = score_covariance(target, sampler.data, mode.position)
+    else:
+        K = _centered_products(_scores_of_groups(sampler, mode.position))
+    of_others = M[np.ix_(~effects, ~effects)]
+    root = np.linalg.cholesky(of_others)
     values, vectors = np.linalg.eigh(root.T @ K @ root)
     scale = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    robust = center + (u - center) @ (root @ scale @ np.linalg.inv(root)).T
-    positions = tf.constant(robust, sampler.target.dtype)
+    others = u[:, ~effects] - center[~effects]
+    move = others @ (root @ scale @ np.linalg.inv(root)).T - others
+    slopes = np.linalg.solve(of_others, M[np.ix_(~effects, effects)])
+    u[:, ~effects] += move
+    u[:, effects] += move @ slopes
+    positions = tf.constant(u, sampler.target.dtype)
     params = trace(partial(vectorized_map, space.constrain), positions)(positions)
     return {
         name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
