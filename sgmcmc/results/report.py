@@ -20,6 +20,7 @@ class Section:
     """Names of the sections of reports."""
 
     METHOD = "Method"
+    METHODS = "Methods"
     MODE = "Mode"
     MODES = "Modes"
     DYNAMICS = "Dynamics"
@@ -105,6 +106,10 @@ class Report(Mapping[str, Any]):
     def warnings(self) -> list[str]:
         """Sentences on reasons not to trust the draws; an empty list is a good sign."""
         return list(self.get(Section.WARNINGS, []))
+
+    def with_section(self, name: str, facts: Mapping[str, Any]) -> Report:
+        """Return the same report with one more section, its last."""
+        return Report({**self._facts, name: dict(facts)})
 
     def renamed(self, labels: Mapping[str, str]) -> Report:
         """Return the same report with other names of coordinates.

@@ -13,7 +13,7 @@ from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.plan.choices import run, set_up
 from sgmcmc.plan.methods.hmc import run_hamiltonian
 from sgmcmc.plan.reports import CurvatureReporter
-from sgmcmc.plan.solve import run_automatically
+from sgmcmc.plan.solve import solve
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import AUTO, Request, brief, is_one_of, is_open, open_arguments
@@ -124,9 +124,7 @@ def sample(
         exact = isinstance(request.dynamics, Hamiltonian) or is_one_of(
             request.dynamics, (HMC.name, MALA.name, NUTS.name)
         )
-        return with_updates(
-            request, goal, run_hamiltonian if exact else run_automatically
-        )
+        return with_updates(request, goal, run_hamiltonian if exact else solve)
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}),
         n_iters,

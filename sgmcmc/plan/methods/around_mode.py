@@ -1,13 +1,13 @@
-"""Chains of minibatches around a mode, which start again, or give way to HMC and NUTS."""
+"""Chains of minibatches and of HMC around a mode, which start again, or give way to NUTS."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from sgmcmc.dynamics import HMC
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
-from sgmcmc.plan.choices import BoundRequest, Chosen, choose
+from sgmcmc.plan.choices import Chosen, choose
 from sgmcmc.plan.cost import (
     WARN_SECONDS,
     Cost,
@@ -26,15 +26,16 @@ from sgmcmc.plan.cost import (
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.kept_choices import tune_once
+from sgmcmc.plan.methods.call import Call, Left
 from sgmcmc.plan.methods.full_data import (
     FullDataPlan,
     cost_of_nuts,
     may_be_exact,
     may_start_again,
-    run_by_nuts,
     run_on_all_rows,
 )
 from sgmcmc.plan.methods.multimodal import in_modes
+from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports import report_on
 from sgmcmc.plan.reports.judging import judge, unconstrained
@@ -216,11 +217,84 @@ class _Chains:
     lengths: UntilFar
     samples: Samples
 
+    def reported(self, goal: Goal) -> Samples:
+        """Return the draws with their report."""
+        samples, lengths = self.samples, self.lengths
+        report = report_on(samples, self.plan, lengths, lengths.variances, goal)
+        return samples.with_report(report)
+
+
+def minibatches_around_mode(call: Call, left: Left | None) -> Samples | Left | None:
+    """Return draws by chains of minibatches around the one mode of a posterior.
+
+    They start again if necessary. Those of little data, far from normal, are left to NUTS.
+    """
+    chosen = call.chosen
+    if isinstance(chosen, Left):
+        return None
+    may_use_nuts = may_be_exact(call.request, chosen.plan, call.goal)
+    if may_use_nuts and not chosen.plan.mode.converged:
+        return _left_by(chosen.plan, "no mode was found")
+    suits_better = _why_hmc(call, chosen)
+    if suits_better is not None:
+        return _left_by(chosen.plan, suits_better.reason)
+    chains = AroundMode(call.request, chosen, call.goal)
+    return chains.by_minibatches(may_use_nuts)
+
+
+def hmc_around_mode(call: Call, left: Left | None) -> Samples | Left | None:
+    """Return draws by HMC in the plan's coordinates, where that needs fewer gradients."""
+    chosen = call.chosen
+    suits_better = None if isinstance(chosen, Left) else _why_hmc(call, chosen)
+    if isinstance(chosen, Left) or suits_better is None:
+        return None
+    if suits_better.cost is not None:
+        suits_better.cost.warn(call.request.function)
+    chains = AroundMode(call.request, chosen, call.goal)
+    return chains.by_hmc(suits_better.reason, suits_better.bound)
+
+
+def _left_by(
+    plan: Plan,
+    reason: str,
+    mode: Mode | None = None,
+    draws: Callable[[], Samples] | None = None,
+) -> Left:
+    """Return that chains of a plan give way, with what its search for modes has found."""
+    return Left(reason, no_mode_warnings(plan.surveyed), mode, draws=draws)
+
+
+class _HMC(NamedTuple):
+    """Why HMC suits better than chains of minibatches, what it costs, and what bounds its run."""
+
+    reason: str
+    cost: Cost | None = None
+    bound: Cost | None = None
+
+
+def _why_hmc(call: Call, chosen: Chosen) -> _HMC | None:
+    """Return why HMC suits better than chains of minibatches; ``None`` if it does not."""
+    request, goal, plan = call.request, call.goal, chosen.plan
+    target, data = chosen.target, chosen.data
+    may_use_nuts = may_be_exact(request, plan, goal)
+    if may_use_nuts and not plan.mode.converged:
+        return None
+    is_near_normal_quicker = _hmc_is_quicker(
+        plan, data.size, _SETTINGS.gradients_near_normal
+    )
+    if may_use_nuts and isinstance(target.log_lik, Marginal) and is_near_normal_quicker:
+        return _HMC(_REASON_INTEGRATED)
+    all_open = all_parts_open(request) and goal.length_is_open
+    if not (all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS)):
+        return None
+    cost = Cost.of_hmc(seconds_of_gradient(target, data), target.size, goal)
+    if not cost.affordable:
+        return None
+    return _HMC(_REASON_FAR, cost, None if may_use_nuts else cost)
+
 
 class AroundMode:
-    """Chains of minibatches around the one mode of a posterior.
-
-    They start again if necessary; those of little data, far from normal, go on by NUTS.
+    """Chains around the one mode of a posterior.
 
     Args:
         request: Request of the user, whose nodes of groups are searched for.
@@ -231,30 +305,8 @@ class AroundMode:
     def __init__(self, request: Request, chosen: Chosen, goal: Goal) -> None:
         self.request, self.chosen, self.goal = request, chosen, goal
 
-    def run(self) -> Samples:
-        """Return draws with their report."""
-        request, goal, plan = self.request, self.goal, self.chosen.plan
-        may_use_nuts = may_be_exact(request, plan, goal)
-        if may_use_nuts and not plan.mode.converged:
-            return run_by_nuts(request, plan, goal, "no mode was found")
-        target, data = self.chosen.target, self.chosen.data
-        near_normal = _SETTINGS.gradients_near_normal
-        if (
-            may_use_nuts
-            and isinstance(target.log_lik, Marginal)
-            and _hmc_is_quicker(plan, data.size, near_normal)
-        ):
-            return self.by_hmc(_REASON_INTEGRATED)
-        all_open = all_parts_open(request) and goal.length_is_open
-        if all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS):
-            cost = Cost.of_hmc(self._seconds_of_gradient, target.size, goal)
-            if cost.affordable:
-                cost.warn(request.function)
-                return self.by_hmc(_REASON_FAR, None if may_use_nuts else cost)
-        return self._by_minibatches(may_use_nuts)
-
-    def _by_minibatches(self, may_use_nuts: bool) -> Samples:
-        """Return draws by chains of the plan, or of NUTS if that has to follow."""
+    def by_minibatches(self, may_use_nuts: bool) -> Samples | Left:
+        """Return draws by chains of the plan, or why NUTS has to follow."""
         request, goal = self.request, self.goal
         plan, start_scale = self.chosen.plan, _SETTINGS.start_spread
         for attempts_left in reversed(range(_SETTINGS.attempts)):
@@ -265,13 +317,11 @@ class AroundMode:
             except DivergenceError:
                 if not may_use_nuts:
                     raise
-                return run_by_nuts(request, plan, goal, "other chains diverged")
+                return _left_by(plan, "other chains diverged")
             plan, start_scale, lengths = chains.plan, chains.start_scale, chains.lengths
             if may_use_nuts and lengths.reason and may_start_again(goal):
-                try:
-                    return run_by_nuts(request, plan, goal, lengths.reason)
-                except TimeoutError:
-                    break
+                draws = partial(chains.reported, goal)
+                return _left_by(plan, lengths.reason, draws=draws)
             is_last = not attempts_left or lengths.left <= 0
             next_plan = None if is_last else self._next_plan(plan, lengths)
             if next_plan is None:
@@ -286,13 +336,11 @@ class AroundMode:
                 if cost.affordable and cost.seconds < seconds:
                     cost.warn(request.function)
                     mode = plan.mode if request.groups is None else None
-                    return run_by_nuts(request, plan, goal, _REASON_FAR, mode)
+                    return _left_by(plan, _REASON_FAR, mode)
             if seconds > WARN_SECONDS and goal.max_seconds is None:
                 _warn_of_duration(seconds, request.function)
             plan = next_plan
-        samples, lengths = chains.samples, chains.lengths
-        report = report_on(samples, chains.plan, lengths, lengths.variances, goal)
-        return samples.with_report(report)
+        return chains.reported(goal)
 
     def _next_plan(self, plan: Plan, lengths: UntilFar) -> Plan | None:
         """Return a plan for chains that start again; ``None`` if those that have run will do."""
@@ -321,8 +369,8 @@ class AroundMode:
     def _seconds_of_gradient(self) -> float:
         return seconds_of_gradient(self.chosen.target, self.chosen.data)
 
-    def by_hmc(self, reason: str, cost: Cost | None = None) -> Samples:
-        """Return draws by HMC in the plan's coordinates; by NUTS if its report has a warning.
+    def by_hmc(self, reason: str, cost: Cost | None = None) -> Samples | Left:
+        """Return draws by HMC in the plan's coordinates, or why NUTS has to follow.
 
         Chains that left the region of fixed quadrature nodes run again with more nodes, and chains
         with a few divergences with half the stepsize. NUTS has no nodes fixed around the mode, and
@@ -360,15 +408,13 @@ class AroundMode:
                 continue
             if cost is not None:
                 return samples
-            try:
-                reason = f"of HMC: {warnings_of_hmc[0]}"
-                return run_by_nuts(request, plan, goal, reason, mode)
-            except TimeoutError:
-                return samples
-        lost_mode = (
-            "the posterior is far from normal: HMC left the surroundings of the mode"
+            draws_so_far = partial(samples.with_report, samples.report)
+            return _left_by(plan, f"of HMC: {warnings_of_hmc[0]}", mode, draws_so_far)
+        return _left_by(
+            plan,
+            "the posterior is far from normal: HMC left the surroundings of the mode",
+            mode,
         )
-        return run_by_nuts(request, plan, goal, lost_mode, mode)
 
     def _run_chains(
         self, plan: Plan, start_scale: float, may_use_nuts: bool, may_lower: bool
@@ -423,8 +469,11 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
 
-def run_on_disk(bound: BoundRequest, goal: Goal) -> Samples:
+def draws_on_disk(call: Call, left: Left | None) -> Samples | None:
     """Return draws that are written to disk, by constants that are chosen once and kept there."""
+    if not call.is_stored:
+        return None
+    bound, goal = call.bound, call.goal
     if goal.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     read_length(goal.n_iters, bound.request.read.options.thin)

@@ -1,4 +1,4 @@
-"""HMC and NUTS in place of chains of minibatches: their cost, and models that they suit."""
+"""HMC and NUTS in place of chains of minibatches: their cost, and posteriors that they suit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from sgmcmc.dynamics import HMC, NUTS, Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.options import without
 from sgmcmc.interrupts import TimeUpError
-from sgmcmc.plan.cost import Cost, seconds_of_gradient
+from sgmcmc.plan.choices import has_dense_information
+from sgmcmc.plan.cost import WARN_SECONDS, Cost, seconds_of_gradient
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.joint_mode import uncentered
-from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
+from sgmcmc.plan.latent_field import (
+    SMALLEST_FIELD,
+    find_latent_field,
+    with_field_coordinates,
+)
+from sgmcmc.plan.methods.call import Call, Left
 from sgmcmc.plan.methods.hmc import run_hamiltonian
-from sgmcmc.plan.mode import MANY, Mode
+from sgmcmc.plan.mode import DENSE_UP_TO, MANY, Mode
+from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import Plan
-from sgmcmc.plan.reports.warnings import no_mode_warnings
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.plan.whitening import is_in_blocks
@@ -37,6 +43,8 @@ class _Settings:
     most_numbers: int = 2 * 10**7
     # Share of `max_seconds` in which coordinates are chosen.
     share_to_choose: float = 0.4
+    # Coordinates for each number of a row from which rows have few numbers.
+    few_numbers: int = 10
 
 
 _SETTINGS = _Settings()
@@ -129,78 +137,101 @@ def cost_of_nuts(request: Request, goal: Goal) -> Cost:
     return Cost.of_nuts(gradient, goal)
 
 
-def run_by_nuts(
-    request: Request, plan: Plan, goal: Goal, reason: str, mode: Mode | None = None
-) -> Samples:
-    """Return draws by the No-U-Turn Sampler, with their report and the plan's warnings.
-
-    Chains start around the mode if that is given; otherwise it is searched for.
-    """
-    extra_warnings = no_mode_warnings(plan.surveyed)
-    nuts = FullDataPlan(NUTS(), reason, extra_warnings, mode=mode)
-    return run_on_all_rows(request, nuts, goal)
+def nuts(call: Call, left: Left | None) -> Samples:
+    """Return draws by the No-U-Turn Sampler, around the mode that was left, or after a search."""
+    assert left is not None
+    plan = FullDataPlan(NUTS(), left.reason, left.warnings, mode=left.mode)
+    goal = replace(call.goal, hurried=True) if left.hurried else call.goal
+    return run_on_all_rows(call.request, plan, goal)
 
 
-def run_in_blocks(request: Request, goal: Goal) -> Samples | None:
-    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
-
-    Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
-    """
-    model = request.read
-    if request.groups is not None or not is_in_blocks(model):
+def hmc_in_blocks(call: Call, left: Left | None) -> Samples | Left | None:
+    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups."""
+    if call.size <= MANY or not (call.any_sampler_will_do and call.goal.length_is_open):
         return None
-    cost = cost_of_hmc(request, goal)
+    if call.request.groups is not None or not is_in_blocks(call.model):
+        return None
+    cost = call.cost_of_hmc
     if cost is None or not cost.quick:
+        return Left("a gradient over all rows is not quick")
+    return _by_hmc(call, cost)
+
+
+def hmc_of_many_coordinates(call: Call, left: Left | None) -> Samples | Left | None:
+    """Return draws by HMC where no mode is searched for, if there is the time."""
+    if call.is_stored or not is_without_mode(call):
         return None
-    return run_by_hmc(request, cost, goal)
-
-
-def cost_of_hmc(request: Request, goal: Goal) -> Cost | None:
-    """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
-    if not all_parts_open(request) or not goal.length_is_open:
+    cost = call.cost_of_hmc
+    if cost is None:
         return None
-    model = request.read
-    gradient = seconds_of_gradient(model.target, model.data)
-    return Cost.of_hmc(gradient, model.target.size, goal)
+    if not cost.affordable:
+        return Left(f"it would take {cost.seconds:.0f} s, more than there is")
+    cost.warn(call.request.function)
+    return _by_hmc(call, cost)
 
 
-def run_by_hmc(request: Request, cost: Cost, goal: Goal) -> Samples:
+def is_without_mode(call: Call) -> bool:
+    """Return whether no mode is searched for: coordinates are too many, or can change places."""
+    if call.size > DENSE_UP_TO and not needs_mode(call):
+        return True
+    return call.is_exchangeable
+
+
+def needs_mode(call: Call) -> bool:
+    """Return whether only chains around a mode are quick, and a dense information is possible.
+
+    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
+    the products of HMC with all rows, for all chains at once, are as quick.
+    """
+    cost, model = call.cost_of_hmc, call.model
+    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
+        return False
+    if not has_dense_information(model):
+        return False
+    if not cost.affordable:
+        return True
+    width = Objective(model.target, model.data).width
+    return width is not None and _SETTINGS.few_numbers * width <= model.target.size
+
+
+def _by_hmc(call: Call, cost: Cost) -> Samples:
     """Return draws by HMC whose predicted cost is that of a posterior near normal."""
     reason = (
         f"by its operations a gradient over all rows takes {cost.gradient:.2g} s, and the chains "
         f"{cost.seconds:.0f} s"
     )
-    return run_on_all_rows(request, FullDataPlan(HMC(), reason, cost=cost), goal)
+    plan = FullDataPlan(HMC(), reason, cost=cost)
+    return run_on_all_rows(call.request, plan, call.goal)
 
 
-def run_with_effects(request: Request, goal: Goal) -> Samples | None:
+def hmc_with_effects(call: Call, left: Left | None) -> Samples | Left | None:
     """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
     Chains that leave the region where fixed quadrature nodes suffice run again: with more nodes if
-    coordinates are many, and in the end with nodes that are not fixed. Returns
-    ``None`` if there are no such effects, or that would take too long; and of few coordinates,
-    unless they are effects of several factors and HMC is quick.
+    coordinates are many, and in the end with nodes that are not fixed. Few coordinates are left to
+    others, unless they are effects of several factors and HMC is quick.
     """
-    assert request.groups is not None
+    request, goal = call.request, call.goal
+    if not call.any_sampler_will_do or request.groups is None:
+        return None
     if not request.groups.coordinates:
         return None
-    many = request.read.target.size > MANY
+    many = call.size > MANY
     if not many:
         if len(request.groups.coordinates) == 1:
-            return None
-        predicted = cost_of_hmc(request, goal)
-        if predicted is None or not predicted.quick:
-            return None
+            return Left("effects of one factor, and few of them")
+        if call.cost_of_hmc is None or not call.cost_of_hmc.quick:
+            return Left("a gradient over all rows is not quick")
     try:
         limit = goal.limit(_SETTINGS.share_to_choose)
         with limit, Progress("coordinates of effects", 1, goal.verbose) as progress:
             transformed = uncentered(request, request.read.seed)
             progress.advance(1)
     except TimeUpError:
-        return None
+        return Left("the time to choose coordinates was over")
     cost = _affordable_cost(transformed, goal)
     if cost is None:
-        return None
+        return Left("around a mode of all coordinates it would take too long")
     reason = "coordinates are effects of groups, whitened by what the data say of each"
     plan = FullDataPlan(HMC(), reason, cost=cost)
     current: Request | None = transformed
@@ -213,25 +244,27 @@ def run_with_effects(request: Request, goal: Goal) -> Samples | None:
     return run_on_all_rows(unfixed, plan, goal)
 
 
-def run_with_field(request: Request, goal: Goal) -> Samples | None:
-    """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
-
-    Also ``None`` if that would take too long.
-    """
+def hmc_with_field(call: Call, left: Left | None) -> Samples | Left | None:
+    """Return draws by HMC of a posterior with a latent field."""
+    request, goal = call.request, call.goal
+    if not call.any_sampler_will_do or request.groups is not None:
+        return None
+    if call.size < SMALLEST_FIELD:
+        return None
     try:
         with goal.limit(_SETTINGS.share_to_choose):
             field = find_latent_field(request)
             if field is None:
                 return None
-            untransformed_cost = cost_of_hmc(request, goal)
-            if untransformed_cost is not None and not untransformed_cost.affordable:
-                return None
+            cost = call.cost_of_hmc
+            if cost is not None and not cost.affordable:
+                return Left(f"it would take {cost.seconds:.0f} s, more than there is")
             transformed = with_field_coordinates(request, field, goal.verbose)
     except TimeUpError:
-        return None
+        return Left("the time to choose coordinates was over")
     cost = _affordable_cost(transformed, goal)
     if cost is None:
-        return None
+        return Left("around a mode of all coordinates it would take too long")
     reason = "a latent field is whitened by prior and data, whatever its scale"
     return run_on_all_rows(transformed, FullDataPlan(HMC(), reason, cost=cost), goal)
 

@@ -17,8 +17,6 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.target import Target
 from sgmcmc.plan.ascent import ascend, planned, spread_out, warm_up
-from sgmcmc.plan.choices import has_dense_information
-from sgmcmc.plan.cost import WARN_SECONDS, Cost
 from sgmcmc.plan.local import (
     LocalGeometry,
     LocalPlan,
@@ -26,9 +24,9 @@ from sgmcmc.plan.local import (
     choose_locally,
     local_geometry,
 )
-from sgmcmc.plan.methods.full_data import cost_of_hmc, run_by_hmc
+from sgmcmc.plan.methods.call import CONSTANTS, Call, Left
+from sgmcmc.plan.methods.full_data import is_without_mode
 from sgmcmc.plan.mode import DENSE_UP_TO
-from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.prediction import error_factor
 from sgmcmc.plan.recursion import LinearRecursion
 from sgmcmc.plan.reports.reporting import Sections, make_report, watched_facts
@@ -45,7 +43,7 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_until
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, open_arguments
 from sgmcmc.run.sampler_origin import origin_of
 
 
@@ -60,43 +58,31 @@ class _Settings:
     longest_measurement: float = 4.0
     # Of the user's seconds, before the chains' error is measured.
     share_of_chains: float = 0.6
-    # Coordinates for each number of a row from which rows have few numbers.
-    few_numbers: int = 10
 
 
 _SETTINGS = _Settings()
 
 
-def run_large(
-    request: Request,
-    dynamics: Dynamics,
-    goal: Goal,
-    cost: Cost | None = None,
-) -> Samples:
+def local_minibatches(call: Call, left: Left | None) -> Samples | None:
     """Choose constants from measurements around the chains' starts, run them, and report.
 
     The chains go up the likelihood, each from its own start; scales, curvature and noise are
     measured there; the chains run for a while; everything is measured again, and frozen; and then
     draws are kept.
 
-    Args:
-        request: Request, read.
-        dynamics: Dynamics, bound.
-        goal: Requested precision and length of the draws.
-        cost: Predicted cost of HMC, if it is known.
-
     Raises:
-        ValueError: The dynamics have no closed form, or too few draws would be kept.
+        ValueError: The dynamics have no closed form, some constants are given and some are not, or
+            too few draws would be kept.
     """
+    if not is_without_mode(call):
+        return None
+    request, goal, dynamics = call.request, call.goal, call.bound.dynamics
+    _need_open_constants(call)
     model = request.read
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
     _check_linear(dynamics)
     need_draws(goal, thin)
-    cost = cost or cost_of_hmc(request, goal)
-    if cost is not None and cost.affordable:
-        cost.warn(request.function)
-        return run_by_hmc(request, cost, goal)
     clock = Clock(goal.start_time)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
     first = request.tuned(dynamics=dynamics, seed=int(rng.integers(2**62)))
@@ -143,9 +129,9 @@ def run_large(
         final_geometry = _look(target, data, positions, seed + 1, goal.verbose)
     clock.done("scales, curvature and noise")
     sections: Sections = {}
-    if cost is not None:
+    if call.cost_of_hmc is not None:
         sections[Section.METHOD] = {
-            "exact (HMC), predicted seconds": cost.seconds,
+            "exact (HMC), predicted seconds": call.cost_of_hmc.seconds,
             "reason for stochastic gradients": "exact moves would need more time than there is",
         }
     sections |= _sections(run, thin, final_geometry) | _error_section(error)
@@ -158,25 +144,22 @@ def run_large(
     return samples.with_report(report)
 
 
-def needs_mode(request: Request, cost: Cost | None) -> bool:
-    """Return whether only chains around a mode are quick, and a dense information is possible.
-
-    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
-    the products of HMC with all rows, for all chains at once, are as quick.
-
-    Args:
-        request: Request, read.
-        cost: Predicted cost of HMC.
-    """
-    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
-        return False
-    model = request.read
-    if not has_dense_information(model):
-        return False
-    if not cost.affordable:
-        return True
-    width = Objective(model.target, model.data).width
-    return width is not None and _SETTINGS.few_numbers * width <= model.target.size
+def _need_open_constants(call: Call) -> None:
+    """Refuse a call with some of the constants, or with a store."""
+    is_open = open_arguments(call.request)
+    for name in CONSTANTS:
+        if name not in is_open:
+            raise ValueError(
+                f"`{name}`: there are {call.size} coordinates. Beyond {DENSE_UP_TO} give all of "
+                "`gradient`, `minibatches`, `minibatch_size`, `preconditioner`, `stepsize`, "
+                "`n_iters` and `burn_in`, or none of them."
+            )
+    if call.is_stored:
+        raise ValueError(
+            f"`store`: there are {call.size} coordinates. Beyond {DENSE_UP_TO} a chain on disk "
+            "needs every constant given; `settings` of a call without a store have what was "
+            "chosen."
+        )
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:

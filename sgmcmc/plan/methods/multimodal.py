@@ -12,6 +12,7 @@ from sgmcmc.gradients import ControlVariate
 from sgmcmc.model.geometry import root_of
 from sgmcmc.plan.choices import Chosen
 from sgmcmc.plan.curvature import Information
+from sgmcmc.plan.methods.call import Call, Left
 from sgmcmc.plan.modes import Survey
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.reports.judging import unconstrained
@@ -21,7 +22,7 @@ from sgmcmc.plan.reports.reporting import (
     make_report,
 )
 from sgmcmc.plan.reports.warnings import multimodal_warnings, no_mode_warnings
-from sgmcmc.plan.stopping import Goal, UntilEffective, with_smaller_steps
+from sgmcmc.plan.stopping import UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report, Section
 from sgmcmc.results.samples import Samples
@@ -88,17 +89,20 @@ class UntilEffectiveInEach(UntilEffective):
         self.diagnostics = min(by_mode, key=lambda diagnostics: diagnostics.smallest)
 
 
-def run_in_modes(chosen: Chosen, survey: Survey, goal: Goal) -> Samples:
+def several_modes(call: Call, left: Left | None) -> Samples | Left | None:
     """Run chains in every mode, and report the mode of each.
 
     Coordinates are whitened by the mean of the modes' informations, so that none is much narrower
     than the chains expect; control variates are centered at each chain's own mode.
-
-    Args:
-        chosen: Request with the constants chosen at the heaviest mode.
-        survey: Modes that were found.
-        goal: Requested precision and length of the draws.
     """
+    chosen, goal = call.chosen, call.goal
+    if isinstance(chosen, Left):
+        return chosen
+    survey = chosen.plan.surveyed
+    if survey is None:
+        return None
+    if not survey.several:
+        return Left("no second mode was found")
     mode_of_chain = _modes_of_chains(survey, goal.n_chains)
     common = _plan_for_all_modes(chosen, survey)
     d, thin = chosen.target.size, chosen.request.read.options.thin

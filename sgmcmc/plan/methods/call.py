@@ -1,0 +1,151 @@
+"""A call without constants, as the methods see it, and what a method returns that gives way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from sgmcmc.interrupts import TimeUpError, limited, out_of_time
+from sgmcmc.plan.choices import BoundRequest, Chosen, choose
+from sgmcmc.plan.cost import Cost, seconds_of_gradient
+from sgmcmc.plan.mode import Mode
+from sgmcmc.plan.modes import alike
+from sgmcmc.plan.stopping import Goal
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.request import Model, Request, all_parts_open, open_arguments
+
+# All chosen or all given, if no mode is searched for.
+CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
+    least_to_choose: float = 5.0  # at least: without them all that follows takes longer
+
+
+_SETTINGS = _Settings()
+
+
+@dataclass(frozen=True)
+class Left:
+    """Why a method has left a posterior to the next ones, and what they may use.
+
+    Attributes:
+        reason: The reason, for the report.
+        warnings: Further warnings of the report, whichever method follows.
+        mode: Mode around which chains may start.
+        hurried: Whether there is no time to choose constants.
+        draws: Function that returns draws with their report if no other method has the time.
+    """
+
+    reason: str
+    warnings: Sequence[str] = ()
+    mode: Mode | None = None
+    hurried: bool = False
+    draws: Callable[[], Samples] | None = None
+
+
+class Method(NamedTuple):
+    """A way to draws of a posterior without constants.
+
+    Attributes:
+        name: Name, as reports have it.
+        run: Function that returns draws with their report, or why it leaves the posterior to the
+            methods after it; ``None`` if it is for posteriors of another kind. What the last of
+            those before it has left comes with the call.
+    """
+
+    name: str
+    run: Callable[[Call, Left | None], Samples | Left | None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of :func:`sgmcmc.sample`: what it is for, and what methods ask of it, made once.
+
+    Attributes:
+        bound: Request of the user, read; "auto" for open constants.
+        goal: Requested precision and length of the draws.
+    """
+
+    bound: BoundRequest
+    goal: Goal
+
+    @property
+    def request(self) -> Request:
+        """Request of the user."""
+        return self.bound.request
+
+    @property
+    def model(self) -> Model:
+        """The model that the request describes."""
+        return self.request.read
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.model.target.size
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the draws are written to disk."""
+        return self.model.options.store is not None
+
+    @property
+    def any_sampler_will_do(self) -> bool:
+        """Whether the user leaves the sampler open, too."""
+        return not self.is_stored and all_parts_open(self.request)
+
+    @cached_property
+    def cost_of_hmc(self) -> Cost | None:
+        """Predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
+        if not all_parts_open(self.request) or not self.goal.length_is_open:
+            return None
+        gradient = seconds_of_gradient(self.model.target, self.model.data)
+        return Cost.of_hmc(gradient, self.size, self.goal)
+
+    @cached_property
+    def is_exchangeable(self) -> bool:
+        """Whether entries of parameters can change places, in a call that chooses constants."""
+        if self.request.groups is not None or self.is_stored:
+            return False
+        model, is_open = self.model, open_arguments(self.request)
+        start = model.starts[0].astype(np.float64)
+        return set(CONSTANTS) <= set(is_open) and bool(
+            alike(model.target, model.data, start, model.seed)
+        )
+
+    @cached_property
+    def chosen(self) -> Chosen | Left:
+        """Constants for chains around a mode, or why there are none.
+
+        Raises:
+            TimeoutError: Time is up, and the user has chosen a sampler that needs them.
+        """
+        goal = self.goal
+        share = _SETTINGS.share_to_choose * goal.seconds
+        end = goal.start_time + max(share, _SETTINGS.least_to_choose)
+        try:
+            with contextlib.suppress(TimeUpError), limited(end):
+                return choose(self.bound, goal.tolerance, goal.verbose)
+        except np.linalg.LinAlgError:
+            if not all_parts_open(self.request):
+                raise
+            return Left(
+                "the log posterior has no finite curvature where its mode was looked for"
+            )
+        if not all_parts_open(self.request):
+            raise out_of_time(
+                "the constants of the sampler were chosen",
+                goal.start_time,
+                ", or all of `minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and "
+                "`burn_in`",
+            )
+        reason = "the time to choose constants for minibatches was over"
+        return Left(reason, hurried=True)
