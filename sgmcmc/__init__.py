@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
     from sgmcmc.networks.keras_models import keras_model
     from sgmcmc.regression import Regression
+    from sgmcmc.regression.combining import combine
     from sgmcmc.regression.glm import glm
     from sgmcmc.shards import divide
 
@@ -120,7 +121,7 @@ _LEAVES = {
     "datasets": ("DamagedFileError", "DownloadError", "get_dataset"),
     "models": (),
     "networks.keras_models": ("keras_model",),
-    "regression": ("Regression", "glm"),
+    "regression": ("Regression", "combine", "glm"),
     "shards": ("divide",),
 }
 _LEAF_OF = {name: leaf for leaf, names in _LEAVES.items() for name in names}
@@ -158,6 +159,7 @@ __all__ = [
     "ZeroVarianceSamples",
     "check_part",
     "collapse",
+    "combine",
     "cyclical",
     "divide",
     "from_jax",

@@ -87,6 +87,7 @@ REGRESSION_FIT = "sgmcmc.regression.fit._SETTINGS"
 REGRESSION_FRAMES = "sgmcmc.regression.frames._SETTINGS"
 LINEAR_PREDICTOR = "sgmcmc.regression.linear_predictor._SETTINGS"
 REGRESSION_MODEL = "sgmcmc.regression.model._SETTINGS"
+REGRESSION_SAMPLE = "sgmcmc.regression.sampling.sample"
 REGRESSION_PREDICTIONS = "sgmcmc.regression.marginal_effects._SETTINGS"
 
 EVALUATION = "sgmcmc.results.evaluation._SETTINGS"

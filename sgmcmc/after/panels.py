@@ -1,4 +1,4 @@
-"""Panels of draws in Matplotlib alone, for ArviZ 1, whose plots return other objects than axes."""
+"""Panels in Matplotlib alone: of draws, for ArviZ 1, whose plots return other objects than axes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class _DensitySettings:
-    positions: int = 200  # of a curve
+class _Settings:
+    positions: int = 200  # of the curve of a density
     draws: int = 1000  # used for it, at most
+    max_bars: int = 50  # of a response of integers
 
 
-_SETTINGS = _DensitySettings()
+_SETTINGS = _Settings()
 
 
 def plot_trace(columns: Mapping[str, np.ndarray], **keywords: Any) -> Any:
@@ -166,3 +167,45 @@ def _density(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if subset.max() == subset.min():
         subset = draws
     return x, gaussian_kde((subset - center) / scale)((x - center) / scale) / scale
+
+
+def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) -> Any:
+    """Return Matplotlib axes with the distribution of the response and of draws of it.
+
+    Args:
+        y: Response, (rows,); indices of levels if there are any.
+        drawn: Draws of the response, (draws, rows), in the same form.
+        levels: Levels of the response, if it is not a number.
+    """
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(6, 4))
+    is_integer = bool((y == np.floor(y)).all())
+    if is_integer and np.ptp(y) <= _SETTINGS.max_bars:
+        largest = max(y.max(), np.quantile(drawn, 0.99))
+        values = np.arange(y.min(), largest + 1)
+        shares = np.stack([(drawn == value).mean(1) for value in values], 1)
+        ends = np.quantile(shares, [0.025, 0.975], axis=0)
+        observed = [(y == value).mean() for value in values]
+        axes.bar(values, observed, color="0.8", label="response")
+        axes.vlines(values, *ends, color="C0")
+        label = "predictive, 95% interval"
+        axes.plot(values, shares.mean(0), "o", color="C0", label=label)
+        if levels:
+            axes.set_xticks(values, [str(levels[int(value)]) for value in values])
+        axes.set_ylabel("proportion")
+    else:
+        all_numbers = np.concatenate([y, drawn.ravel()])
+        low, high = np.quantile(all_numbers, [0.001, 0.999])
+        edges = np.linspace(low, high, 41)
+        middle = (edges[1:] + edges[:-1]) / 2
+        for row in drawn:
+            density = np.histogram(row, edges, density=True)[0]
+            axes.plot(middle, density, color="C0", alpha=0.15)
+        axes.plot([], [], color="C0", label="predictive draws")
+        density = np.histogram(y, edges, density=True)[0]
+        axes.plot(middle, density, color="k", label="response")
+        axes.set_ylabel("density")
+    axes.set_xlabel("response")
+    axes.legend()
+    return axes

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks, libraries
+from sgmcmc.after.panels import predictive_panel
 from sgmcmc.regression import marginal_effects, saved
+from sgmcmc.regression.columns import blocks
 from sgmcmc.regression.formula import INTERCEPT, cut_names
 from sgmcmc.regression.marginal_effects import Predictor, Question
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
+from sgmcmc.regression.sampling import content_of_rows, sampled, stacked
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
@@ -34,10 +37,11 @@ class _Settings:
     max_draws: int = 100  # that are plotted
     # Rows whose leave-one-out density is computed; it is extrapolated to others.
     loo_rows: int = 1000
-    max_bars: int = 50  # of a plotted response of integers
 
 
 _SETTINGS = _Settings()
+
+_OF_ONE_CALL = {"start", "store"}  # keywords that an update does not repeat
 
 
 class Regression:
@@ -49,6 +53,8 @@ class Regression:
         frame: Data, without rows that were dropped.
         dropped: Number of rows with missing values that were dropped.
         weights: Weight of each row's log-likelihood; ``None`` for 1.
+        weights_column: Name of their column, if they are one.
+        keywords: Keywords of the call of :func:`sgmcmc.glm`.
 
     Attributes:
         samples: Draws of the chain: coefficients ``b`` of centered and scaled columns, in SDs of a
@@ -74,9 +80,11 @@ class Regression:
         dropped: int,
         weights: np.ndarray | None = None,
         weights_column: str | None = None,
+        keywords: Mapping[str, Any] | None = None,
     ) -> None:
         self._model, self._frame = model, frame
         self._weights, self._weights_column = weights, weights_column
+        self._keywords = dict(keywords or {})
         self._predictor = Predictor(model, samples, frame, weights, weights_column)
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
@@ -117,6 +125,75 @@ class Regression:
         content: saved.Content = state["content"]
         made = self._made_again(state["samples"], content)
         self.__dict__.update(made.__dict__)
+
+    @classmethod
+    def _sampled(cls, content: saved.Content, keywords: Mapping[str, Any]) -> Regression:
+        """Return a regression whose draws are made for it; :func:`sgmcmc.glm` calls this.
+
+        Args:
+            content: Formula, data and priors.
+            keywords: Keywords of :func:`sgmcmc.glm` and :func:`sgmcmc.sample`.
+        """
+        own = {"reduce", "missing"}
+        of_sample = {k: v for k, v in keywords.items() if k not in own}
+        model, samples = sampled(content, keywords.get("reduce", True), of_sample)
+        return cls(
+            model,
+            samples,
+            content.frame,
+            content.dropped,
+            content.weights,
+            content.weights_column,
+            {k: v for k, v in keywords.items() if k not in _OF_ONE_CALL},
+        )
+
+    def update(
+        self,
+        rows: Any,
+        weights: Any = None,
+        seed: int | None = None,
+        verbose: bool = True,
+    ) -> Regression:
+        """Return the regression of all rows, the old ones and new ones.
+
+        It is that of the same call of :func:`sgmcmc.glm` on all of them. A chain begins at the
+        mode of the old rows, with the information there, and takes a few passes over the data.
+
+        Args:
+            rows: New rows, in any container that ``data`` may be, with the columns of the formula.
+                Groups may be new; levels of fixed factors may not.
+            weights: Weight of each new row, or the name of a column; by default the column that
+                the call named, else 1.
+            seed: Integer, the seed of the new draws; ``None`` for that of the draws plus one.
+            verbose: Whether to show progress.
+
+        Returns:
+            A new regression; the present one is unchanged.
+
+        Raises:
+            ValueError, TypeError: Rows or weights are invalid; the message names the column.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> x = np.random.default_rng(1).normal(size=500)
+            >>> y = 1.0 + 2.0 * x + np.random.default_rng(2).normal(size=500)
+            >>> old, new = ({"x": x[k], "y": y[k]} for k in (slice(400), slice(400, None)))
+            >>> fit = sgmcmc.glm("y ~ x", old, seed=1, verbose=False)
+            >>> fit.update(new, verbose=False).summary()["estimate"].round(0).to_dict()
+            {'Intercept': 1.0, 'x': 2.0, 'sigma': 1.0}
+        """
+        content = self._content(only_used=True)
+        missing = self._keywords.get("missing", "raise")
+        weights = self._weights_column if weights is None else weights
+        added = content_of_rows(content, rows, weights, missing)
+        for block in blocks(self._model.design, added.frame):
+            del block  # levels that the model does not have are refused
+        if seed is None:
+            seed = int(self.samples.settings["seed"]) + 1
+        keywords = {**self._keywords, "seed": seed, "verbose": verbose}
+        if not self.samples.settings.get("reduce"):
+            keywords["start"] = self.samples
+        return self._sampled(stacked([content, added]), keywords)
 
     @classmethod
     def _made_again(cls, samples: Samples, content: saved.Content) -> Regression:
@@ -575,48 +652,6 @@ def aliased_terms_warning(model: Model) -> list[str]:
         "each is zero in every row, or a linear combination of the terms before it. The priors "
         "alone tell them from those. Predictions are not affected."
     ]
-
-
-def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) -> Any:
-    """Return Matplotlib axes with the distribution of the response and of draws of it.
-
-    Args:
-        y: Response, (rows,); indices of levels if there are any.
-        drawn: Draws of the response, (draws, rows), in the same form.
-        levels: Levels of the response, if it is not a number.
-    """
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(6, 4))
-    is_integer = bool((y == np.floor(y)).all())
-    if is_integer and np.ptp(y) <= _SETTINGS.max_bars:
-        largest = max(y.max(), np.quantile(drawn, 0.99))
-        values = np.arange(y.min(), largest + 1)
-        shares = np.stack([(drawn == value).mean(1) for value in values], 1)
-        ends = np.quantile(shares, [0.025, 0.975], axis=0)
-        observed = [(y == value).mean() for value in values]
-        axes.bar(values, observed, color="0.8", label="response")
-        axes.vlines(values, *ends, color="C0")
-        label = "predictive, 95% interval"
-        axes.plot(values, shares.mean(0), "o", color="C0", label=label)
-        if levels:
-            axes.set_xticks(values, [str(levels[int(value)]) for value in values])
-        axes.set_ylabel("proportion")
-    else:
-        all_numbers = np.concatenate([y, drawn.ravel()])
-        low, high = np.quantile(all_numbers, [0.001, 0.999])
-        edges = np.linspace(low, high, 41)
-        middle = (edges[1:] + edges[:-1]) / 2
-        for row in drawn:
-            density = np.histogram(row, edges, density=True)[0]
-            axes.plot(middle, density, color="C0", alpha=0.15)
-        axes.plot([], [], color="C0", label="predictive draws")
-        density = np.histogram(y, edges, density=True)[0]
-        axes.plot(middle, density, color="k", label="response")
-        axes.set_ylabel("density")
-    axes.set_xlabel("response")
-    axes.legend()
-    return axes
 
 
 def single_rows_warnings(

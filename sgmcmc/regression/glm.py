@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import tensorflow as tf
+from typing import Any
 
 from sgmcmc import checks
-from sgmcmc.regression.arithmetic import plain
-from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
-from sgmcmc.regression.frames import column, need_one_order, read_rows
-from sgmcmc.regression.reduced import SumsCall, is_reducible
-from sgmcmc.regression.response import need_noise
-from sgmcmc.results.samples import Samples
-from sgmcmc.samplers.sample import sample
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True)
-class _Settings:
-    # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
-    # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
-    min_unit: float = 1e-9
-
-
-_SETTINGS = _Settings()
+from sgmcmc.regression.frames import read_rows
+from sgmcmc.regression.sampling import row_weights
+from sgmcmc.regression.saved import Content
 
 
 def glm(
@@ -121,65 +100,17 @@ def glm(
     parsed = with_dot(parsed, frame, weights)
     if not len(frame):
         raise ValueError("`data` has no rows.")
-    row_weights = _weights(weights, data, frame, mask)
-    model, y = make_model(parsed, frame, chosen, priors, row_weights)
-    counted_y, counted_rows = y, frame
-    if row_weights is not None and not row_weights.all():
-        counted = np.flatnonzero(row_weights)
-        counted_y = y[counted]
-        counted_rows = frame.iloc[counted].reset_index(drop=True)
-    need_noise(model, counted_y, counted_rows)
-    fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
-    keywords.setdefault("dtype", tf.float32 if fits_float32 else tf.float64)
-    dtype = checks.floating_dtype("dtype", keywords["dtype"])
-    regression = RegressionData(
-        model, y, frame, row_weights, np.dtype(dtype.as_numpy_dtype)
+    content = Content(
+        formula=parsed.text,
+        family=chosen.name,
+        link=chosen.link,
+        priors=priors,
+        frame=frame,
+        weights=row_weights(weights, data, frame, mask),
+        weights_column=weights if isinstance(weights, str) else None,
+        dropped=0 if mask is None else int((~mask).sum()),
     )
-    samples = _drawn(regression, checks.flag("reduce", reduce), keywords)
-    weights_column = weights if isinstance(weights, str) else None
-    dropped = 0 if mask is None else int((~mask).sum())
-    return Regression(model, samples, frame, dropped, row_weights, weights_column)
-
-
-def _drawn(data: RegressionData, reduce: bool, keywords: dict[str, Any]) -> Samples:
-    """Return draws: from sums if they may and can be, else by a chain over rows."""
-    if reduce and is_reducible(data, keywords):
-        run = SumsCall(data, keywords)
-        if run.is_less_work:
-            return run.finish()
-    return sample(**{**data.arguments(), **keywords})
-
-
-def _weights(
-    weights: Any, data: Any, frame: pd.DataFrame, mask: np.ndarray | None
-) -> np.ndarray | None:
-    """Return the weight of each row that is kept; ``None`` if there are none."""
-    import pandas as pd
-
-    if weights is None:
-        return None
-    index, data_index = getattr(weights, "index", None), getattr(data, "index", None)
-    if isinstance(index, pd.Index) and isinstance(data_index, pd.Index):
-        need_one_order("`weights`", index, "`data`", data_index)
-    values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
-    if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
-        values = values[mask]
-    if values.dtype.kind == "O" and values.ndim == 1:
-        # Decimals, and integers of Python's.
-        values = np.asarray(plain(pd.Series(values)))
-    if values.dtype.kind not in "biuf":
-        raise TypeError(
-            "`weights` must be a number, 0 or more, for each row of `data`; it holds "
-            f"{values.reshape(-1)[0]!r}."
-        )
-    if np.ma.is_masked(weights):
-        raise ValueError(
-            "`weights` has masked values. A weight is a number for each row."
-        )
-    if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(
-            "`weights` must be a number, 0 or more, for each row of `data`."
-        )
-    if not values.any():
-        raise ValueError("`weights` are zero for every row of `data`: no row counts.")
-    return values.astype(np.float64)
+    return Regression._sampled(
+        content,
+        {"missing": missing, "reduce": checks.flag("reduce", reduce), **keywords},
+    )

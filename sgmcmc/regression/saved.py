@@ -39,7 +39,7 @@ class Content:
 
     Attributes:
         formula, family, link: Names, as text.
-        priors: User's priors, by term.
+        priors: User's priors, by term; of a call, as they were given.
         frame: Data.
         weights: Weight of each row, or ``None``.
         weights_column: Name of their column, if they are one.
@@ -50,7 +50,7 @@ class Content:
     formula: str
     family: str
     link: str
-    priors: Mapping[str, Any]
+    priors: Any
     frame: pd.DataFrame
     weights: np.ndarray | None
     weights_column: str | None

@@ -6,7 +6,6 @@ posterior if the terms of rows, the density of effects and the prior are the sam
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from tests import seams
 
 ROWS = 96
 _RNG = np.random.default_rng(3)
@@ -121,7 +121,7 @@ def call_of(
     def called(**arguments: Any) -> None:
         raise _CallError(**arguments)
 
-    monkeypatch.setattr(sys.modules[sgmcmc.glm.__module__], "sample", called)
+    monkeypatch.setattr(seams.REGRESSION_SAMPLE, called)
     frame = FRAME if change.rows is None else FRAME.iloc[change.rows]
     data = change.of(frame.rename(columns=change.names or {}))
     formula = door.formula.format(

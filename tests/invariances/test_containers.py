@@ -11,7 +11,7 @@ import pytest
 import sgmcmc
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.frames import as_frame
-from sgmcmc.regression.glm import _weights
+from sgmcmc.regression.sampling import row_weights
 
 N = 40
 RNG = np.random.default_rng(4)
@@ -91,7 +91,7 @@ def test_what_is_no_column_of_numbers_is_refused_by_name(name: str) -> None:
 def test_weights_of_any_storage(kind: str) -> None:
     given = pd.Series(RNG.integers(0, 2, N)).astype(kind)
     for weights in (given, given.to_numpy()):
-        found = _weights(weights, FRAME, FRAME, None)
+        found = row_weights(weights, FRAME, FRAME, None)
         assert found is not None and found.dtype == np.float64
         np.testing.assert_array_equal(found, given.astype(float))
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression.fit import predictive_panel, single_rows_warnings
+from sgmcmc.after.panels import predictive_panel
+from sgmcmc.regression.fit import single_rows_warnings
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100}
 N = 200

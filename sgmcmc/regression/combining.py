@@ -1,0 +1,66 @@
+"""One regression of the rows of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sgmcmc.checks import describe
+from sgmcmc.regression.fit import Regression
+from sgmcmc.regression.sampling import stacked
+
+
+def combine(fits: Sequence[Regression], **keywords: Any) -> Regression:
+    """Return the regression of the rows of several: the posterior of all rows together.
+
+    Regressions of one formula are made on several machines, or month by month, saved, and loaded
+    where they are combined. The result is that of :func:`sgmcmc.glm` on all rows, with default
+    priors that are theirs; nothing is approximated. Gaussian regressions are made of sums, so that
+    this takes one or two passes over the rows.
+
+    Args:
+        fits: Two or more regressions of the same formula, family, link and priors. Levels of
+            factors and groups are those of the same value.
+        keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed`` and ``verbose``; by
+            default those of the first regression.
+
+    Returns:
+        A new regression; the others are unchanged.
+
+    Raises:
+        TypeError: ``fits`` are no regressions.
+        ValueError: They are fewer than two, or differ in more than their rows.
+
+    Example:
+        >>> import numpy as np, sgmcmc
+        >>> x = np.random.default_rng(1).normal(size=500)
+        >>> y = 1.0 + 2.0 * x + np.random.default_rng(2).normal(size=500)
+        >>> parts = np.split(np.arange(500), [300])
+        >>> fits = [
+        ...     sgmcmc.glm("y ~ x", {"x": x[part], "y": y[part]}, seed=1, verbose=False)
+        ...     for part in parts]
+        >>> sgmcmc.combine(fits).summary()["estimate"].round(0).to_dict()
+        {'Intercept': 1.0, 'x': 2.0, 'sigma': 1.0}
+    """
+    if not isinstance(fits, Sequence) or not all(
+        isinstance(fit, Regression) for fit in fits
+    ):
+        raise TypeError(
+            "`fits` must be a list of regressions, as glm() returns them; it is "
+            f"{describe(fits)}."
+        )
+    if len(fits) < 2:
+        raise ValueError(
+            f"`fits` must be two regressions or more; there are {len(fits)}."
+        )
+    contents = [fit._content(only_used=True) for fit in fits]
+    first = contents[0]
+    for number, content in enumerate(contents[1:], 1):
+        for name in ("formula", "family", "link", "priors"):
+            one, other = getattr(first, name), getattr(content, name)
+            if one != other:
+                raise ValueError(
+                    f"`fits` must differ in their rows alone; {name} is {one!r} in the first and "
+                    f"{other!r} in number {number}."
+                )
+    return Regression._sampled(stacked(contents), {**fits[0]._keywords, **keywords})

@@ -1,0 +1,192 @@
+"""Draws of a regression given its data, and the data of several regressions as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.checks import did_you_mean
+from sgmcmc.data.levels import Categories, factorized
+from sgmcmc.groups.labels import extended
+from sgmcmc.regression.arithmetic import plain
+from sgmcmc.regression.building import RegressionData, make_model
+from sgmcmc.regression.families import read_family
+from sgmcmc.regression.formula import parse, with_dot
+from sgmcmc.regression.frames import (
+    TEXT,
+    categories,
+    column,
+    need_one_order,
+    read_rows,
+)
+from sgmcmc.regression.model import Model
+from sgmcmc.regression.reduced import SumsCall, is_reducible
+from sgmcmc.regression.response import need_noise
+from sgmcmc.regression.saved import Content
+from sgmcmc.results.samples import Samples
+from sgmcmc.samplers.sample import sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class _Settings:
+    # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
+    # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
+    min_unit: float = 1e-9
+
+
+_SETTINGS = _Settings()
+
+
+def sampled(
+    content: Content, reduce: bool, keywords: Mapping[str, Any]
+) -> tuple[Model, Samples]:
+    """Return the model of a content, and draws of its posterior.
+
+    Args:
+        content: Formula, data and priors.
+        reduce: Whether a Gaussian regression may be made of its sums.
+        keywords: User's keywords of :func:`sgmcmc.sample`.
+    """
+    frame, weights = content.frame, content.weights
+    formula = with_dot(parse(content.formula), frame, content.weights_column)
+    family = read_family(content.family, content.link)
+    model, y = make_model(formula, frame, family, content.priors or None, weights)
+    counted_y, counted_rows = y, frame
+    if weights is not None and not weights.all():
+        counted = np.flatnonzero(weights)
+        counted_y = y[counted]
+        counted_rows = frame.iloc[counted].reset_index(drop=True)
+    need_noise(model, counted_y, counted_rows)
+    fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
+    dtype = tf.float32 if fits_float32 else tf.float64
+    keywords = {"dtype": dtype, **keywords}
+    numpy_dtype = checks.floating_dtype("dtype", keywords["dtype"]).as_numpy_dtype
+    data = RegressionData(model, y, frame, weights, np.dtype(numpy_dtype))
+    if reduce and is_reducible(data, keywords):
+        call = SumsCall(data, keywords)
+        if call.is_less_work:
+            return model, call.finish()
+    return model, sample(**{**data.arguments(), **keywords})
+
+
+def row_weights(
+    weights: Any, data: Any, frame: pd.DataFrame, mask: np.ndarray | None
+) -> np.ndarray | None:
+    """Return the weight of each row that is kept; ``None`` if there are none."""
+    import pandas as pd
+
+    if weights is None:
+        return None
+    index, data_index = getattr(weights, "index", None), getattr(data, "index", None)
+    if isinstance(index, pd.Index) and isinstance(data_index, pd.Index):
+        need_one_order("`weights`", index, "`data`", data_index)
+    values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
+    if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
+        values = values[mask]
+    if values.dtype.kind == "O" and values.ndim == 1:
+        # Decimals, and integers of Python's.
+        values = np.asarray(plain(pd.Series(values)))
+    if values.dtype.kind not in "biuf":
+        raise TypeError(
+            "`weights` must be a number, 0 or more, for each row of `data`; it holds "
+            f"{values.reshape(-1)[0]!r}."
+        )
+    if np.ma.is_masked(weights):
+        raise ValueError(
+            "`weights` has masked values. A weight is a number for each row."
+        )
+    if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(
+            "`weights` must be a number, 0 or more, for each row of `data`."
+        )
+    if not values.any():
+        raise ValueError("`weights` are zero for every row of `data`: no row counts.")
+    return values.astype(np.float64)
+
+
+def content_of_rows(like: Content, rows: Any, weights: Any, missing: str) -> Content:
+    """Return the content of a regression of other rows.
+
+    Args:
+        like: Content of a regression, with the columns that it uses.
+        rows: Rows, in any container that ``data`` may be.
+        weights: Weight of each, the name of a column, or ``None``.
+        missing: Treatment of rows with missing values.
+    """
+    names = list(like.frame.columns)
+
+    def used(all_: pd.DataFrame) -> list[Any]:
+        present = list(map(str, all_.columns))
+        for name in map(str, names):
+            if name not in present:
+                raise ValueError(
+                    f"`rows` has no column {name!r}, which the formula uses."
+                    + did_you_mean(name, present)
+                )
+        return [name for name in all_.columns if str(name) in set(map(str, names))]
+
+    frame, mask = read_rows(rows, used, missing == "drop")
+    if not len(frame):
+        raise ValueError("`rows` has no rows.")
+    new_weights = row_weights(weights, rows, frame, mask)
+    dropped = 0 if mask is None else int((~mask).sum())
+    return replace(like, frame=frame[used(frame)], weights=new_weights, dropped=dropped)
+
+
+def stacked(contents: Sequence[Content]) -> Content:
+    """Return the content of one regression of the rows of several, one behind the other."""
+    import pandas as pd
+
+    first = contents[0]
+    frames = [content.frame for content in contents]
+    columns = {
+        name: _stacked(str(name), [frame[name] for frame in frames])
+        for name in frames[0].columns
+    }
+    frame = pd.DataFrame(columns, copy=False)
+    text = [set(other.attrs.get(TEXT, ())) for other in frames]
+    frame.attrs[TEXT] = sorted(set.intersection(*text))
+    weights = None
+    if any(content.weights is not None for content in contents):
+        ones = [np.ones(len(content.frame)) for content in contents]
+        parts = zip(contents, ones, strict=True)
+        weights = np.concatenate(
+            [one if part.weights is None else part.weights for part, one in parts]
+        )
+    dropped = sum(content.dropped for content in contents)
+    return replace(first, frame=frame, weights=weights, dropped=dropped)
+
+
+def _stacked(name: str, parts: Sequence[pd.Series]) -> Any:
+    """Return a column of which these are parts; categories are one if their values are."""
+    import pandas as pd
+
+    are_coded = any(isinstance(part.dtype, pd.CategoricalDtype) for part in parts)
+    kinds = {part.dtype.kind in "OUT" for part in parts}
+    if not are_coded and len(kinds) == 1:
+        return pd.concat(parts, ignore_index=True).to_numpy()
+    all_rows = [factorized(part, f"rows[{name!r}]") for part in parts]
+    levels = all_rows[0].levels
+    for rows in all_rows[1:]:
+        joined = extended(levels, rows.levels.values)
+        in_order = [v for v in joined.values if v in set(rows.levels.values)]
+        is_ordered = levels.ordered or rows.levels.ordered
+        if is_ordered and (
+            len(joined) > len(levels) or in_order != list(rows.levels.values)
+        ):
+            raise ValueError(
+                f"`rows[{name!r}]` is an ordered category with the levels "
+                f"{list(rows.levels.values)}; those of the regression are "
+                f"{list(levels.values)}."
+            )
+        levels = joined
+    codes = [rows.coded_by(levels, name) for rows in all_rows]
+    return categories(Categories(np.concatenate(codes), levels))

@@ -1,0 +1,157 @@
+"""Regressions of more rows: one that new rows are added to, and several that become one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sgmcmc
+
+QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
+
+
+def rows(size: int, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(3.0, 2.0, size)
+    site = rng.choice(list("abcdefgh"), size)
+    kind = rng.choice(["low", "middle", "high"], size)
+    y = (
+        1e6
+        + 2.0 * x
+        + (kind == "high")
+        + rng.normal(size=8)[site.view("U1").view("i4") - 97]
+    )
+    return pd.DataFrame(
+        {"x": x, "site": site, "kind": kind, "y": y + rng.normal(size=size)}
+    )
+
+
+FRAME = rows(300)
+OLD, NEW = FRAME.iloc[:200], FRAME.iloc[200:]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ poly(x, 2) + kind",
+        pytest.param("y ~ x + (x | site)", marks=pytest.mark.slow),
+    ],
+)
+def test_an_updated_regression_is_that_of_all_rows(formula: str) -> None:
+    fit = sgmcmc.glm(formula, OLD, **QUIET)
+    before = fit.summary()
+    updated = fit.update(NEW, seed=1, verbose=False)
+    pd.testing.assert_frame_equal(
+        updated.summary(), sgmcmc.glm(formula, FRAME, **QUIET).summary()
+    )
+    pd.testing.assert_frame_equal(fit.summary(), before)
+    assert len(updated.predict()) == 300
+    again = updated.update(NEW, verbose=False)
+    assert again.samples.settings["N"] == 400
+    assert again.samples.settings["seed"] == 2
+
+
+def test_a_chain_goes_on_from_the_old_mode() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"x": rng.normal(size=3000)})
+    frame["y"] = rng.random(3000) < 1 / (1 + np.exp(-frame["x"]))
+    fit = sgmcmc.glm("y ~ x", frame.iloc[:2000], "bernoulli", ess=100, **QUIET)
+    updated = fit.update(frame.iloc[2000:], verbose=False)
+    # Independent of the chain: Newton's method, and the information there.
+    X, beta = np.column_stack([np.ones(3000), frame["x"]]), np.zeros(2)
+    for _ in range(20):
+        p = 1 / (1 + np.exp(-X @ beta))
+        information = (X.T * (p * (1 - p))) @ X
+        beta = beta + np.linalg.solve(information, X.T @ (frame["y"] - p))
+    sds = np.sqrt(np.diag(np.linalg.inv(information)))
+    table = updated.summary()
+    assert updated.samples.settings["N"] == 3000
+    errors = (table["estimate"] - beta) / sds
+    assert (errors.abs() < 4 / np.sqrt(table["ess_bulk"]) + 0.05).all()
+    np.testing.assert_allclose(table["error"], sds, rtol=4 / np.sqrt(2 * 100) + 0.05)
+
+
+def test_combined_regressions_are_that_of_all_rows(tmp_path: Path) -> None:
+    """On two machines: other orders of levels, other groups, and text that is a category."""
+    formula = "y ~ x + kind + (1 | site)"
+    first = OLD.assign(kind=pd.Categorical(OLD["kind"], ["low", "middle", "high"]))
+    second = NEW.assign(
+        kind=pd.Categorical(NEW["kind"], ["high", "low", "middle"]),
+        site=NEW["site"].str.upper(),
+    )
+    fits = [sgmcmc.glm(formula, part, **QUIET) for part in (first, second)]
+    fits[1].save(tmp_path / "fit")
+    combined = sgmcmc.combine([fits[0], sgmcmc.Regression.load(tmp_path / "fit")])
+    all_rows = pd.concat([OLD, second.assign(kind=NEW["kind"])], ignore_index=True)
+    all_rows["kind"] = pd.Categorical(all_rows["kind"], ["low", "middle", "high"])
+    together = sgmcmc.glm(formula, all_rows, **QUIET)
+    pd.testing.assert_frame_equal(combined.summary(), together.summary())
+    assert len(combined.effects("site")) == 16
+
+
+def test_groups_of_numbers_are_those_of_the_same_value() -> None:
+    """Numbers that became floating point, and text of them, in the new rows."""
+    numbers = FRAME.assign(site=FRAME["site"].map(ord))
+    fit = sgmcmc.glm("y ~ x + (1 | site)", numbers.iloc[:200], **QUIET)
+    expected = fit.update(numbers.iloc[200:], seed=1, verbose=False).summary()
+    for kind in (float, str):
+        new = numbers.iloc[200:].astype({"site": kind})
+        updated = fit.update(new, seed=1, verbose=False)
+        assert len(updated.effects("site")) == 8
+        pd.testing.assert_frame_equal(updated.summary(), expected)
+
+
+def test_weights_and_dropped_rows_add_up() -> None:
+    weights = np.arange(300) % 3
+    frame = FRAME.assign(n=weights)
+    frame.loc[[5, 250], "x"] = np.nan
+    keywords = {"weights": "n", "missing": "drop", **QUIET}
+    fit = sgmcmc.glm("y ~ x", frame.iloc[:200], **keywords)
+    updated = fit.update(frame.iloc[200:], seed=1, verbose=False)
+    together = sgmcmc.glm("y ~ x", frame, **keywords)
+    pd.testing.assert_frame_equal(updated.summary(), together.summary())
+    assert updated.dropped == 2
+    # Weights of some rows alone: the others count once.
+    fit = sgmcmc.glm("y ~ x", OLD, **QUIET)
+    updated = fit.update(NEW, weights=np.full(100, 2), seed=1, verbose=False)
+    ones_and_twos = np.repeat([1, 2], [200, 100])
+    together = sgmcmc.glm("y ~ x", FRAME, weights=ones_and_twos, **QUIET)
+    pd.testing.assert_frame_equal(updated.summary(), together.summary())
+
+
+@pytest.fixture(scope="module")
+def fit() -> sgmcmc.Regression:
+    return sgmcmc.glm("y ~ x + kind", OLD, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (NEW.drop(columns="x"), "`rows` has no column 'x', which the formula uses"),
+        (NEW.assign(kind="none"), "'none'"),
+        (NEW.iloc[:0], "`rows` has no rows"),
+        (NEW.assign(x=np.nan), "'x'"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(
+    fit: sgmcmc.Regression, new: pd.DataFrame, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit.update(new, verbose=False)
+
+
+def test_what_cannot_be_combined_is_refused(fit: sgmcmc.Regression) -> None:
+    with pytest.raises(TypeError, match="`fits` must be a list of regressions"):
+        sgmcmc.combine([fit, fit.samples])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="`fits` must be two regressions or more"):
+        sgmcmc.combine([fit])
+    other = sgmcmc.glm("y ~ x", OLD, **QUIET)
+    with pytest.raises(ValueError, match="formula is 'y ~ x [+] kind' in the first"):
+        sgmcmc.combine([fit, other])
+    other = sgmcmc.glm("y ~ x + kind", OLD, priors={"x": (0, 1)}, **QUIET)
+    with pytest.raises(ValueError, match="priors is"):
+        sgmcmc.combine([fit, other])
