@@ -71,7 +71,26 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             y: Responses, (N,).
             sample_weight: Number of times that each row counts, (N,).
         """
-        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        return self._fit(*self._checked(X, y, sample_weight, y_numeric=True))
+
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> BayesianLinearRegression:
+        """Add rows to those of earlier calls: the posterior is that of all rows so far.
+
+        It is that of ``fit`` on all of them. The estimator keeps the rows.
+
+        Args:
+            X: Features, (N, p).
+            y: Responses, (N,).
+            sample_weight: Number of times that each row counts, (N,).
+        """
+        if not hasattr(self, "samples_"):
+            return self.fit(X, y, sample_weight)
+        return self._fit(*self._all_rows(X, y, sample_weight, y_numeric=True))
+
+    def _fit(self, X: Array, y: Array, weights: Any) -> BayesianLinearRegression:
+        self._rows = X, y, weights
         self._offset = 0.0
         if self.fit_intercept:
             self._offset = float(np.average(y, weights=weights))
@@ -180,9 +199,37 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             y: Classes, (N,).
             sample_weight: Number of times that each row counts, (N,).
         """
-        X, y, weights = self._checked(X, y, sample_weight)
+        return self._fit(*self._checked(X, y, sample_weight))
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> BayesianLogisticRegression:
+        """Add rows to those of earlier calls: the posterior is that of all rows so far.
+
+        It is that of ``fit`` on all of them. The estimator keeps the rows.
+
+        Args:
+            X: Features, (N, p).
+            y: Classes, (N,).
+            classes: All classes, in the first call, if some have no rows in it, (K,).
+            sample_weight: Number of times that each row counts, (N,).
+        """
+        if not hasattr(self, "samples_"):
+            rows = self._checked(X, y, sample_weight, ensure_min_samples=1)
+            return self._fit(*rows, classes=classes)
+        rows = self._all_rows(X, y, sample_weight)
+        classes = self.classes_ if classes is None else classes
+        return self._fit(*rows, classes=classes)
+
+    def _fit(
+        self, X: Array, y: Array, weights: Any, classes: Any = None
+    ) -> BayesianLogisticRegression:
+        """Draw from the posterior; ``classes`` may have some without rows."""
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self._rows = X, y, weights
+        present = np.unique(y)
+        self.classes_ = present if classes is None else np.union1d(classes, present)
+        codes = np.searchsorted(self.classes_, y)
         K = len(self.classes_)
         if K < 2:
             raise ValueError("`y` must have at least two classes; it has 1 class.")
@@ -276,9 +323,28 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
             y: Counts, (N,).
             sample_weight: Number of times that each row counts, (N,).
         """
-        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        return self._fit(*self._checked(X, y, sample_weight, y_numeric=True))
+
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> BayesianPoissonRegression:
+        """Add rows to those of earlier calls: the posterior is that of all rows so far.
+
+        It is that of ``fit`` on all of them. The estimator keeps the rows.
+
+        Args:
+            X: Features, (N, p).
+            y: Counts, (N,).
+            sample_weight: Number of times that each row counts, (N,).
+        """
+        if not hasattr(self, "samples_"):
+            return self.fit(X, y, sample_weight)
+        return self._fit(*self._all_rows(X, y, sample_weight, y_numeric=True))
+
+    def _fit(self, X: Array, y: Array, weights: Any) -> BayesianPoissonRegression:
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
+        self._rows = X, y, weights
         middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
         middle = middle if self.fit_intercept else 0.0
         self._sample(X, y, weights, Outcome("poisson", middle=middle))

@@ -99,6 +99,7 @@ class BayesianRegression(BaseEstimator):
 
     samples_: Samples
     n_features_in_: int
+    _rows: tuple[Array, Array, Array | None]
     _offset = 0.0
     """Constant subtracted from the responses."""
 
@@ -125,10 +126,10 @@ class BayesianRegression(BaseEstimator):
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, **checks: Any
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Any, Any, Any]:
         """Return X, y and the weights, checked; an invalid prior scale is refused."""
-        either = [np.float64, np.float32]
-        X, y = validate_data(self, X, y, dtype=either, ensure_min_samples=2, **checks)
+        checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, **checks}
+        X, y = validate_data(self, X, y, **checks)
         if not self.prior_scale > 0:
             raise ValueError(
                 f"`prior_scale` must be positive; it is {self.prior_scale!r}."
@@ -137,6 +138,20 @@ class BayesianRegression(BaseEstimator):
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         return X, y, weights
+
+    def _all_rows(
+        self, X: Any, y: Any, sample_weight: Any, **checks: Any
+    ) -> tuple[Any, Any, Any]:
+        """Return the rows of earlier calls with these behind them, checked."""
+        new_X, new_y, new_weights = self._checked(
+            X, y, sample_weight, reset=False, ensure_min_samples=1, **checks
+        )
+        X, y, weights = self._rows
+        if weights is not None or new_weights is not None:
+            weights = np.ones(len(X)) if weights is None else weights
+            added = np.ones(len(new_X)) if new_weights is None else new_weights
+            weights = np.concatenate([weights, added])
+        return np.concatenate([X, new_X]), np.concatenate([y, new_y]), weights
 
     def _sample(
         self, X: Array, y: Array, weights: Array | None, outcome: Outcome

@@ -127,7 +127,9 @@ class Regression:
         self.__dict__.update(made.__dict__)
 
     @classmethod
-    def _sampled(cls, content: saved.Content, keywords: Mapping[str, Any]) -> Regression:
+    def _sampled(
+        cls, content: saved.Content, keywords: Mapping[str, Any]
+    ) -> Regression:
         """Return a regression whose draws are made for it; :func:`sgmcmc.glm` calls this.
 
         Args:

@@ -194,3 +194,31 @@ def not_applicable(estimator: Any) -> dict[str, str]:
 )
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_rows_that_are_added_are_those_of_one_call() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 2))
+    y, weights = X @ [1.0, -1.0] + rng.normal(size=300), np.repeat([1.0, 2.0], 150)
+    options = {"random_state": 1, "ess": 50, "n_chains": 2}
+    model = BayesianLinearRegression(**options).partial_fit(X[:150], y[:150])
+    model.partial_fit(X[150:], y[150:], weights[150:])
+    together = BayesianLinearRegression(**options).fit(X, y, weights)
+    np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])
+
+
+@pytest.mark.slow
+def test_classes_may_come_later() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 1))
+    y = np.where(rng.random(200) < 1 / (1 + np.exp(-X[:, 0])), "yes", "no")
+    order = np.argsort(y, kind="stable")
+    first = order[:50]
+    options = {"random_state": 1, "ess": 50, "n_chains": 2}
+    model = BayesianLogisticRegression(**options)
+    model.partial_fit(X[first], y[first], classes=["no", "yes"])
+    assert set(y[first]) == {"no"} and list(model.classes_) == ["no", "yes"]
+    assert (model.predict(X) == "no").all()
+    model.partial_fit(X[order[50:]], y[order[50:]])
+    together = BayesianLogisticRegression(**options).fit(X[order], y[order])
+    np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])
