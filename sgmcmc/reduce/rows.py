@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,66 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.libraries import library_of
+
+
+@dataclass(frozen=True)
+class _Settings:
+    min_rows: int = 2000  # of which identical ones are looked for
+    sample: int = 20_000  # rows that tell whether it may pay
+    max_share: float = 0.5  # of distinct rows with which it pays
+
+
+_SETTINGS = _Settings()
+
+
+class CountedRows(dict[str, Any]):
+    """A dataset whose rows stand for several each, with a column of their number.
+
+    ``log_lik`` multiplies the terms by it.
+
+    Attributes:
+        counts: Name of that column.
+        places: Row of this dataset that stands for each row of the user's, (N,); ``None`` if the
+            user's own rows have the counts.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Any], counts: str, places: np.ndarray | None = None
+    ) -> None:
+        super().__init__(columns)
+        self.counts, self.places = counts, places
+
+    def every_row(self) -> dict[str, Any]:
+        """Return the user's rows, each of which counts once."""
+        assert self.places is not None
+        columns = {name: np.asarray(v)[self.places] for name, v in self.items()}
+        return columns | {self.counts: np.ones_like(columns[self.counts])}
+
+
+def distinct_rows(dataset: Mapping[str, Any], counts: str) -> CountedRows | None:
+    """Return the distinct rows of a dataset, if they are few; see :func:`collapse`.
+
+    Args:
+        dataset: Dict of arrays, without counts.
+        counts: Name of the column of counts that is added, in the type of the others.
+    """
+    arrays = {name: np.asarray(values) for name, values in dataset.items()}
+    size = len(next(iter(arrays.values())))
+    if size < _SETTINGS.min_rows:
+        return None
+    some = np.linspace(0, size - 1, min(size, _SETTINGS.sample)).astype(np.int64)
+    for rows in (some, slice(None)):
+        codes = np.zeros(len(some) if rows is some else size, np.int64)
+        for array in arrays.values():
+            codes = _refined(codes, array[rows])
+            if int(codes.max()) >= _SETTINGS.max_share * len(codes):
+                return None
+    _, first = np.unique(codes, return_index=True)
+    dtype = np.result_type(*(a for a in arrays.values() if a.dtype.kind == "f"))
+    columns = {name: array[first] for name, array in arrays.items()}
+    return CountedRows(
+        {**columns, counts: np.bincount(codes).astype(dtype)}, counts, codes
+    )
 
 
 def collapse(dataset: Any, weights: str = "n") -> Any:

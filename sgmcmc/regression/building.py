@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
+from sgmcmc.reduce.rows import CountedRows
 from sgmcmc.regression.columns import (
     Block,
     Moments,
@@ -32,7 +33,7 @@ from sgmcmc.regression.formula import (
     escaped,
     parameter_names,
 )
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import WEIGHTS, Effects, Model
 from sgmcmc.regression.priors import log_prior, read_priors
 from sgmcmc.regression.response import read_response, response_levels, responses
 from sgmcmc.run.sampler_origin import SamplerOrigin
@@ -394,7 +395,7 @@ def observed_rows(
         response = responses(model.formula, rows, y[chunk], model.constants, None)
         columns = model.observed(model.numbers(rows, design_rows), response)
         if weights is not None:
-            columns["weights"] = weights[chunk]
+            columns[WEIGHTS] = weights[chunk]
         yield chunk, design_rows, columns
 
 
@@ -412,5 +413,6 @@ def _dataset(
             array = np.asarray(values)
             column_dtype = dtype if array.dtype.kind == "f" else array.dtype
             writers.setdefault(name, Spool(column_dtype)).add(array)
-    arrays = {name: writer.array() for name, writer in writers.items()}
-    return arrays | model.labels(frame)
+    arrays: dict[str, Any] = {name: writer.array() for name, writer in writers.items()}
+    columns = arrays | model.labels(frame)
+    return columns if weights is None else CountedRows(columns, WEIGHTS)

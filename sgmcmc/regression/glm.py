@@ -66,7 +66,8 @@ def glm(
             integrated out in closed form, and the scales alone are sampled. A prior that is a
             distribution, more than three effects a group of every factor, more than 400 effects of
             all factors but the one with the most levels, or a keyword that chooses a sampler need
-            the rows, and so does ``False``.
+            the rows, and so does ``False``. Of other regressions without bars identical rows are
+            one with a weight, if at most half of 2000 or more are distinct.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
             ``verbose``.
 

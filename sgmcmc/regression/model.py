@@ -40,6 +40,7 @@ _LOG_2PI = float(np.log(2 * np.pi))
 
 # Entry of rows with the predictor from which that of the chain is counted, in float64.
 REFERENCE = "reference"
+WEIGHTS = "weights"  # column with the number of rows that each row is
 
 
 @dataclass(frozen=True)
@@ -395,7 +396,7 @@ class Model:
         terms = self.family.log_density(eta, params, rows)
         if self.family.scaled:
             terms -= float(np.log(self.unit))
-        return rows["weights"] * terms if "weights" in rows else terms
+        return rows[WEIGHTS] * terms if WEIGHTS in rows else terms
 
     def coefficients(self, b: Any) -> Any:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""

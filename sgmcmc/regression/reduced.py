@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -72,6 +72,11 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
+def is_open(keywords: Iterable[str]) -> bool:
+    """Return whether a user's keywords of :func:`sgmcmc.sample` leave the sampler open."""
+    return set(keywords) <= _KEYWORDS
+
+
 def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     """Return whether the posterior of a regression can be drawn from sums.
 
@@ -80,7 +85,7 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         keywords: User's keywords of :func:`sgmcmc.sample`.
     """
     model, p, n = data.model, len(data.model.terms), len(data.frame)
-    if model.family.name != "gaussian" or not set(keywords) <= _KEYWORDS:
+    if model.family.name != "gaussian" or not is_open(keywords):
         return False
     if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
         return False
@@ -461,7 +466,7 @@ def report_on(
     return Report(
         {
             "method": samples.settings["method"],
-            "Model": _model_facts(run),
+            Section.MODEL: _model_facts(run),
             Section.DRAWS: {
                 Fact.CHAINS: samples.settings["n_chains"],
                 Fact.DRAWS_PER_CHAIN: diagnostics.draws,
@@ -488,12 +493,12 @@ def _model_facts(run: SumsCall) -> dict[str, Any]:
     scales = run.draws.scales.names
     if run.factors is None:
         return {
-            "reduction": f"{rows} rows as {products} sums",
+            Fact.REDUCTION: f"{rows} rows as {products} sums",
             "in closed form": "coefficients given 'sigma'",
             "sampled": "'sigma', by its distribution function",
         }
     return {
-        "reduction": f"{rows} rows as {_counts_of_sums(run.sums)}",
+        Fact.REDUCTION: f"{rows} rows as {_counts_of_sums(run.sums)}",
         "in closed form": "coefficients and effects given the scales",
         "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
         "densities of scales computed": run.draws.sampler.evaluations,

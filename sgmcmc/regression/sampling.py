@@ -13,6 +13,7 @@ from sgmcmc import checks
 from sgmcmc.checks import did_you_mean
 from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.groups.labels import extended
+from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.families import read_family
@@ -24,8 +25,8 @@ from sgmcmc.regression.frames import (
     need_one_order,
     read_rows,
 )
-from sgmcmc.regression.model import Model
-from sgmcmc.regression.reduced import SumsCall, is_reducible
+from sgmcmc.regression.model import WEIGHTS, Model
+from sgmcmc.regression.reduced import SumsCall, is_open, is_reducible
 from sgmcmc.regression.response import need_noise
 from sgmcmc.regression.saved import Content
 from sgmcmc.results.samples import Samples
@@ -74,7 +75,12 @@ def sampled(
         call = SumsCall(data, keywords)
         if call.is_less_work:
             return model, call.finish()
-    return model, sample(**{**data.arguments(), **keywords})
+    arguments = data.arguments()
+    others = {name for name in keywords if name != "start"}
+    if reduce and weights is None and not model.effects and is_open(others):
+        distinct = distinct_rows(arguments["dataset"], WEIGHTS)
+        arguments["dataset"] = distinct or arguments["dataset"]
+    return model, sample(**{**arguments, **keywords})
 
 
 def row_weights(

@@ -21,7 +21,7 @@ from sgmcmc.reduce.gaussian import (
 from sgmcmc.regression.building import RegressionData, groups_of, observed_rows
 from sgmcmc.regression.columns import Block
 from sgmcmc.regression.families import AT
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import WEIGHTS, Model
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[Regressi
         model, data.y, data.frame, data.weights
     ):
         rows = chunk.stop - chunk.start
-        weights = columns.get("weights", np.ones(rows))
+        weights = columns.get(WEIGHTS, np.ones(rows))
         at = np.broadcast_to(columns.get(AT, 0.0), rows)
         z = [
             np.asarray(columns[f"Z_{effects.name}"], np.float64)

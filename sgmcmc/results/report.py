@@ -19,6 +19,7 @@ _RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
 class Section:
     """Names of the sections of reports."""
 
+    MODEL = "Model"
     METHOD = "Method"
     METHODS = "Methods"
     MODE = "Mode"
@@ -42,6 +43,7 @@ class Section:
 class Fact:
     """Names of facts in sections that are read from reports elsewhere."""
 
+    REDUCTION = "reduction"
     CHAINS = "chains"
     DRAWS_PER_CHAIN = "draws per chain"
     BURN_IN = "burn-in"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.derived_columns import joined, need_like_rows, need_same_columns
 from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
@@ -22,7 +24,8 @@ from sgmcmc.groups.labels import extended, labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.structure import Structure
 from sgmcmc.inputs.parts import halved
-from sgmcmc.model.target import Target
+from sgmcmc.model.target import LogLik, Target, terms
+from sgmcmc.reduce.rows import CountedRows
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
@@ -108,8 +111,14 @@ class SamplerOrigin:
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
         """Return function, draws and dataset for evaluations by row, effects included."""
-        structure = self.sampler.request.groups
+        structure, own = self.sampler.request.groups, self.sampler.request.dataset
         if structure is None:
+            if (
+                dataset is None
+                and isinstance(own, CountedRows)
+                and own.places is not None
+            ):
+                dataset = own.every_row()
             return f, draws, dataset
         if dataset is None:
             if structure.packs is None:
@@ -122,6 +131,14 @@ class SamplerOrigin:
     def units(self, by: str | None) -> Units | None:
         """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
         structure, marginal = self.sampler.request.groups, self.sampler.request.log_lik
+        dataset = self.sampler.request.dataset
+        if (
+            by is None
+            and isinstance(dataset, CountedRows)
+            and dataset.places is not None
+        ):
+            once = partial(_counted_once, self.sampler.request.log_lik, dataset.counts)
+            return Units(once, dataset.places, np.zeros_like(dataset.places))
         if structure is None or not isinstance(marginal, Marginal):
             if by is not None:
                 raise ValueError(
@@ -230,6 +247,13 @@ def updatable(samples: Samples, request: Request, call: Call) -> Samples:
 
     go_on_if_possible = None if origin.go_on is None else go_on
     return samples.made_by(replace(origin, update=update, go_on=go_on_if_possible))
+
+
+def _counted_once(
+    log_lik: LogLik, counts: str, params: Tensors, rows: Tensors
+) -> tf.Tensor:
+    """Return the terms of rows that stand for several, as those of one of them, (n, 1)."""
+    return (terms(log_lik, params, rows) / rows[counts])[:, tf.newaxis]
 
 
 @brief

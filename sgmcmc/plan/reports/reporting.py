@@ -30,6 +30,7 @@ from sgmcmc.plan.reports.warnings import (
     rounding_warnings,
 )
 from sgmcmc.plan.stopping import Goal, UntilEffective
+from sgmcmc.reduce.rows import CountedRows
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Fact, Report, Section
@@ -81,6 +82,7 @@ def make_report(
     return Report(
         {
             "method": settings["method"],
+            **_reduction(sampler.request.dataset),
             **sections,
             Section.DRAWS: {**draws, **sections[Section.DRAWS]},
             **groups,
@@ -88,6 +90,15 @@ def make_report(
             Section.WARNINGS: [*warnings, *group_warnings],
         }
     )
+
+
+def _reduction(dataset: Any) -> Sections:
+    """Return the section on what a dataset is in place of, if it is."""
+    if not isinstance(dataset, CountedRows) or dataset.places is None:
+        return {}
+    rows = len(dataset[dataset.counts])
+    text = f"{len(dataset.places)} rows as {rows} distinct ones, with their numbers"
+    return {Section.MODEL: {Fact.REDUCTION: text}}
 
 
 def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:

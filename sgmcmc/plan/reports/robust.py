@@ -21,6 +21,7 @@ from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.plan import mode_from
 from sgmcmc.plan.reports.judging import as_matrix, cannot_judge
+from sgmcmc.reduce.rows import CountedRows
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
@@ -45,11 +46,8 @@ def robust_section(
     size, structure = sampler.target.size, sampler.request.groups
     if _dependence(structure) is not None:
         return {}
-    observations = sampler.data.size
-    if structure is not None and structure.packs is not None:
-        size -= _effects_of_large(sampler).sum()
-        observations = len(structure.packs.labels)
-    few = observations < _ROWS_PER_COORDINATE * size
+    size -= int(_effects_of_large(sampler).sum())
+    few = _observations(sampler) < _ROWS_PER_COORDINATE * size
     if sampler.data.sparse or few or size > _COORDINATES or not mode.converged:
         return {}
     return {Section.ROBUST: lambda: _facts(sampler, mode)}
@@ -63,12 +61,12 @@ def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
         scores = _scores_of_groups(sampler, mode.position)
         K, used = _centered_products(scores), len(scores)
     else:
-        rows, used = None, data.size
-        if used > _ROWS:
+        rows, used = None, _observations(sampler)
+        if data.size > _ROWS:
             rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
-            rows = np.sort(rng.choice(used, _ROWS, replace=False))
+            rows = np.sort(rng.choice(data.size, _ROWS, replace=False))
             used = len(rows)
-        K = score_covariance(target, data, mode.position, rows)
+        K = score_covariance(target, data, mode.position, rows, _counts(sampler))
     ratio = np.sqrt(np.einsum("ij,jk,ki->i", M, K, M) / np.diag(M))
     names = [
         label
@@ -94,6 +92,22 @@ def _dependence(structure: Structure | None) -> str | None:
         f"{', '.join(repr(factor.by) for factor in structure.coordinates)}, which are coordinates "
         "of the chain. One factor, with one to three effects a group, has independent groups"
     )
+
+
+def _observations(sampler: Sampler) -> int:
+    """Return the number of observations: groups, or rows, of which one may stand for several."""
+    structure, dataset = sampler.request.groups, sampler.request.dataset
+    if structure is not None and structure.packs is not None:
+        return len(structure.packs.labels)
+    if isinstance(dataset, CountedRows):
+        return int(np.sum(dataset[dataset.counts], dtype=np.float64))
+    return sampler.data.size
+
+
+def _counts(sampler: Sampler) -> str | None:
+    """Return the column with the number of observations that a row is; ``None`` for one each."""
+    dataset = sampler.request.dataset
+    return dataset.counts if isinstance(dataset, CountedRows) else None
 
 
 def _effects_of_large(sampler: Sampler) -> np.ndarray:
@@ -149,7 +163,9 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")
     M, effects = mode.information.covariance, _effects_of_large(sampler)
     if sampler.request.groups is None:
-        K = score_covariance(target, sampler.data, mode.position)
+        K = score_covariance(
+            target, sampler.data, mode.position, counts=_counts(sampler)
+        )
     else:
         K = _centered_products(_scores_of_groups(sampler, mode.position))
     of_others = M[np.ix_(~effects, ~effects)]
@@ -170,7 +186,11 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
 
 
 def score_covariance(
-    target: Target, data: Data, u: np.ndarray, rows: np.ndarray | None = None
+    target: Target,
+    data: Data,
+    u: np.ndarray,
+    rows: np.ndarray | None = None,
+    counts: str | None = None,
 ) -> np.ndarray:
     """Return Σ s_i s_iᵀ − N s̄ s̄ᵀ of the scores s_i = ∇ log p(x_i | θ), (d, d), in one pass.
 
@@ -179,23 +199,31 @@ def score_covariance(
         data: Dataset.
         u: Position, (d,).
         rows: Row numbers that represent all; ``None`` for all.
+        counts: Column with the number of observations that a row is, by which its term is
+            multiplied; ``None`` for one each.
     """
 
     def scores(position: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-        row_scores = tf.cast(target.term_gradients(position, columns), tf.float64)
+        of_rows = tf.cast(target.term_gradients(position, columns), tf.float64)
+        number = tf.ones_like(of_rows[:, 0])
+        if counts is not None:
+            number = tf.cast(columns[counts], tf.float64)
+        # n s sᵀ of n observations, of whose terms the gradient is n s.
+        roots = tf.math.multiply_no_nan(tf.math.rsqrt(number), tf.sign(number))
+        scaled = of_rows * roots[:, tf.newaxis]
         return [
-            tf.reduce_sum(row_scores, 0),
-            tf.matmul(row_scores, row_scores, transpose_a=True),
+            tf.reduce_sum(of_rows, 0),
+            tf.matmul(scaled, scaled, transpose_a=True),
+            tf.reduce_sum(number),
         ]
 
     over = Pass(data, {"scores": scores}, graphs=kept_graphs(target, data))
     position = u.astype(target.dtype.as_numpy_dtype)
     if rows is None:
         rows_per_chunk = max(1, _CHUNK_NUMBERS // target.size)
-        sums, products = over.sums("scores", position, max_terms=rows_per_chunk)
+        results = over.sums("scores", position, max_terms=rows_per_chunk)
     else:
-        sums, products = (
-            p.numpy() for p in over.run("scores", position, data.rows(rows))
-        )
-    size = data.size if rows is None else len(rows)
-    return (products - np.outer(sums, sums) / size) * (data.size / size)
+        results = [p.numpy() for p in over.run("scores", position, data.rows(rows))]
+    sums, products, number = results
+    share = 1.0 if rows is None else len(rows) / data.size
+    return (products - np.outer(sums, sums) / number) / share
