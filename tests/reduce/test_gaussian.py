@@ -31,6 +31,7 @@ from sgmcmc.reduce.gaussian import (
 from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
 from sgmcmc.regression.priors import log_prior, normal_priors
 from sgmcmc.regression.scales import RegressionScales
+from tests import seams
 
 _QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 
@@ -522,15 +523,13 @@ def test_effects_of_large_groups_are_drawn() -> None:
 def test_what_is_not_reduced(
     frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
     given: list[dict[str, Any]] = []
 
     def sample(**arguments: Any) -> Any:
         given.append(arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["sgmcmc.regression.glm"], "sample", sample)
+    monkeypatch.setattr(seams.REGRESSION_SAMPLE, sample)
     prior = __import__("tensorflow_probability").distributions.HalfNormal(1.0)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("y ~ x", {"reduce": False}),
