@@ -93,7 +93,7 @@ def from_joint(
         >>> model = sgmcmc.from_joint(regression, observed={"y": y}, data={"x": x})
         >>> sorted(model.params), sorted(model.bijectors), sorted(model.dataset)
         (['a', 'b', 'sigma'], ['sigma'], ['x', 'y'])
-        >>> samples = model.sample(seed=1, verbose=False)
+        >>> samples = model.sample(n_iters=500, jit_compile=False, seed=1, verbose=False)
         >>> bool(abs(samples["b"].mean() - 2) < 0.2)
         True
 
