@@ -211,7 +211,7 @@ def quadratic_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
     return -5.0 * params["theta"] ** 2
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "n_chains"), [("sghmccv", 2), *((method, None) for method in CENTERED)]
 )
