@@ -336,7 +336,7 @@ def test_what_is_not_a_number_is_refused_by_the_chain() -> None:
         lambda params, data: tf.math.log(params["theta"]) - params["theta"] * data["x"],
         {"x": np.ones(2)}, {"theta": 1.0}, dynamics="hmc", gradient="full", minibatches="uniform",
         preconditioner="none", stepsize=0.5, n_iters=2000, burn_in=0, n_chains=20, seed=1,
-        verbose=False, dtype=tf.float64, jit_compile=False,
+        verbose=False, dtype=tf.float64,
     )  # fmt: skip
     assert (samples["theta"] > 0).all()
     # Gamma(3, 2)

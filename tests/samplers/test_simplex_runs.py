@@ -183,6 +183,7 @@ def test_same_seed_same_bits_and_threads_do_not_matter(
     )
 
 
+@pytest.mark.slow
 def test_no_warning_that_xla_cannot(recwarn: pytest.WarningsRecorder) -> None:
     samples = short_call("scir", jit_compile=None, store_unnormalized=False)
     assert samples.unnormalized is None
