@@ -148,6 +148,16 @@ def test_few_observations_and_a_gradient_from_minibatches() -> None:
     assert chosen.n == 50
 
 
+@pytest.mark.slow
+def test_a_chain_of_few_observations_and_a_gradient_from_minibatches() -> None:
+    few = {"X": X[:50], "y": Y[:50]}
+    start = {"beta": np.zeros(2)}
+    found = sgmcmc.sample(
+        log_lik, few, start, log_prior, gradient="minibatch", n_iters=100, **QUICK
+    )
+    assert found.settings["n"] == 50
+
+
 def sample(**given: Any) -> Any:
     return sgmcmc.sample(
         log_lik, DATA, {"beta": np.zeros(2)}, log_prior, **{**QUICK, **given}
@@ -194,8 +204,7 @@ def test_a_store_keeps_what_was_chosen(
     part = run("part", n_iters=100, seed=seed)
     assert (tmp_path / "part" / "warm-up.npz").exists()
     monkeypatch.setattr(seams.MAKE_PLAN, None)
-    if face == "sgldcv":
-        assert run("part", n_iters=100, seed=None).settings == part.settings
+    assert run("part", n_iters=100, seed=None).settings == part.settings
     longer = run("part", seed=None)
     np.testing.assert_array_equal(longer["beta"], expected["beta"])
     assert longer.settings == expected.settings

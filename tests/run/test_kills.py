@@ -43,7 +43,7 @@ def check_after_kills(
 
 
 def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_after_kills(BY_NAME["sgldcv"], tmp_path, 2, 2_000, monkeypatch, longest=0.8)
+    check_after_kills(BY_NAME["sgldcv"], tmp_path, 2, 5_000, monkeypatch, longest=0.8)
 
 
 @pytest.mark.slow

@@ -107,6 +107,7 @@ def test_what_was_measured_is_kept_twice_and_not_for_rows_of_another_kind() -> N
     samples = sampled({"x": X[:2500]}, n_iters=200)
     more = samples.update({"x": X[2500:4000]}, verbose=False)
     assert source(more.update({"x": X[4000:4600]}, verbose=False)).rows == 2500
+    assert source(more.update({"x": X[4000:]}, verbose=False)) is None
     assert source(samples.update({"x": X[2500:3000] + 30.0}, verbose=False)) is None
 
 

@@ -382,7 +382,7 @@ def test_step_by_step_is_one_call(case: Case) -> None:
                 np.testing.assert_array_equal(value, whole[name][:, i - 1])
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @every(EXACT)
 def test_a_stopped_run_goes_on_to_the_bit(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
