@@ -81,7 +81,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = np.sin(2 * X[:, 0]) + rng.normal(0, 0.1, 400)
         >>> model = BayesianNetworkRegressor(
-        ...     (16,), members=3, n_iters=500, epochs=200, random_state=1).fit(X, y)
+        ...     (16,), members=2, n_iters=100, epochs=100, random_state=1).fit(X, y)
         >>> mean, sd = model.predict([[0.5]], return_std=True)
         >>> bool(abs(mean[0] - np.sin(1.0)) < 0.2), bool(0.05 < sd[0] < 0.3)
         (True, True)
@@ -351,7 +351,7 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         >>> X = rng.normal(size=(400, 2))
         >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
         >>> model = BayesianNetworkClassifier(
-        ...     (16,), members=2, n_iters=200, epochs=200, random_state=1).fit(X, y)
+        ...     (16,), members=2, n_iters=100, epochs=100, random_state=1).fit(X, y)
         >>> model.predict([[1.0, 1.0], [1.0, -1.0]]).tolist()
         ['same', 'other']
 

@@ -21,6 +21,7 @@ from tests import seams
 SHORT: dict[str, Any] = {
     "dynamics": "hmc", "gradient": "full", "preconditioner": "none", "stepsize": 0.02,
     "n_iters": 200, "burn_in": 100, "n_chains": 2, "seed": 1, "verbose": False,
+    "jit_compile": False,
 }  # fmt: skip
 """A chain whose constants are given: averages are over the draws that there are."""
 N = 3000
@@ -227,11 +228,7 @@ def test_new_groups_are_drawn_once_and_alone(
     correlation = np.corrcoef(residual[:, 1:4].T)
     # Draws given the same global draws, whose SD varies little: 4.5 standard errors.
     assert np.abs(correlation - np.eye(3)).max() < 4.5 / np.sqrt(len(eta))
-    # Sums of numbers of size one in float32, which may be near zero.
-    np.testing.assert_allclose(
-        drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6
-    )
-    # Pieces of rows, and fewer effects at a time than there are groups.
+    # New groups without the others, in pieces of rows, and fewer effects at a time than groups.
     settings = seams.changed(seams.REGRESSION_PREDICTIONS, draws_at_once=1)
     monkeypatch.setattr(seams.REGRESSION_PREDICTIONS, settings)
     settings = seams.changed(
@@ -241,20 +238,45 @@ def test_new_groups_are_drawn_once_and_alone(
         max_effects=2 * len(eta),
     )
     monkeypatch.setattr(seams.LINEAR_PREDICTOR, settings)
-    order = np.random.default_rng(1).permutation(15)
-    np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
+    order = 3 + np.random.default_rng(1).permutation(9)
+    # Sums of numbers of size one in float32, which may be near zero.
+    np.testing.assert_allclose(
+        drawn(rows.iloc[order]), eta[:, order], rtol=1e-5, atol=1e-6
+    )
     errors = eta[:, 3:12].reshape(-1, 3, 3).mean(2).std(0)
     found = grouped.predictions(rows.iloc[3:12], by="g")["error"]
     np.testing.assert_allclose(found, errors, rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_every_average_over_new_groups(grouped: sgmcmc.Regression) -> None:
+def test_every_average_over_new_groups(
+    grouped: sgmcmc.Regression, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = pd.DataFrame({"g": np.repeat([3, 100, 101, 102, 5], 3), "x": 0.0})
-    eta = np.concatenate([eta for _, eta in grouped._predictor.predictors(rows)], 1)
+
+    def drawn(frame: pd.DataFrame) -> np.ndarray:
+        return np.concatenate(
+            [eta for _, eta in grouped._predictor.predictors(frame)], 1
+        )
+
+    eta = drawn(rows)
     order = np.random.default_rng(1).permutation(15)
-    shuffled = [eta for _, eta in grouped._predictor.predictors(rows.iloc[order])]
-    np.testing.assert_allclose(np.concatenate(shuffled, 1), eta[:, order], rtol=1e-5)
+    np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
+    # Sums of numbers of size one in float32, which may be near zero.
+    np.testing.assert_allclose(
+        drawn(rows.iloc[9:12]), eta[:, 9:12], rtol=1e-5, atol=1e-6
+    )
+    with monkeypatch.context() as patch:
+        settings = seams.changed(seams.REGRESSION_PREDICTIONS, draws_at_once=1)
+        patch.setattr(seams.REGRESSION_PREDICTIONS, settings)
+        settings = seams.changed(
+            seams.LINEAR_PREDICTOR,
+            numbers_at_once=1,
+            draws_at_once=1,
+            max_effects=2 * len(eta),
+        )
+        patch.setattr(seams.LINEAR_PREDICTOR, settings)
+        np.testing.assert_allclose(drawn(rows.iloc[order]), eta[:, order], rtol=1e-5)
     table = grouped.predictions(rows, by="g")
     np.testing.assert_allclose(table["error"][4], eta[:, 9:12].mean(1).std(), rtol=1e-5)
     slope = grouped._by_term(grouped._predictor.thinned)["x"]
@@ -263,17 +285,22 @@ def test_every_average_over_new_groups(grouped: sgmcmc.Regression) -> None:
     np.testing.assert_allclose(grouped.predict(rows), eta.mean(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [("fit", FRAME), pytest.param("grouped", GROUPED, marks=pytest.mark.slow)],
+    ids=["fit", "grouped"],
+)
 def test_linear_predictors_are_those_of_the_model(
-    fit: sgmcmc.Regression, grouped: sgmcmc.Regression
+    name: str, frame: pd.DataFrame, request: pytest.FixtureRequest
 ) -> None:
     """What NumPy computes in float64 is what the chain's function computes, in its units."""
-    for each, frame in ((fit, FRAME.iloc[:50]), (grouped, GROUPED.iloc[:50])):
-        predictor, model = each._predictor, each._model
-        rows = model.rows(frame)
-        eta = predictor.thinned.predict(model.predictor, rows, reduce=None)
-        ((_, found),) = predictor.predictors(frame)
-        wanted = rows[REFERENCE] + model.unit * np.reshape(eta, found.shape)
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    each, frame = request.getfixturevalue(name), frame.iloc[:50]
+    predictor, model = each._predictor, each._model
+    rows = model.rows(frame)
+    eta = predictor.thinned.predict(model.predictor, rows, reduce=None)
+    ((_, found),) = predictor.predictors(frame)
+    wanted = rows[REFERENCE] + model.unit * np.reshape(eta, found.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 WIDE = pd.DataFrame({"x": RNG.normal(size=400), "t": RNG.uniform(1.0, 5.0, 400)})
@@ -355,7 +382,7 @@ def test_changes_from_or_to_infinity() -> None:
 
 
 def test_variables_of_bars_and_offsets(grouped: sgmcmc.Regression) -> None:
-    change = grouped.comparisons({"g": (0, 1)})
+    change = grouped.comparisons({"g": (0, 1)}, GROUPED.iloc[:1])
     effects = grouped.effects()["estimate"].to_numpy()
     np.testing.assert_allclose(
         change["estimate"].iloc[0], effects[1] - effects[0], rtol=1e-4

@@ -225,7 +225,7 @@ def test_draws_by_strange_names_are_written_and_read(tmp_path: Path) -> None:
 
     samples = sgmcmc.sgld(
         log_lik, {"x": X}, dict.fromkeys(names, 0.0), 1e-4, n_iters=20, minibatch_size=10, seed=1,
-        n_chains=2, verbose=False, store=tmp_path / "store",
+        n_chains=2, verbose=False, store=tmp_path / "store", jit_compile=False,
         test_functions={"a/b": lambda params: 2.0 * params["a/b"]},
     )  # fmt: skip
     samples.save(tmp_path / "draws.npz")

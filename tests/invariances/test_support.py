@@ -73,7 +73,7 @@ def test_draws_outside_are_warned_of(method: str) -> None:
     ):
         samples = getattr(sgmcmc, method)(
             log_lik, {"x": X}, {"m": start}, 1e-4, lambda p: prior.log_prob(p["m"]),
-            minibatch_size=40, n_iters=400, seed=1, verbose=False,
+            minibatch_size=40, n_iters=400, seed=1, verbose=False, jit_compile=False,
         )  # fmt: skip
     assert (samples["m"] < 0).mean() > 0.2
     assert any(bijector in text for text in samples.report["Warnings"])
@@ -86,6 +86,7 @@ def test_a_posterior_far_from_the_end_is_not_warned_of() -> None:
         samples = sgmcmc.sgld(
             log_lik, {"x": FAR}, {"m": 4.0}, 1e-4, lambda p: prior.log_prob(p["m"]),
             minibatch_size=40, n_iters=400, n_chains=2, burn_in=100, seed=1, verbose=False,
+            jit_compile=False,
         )  # fmt: skip
     assert not any("log_prior" in text for text in samples.report["Warnings"])
 
@@ -108,6 +109,8 @@ def test_what_is_chosen_by_the_mode_is_refused() -> None:
         {"x": FAR},
         {"m": 4.0},
         lambda p: prior.log_prob(p["m"]),
+        n_iters=400,
+        jit_compile=False,
         seed=1,
         verbose=False,
     )
@@ -119,7 +122,7 @@ def test_moves_that_are_accepted_by_values_stay_inside() -> None:
     samples = sgmcmc.nuts(
         log_lik, {"x": X}, {"m": 0.1}, lambda p: prior.log_prob(p["m"]), n_iters=400, seed=1,
         stepsize=0.03, preconditioner="none", burn_in=0, n_chains=2, dtype=tf.float32,
-        verbose=False,
+        verbose=False, jit_compile=False,
     )  # fmt: skip
     assert (samples["m"] > 0).all()
 

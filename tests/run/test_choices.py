@@ -142,14 +142,18 @@ def test_only_the_length_may_be_open() -> None:
 
 def test_few_observations_and_a_gradient_from_minibatches() -> None:
     few = {"X": X[:50], "y": Y[:50]}
+    chosen = sgmcmc.setup(
+        log_lik, few, {"beta": np.zeros(2)}, log_prior, gradient="minibatch", **QUICK
+    )
+    assert chosen.n == 50
+
+
+@pytest.mark.slow
+def test_a_chain_of_few_observations_and_a_gradient_from_minibatches() -> None:
+    few = {"X": X[:50], "y": Y[:50]}
+    start = {"beta": np.zeros(2)}
     found = sgmcmc.sample(
-        log_lik,
-        few,
-        {"beta": np.zeros(2)},
-        log_prior,
-        gradient="minibatch",
-        n_iters=100,
-        **QUICK,
+        log_lik, few, start, log_prior, gradient="minibatch", n_iters=100, **QUICK
     )
     assert found.settings["n"] == 50
 

@@ -41,7 +41,7 @@ def check_divergence(error: sgmcmc.DivergenceError, argument: str) -> None:
         assert part in str(error)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", PLAIN)
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_divergence(method: str, n_chains: int | None, run: Run) -> None:

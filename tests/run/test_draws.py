@@ -211,7 +211,7 @@ def quadratic_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
     return -5.0 * params["theta"] ** 2
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "n_chains"), [("sghmccv", 2), *((method, None) for method in CENTERED)]
 )
@@ -239,7 +239,7 @@ def test_mode(method: str, n_chains: int | None, run: Run, x: np.ndarray) -> Non
 
 
 def test_what_was_not_asked_for_is_none() -> None:
-    samples = once("sghmc")
+    samples = once("sgld")
     assert samples.mode is None and samples.mode_gradient is None
     assert samples.test_functions is None
 

@@ -88,7 +88,8 @@ def test_gradients_with_memories(gradient: str, tmp_path: Path) -> None:
         return sgmcmc.sample(
             log_lik, {"x": observations()}, {"theta": 0.0}, dynamics="sgld", gradient=gradient,
             minibatches="uniform", minibatch_size=5, preconditioner="none", stepsize=1e-3,
-            n_iters=n_iters, burn_in=0, n_chains=2, seed=1, verbose=False, **given,
+            n_iters=n_iters, burn_in=0, n_chains=2, seed=1, verbose=False,
+            jit_compile=False, **given,
         )  # fmt: skip
 
     whole = call(40)
@@ -143,7 +144,8 @@ def test_stopped_while_the_store_grows(
     assert len(list((tmp_path / "chain").glob("array-*.npy"))) == 4
 
 
-@pytest.mark.parametrize("blocks", [pytest.param(0, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [0, 2])
 def test_stopped_before_and_after_it_grew(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

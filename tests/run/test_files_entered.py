@@ -66,12 +66,15 @@ def entered(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> dict[st
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        pytest.param(
+        (
             "sgldcv(log_lik, DATA, START, 1e-4, 1e-4, log_prior, n_iters_opt=0, **QUIET)",
             55,
+        ),
+        pytest.param(
+            "sample(log_lik, DATA, START, log_prior, **QUIET)",
+            70,
             marks=pytest.mark.slow,
         ),
-        ("sample(log_lik, DATA, START, log_prior, **QUIET)", 70),
     ],
 )
 def test_files_before_the_first_block(

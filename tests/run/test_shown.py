@@ -20,6 +20,7 @@ from tests.ladder import BY_NAME
 Run = Callable[..., sgmcmc.Samples]
 
 
+@pytest.mark.slow
 def test_silence(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     """In a process of its own, from the import on: ``test_threads.py``."""
     run("sghmccv", n_chains=2)

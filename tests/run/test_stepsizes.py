@@ -16,7 +16,7 @@ Run = Callable[..., sgmcmc.Samples]
 PAIR = {"still": [0.0, 0.0], "moving": [0.0, 0.0, 0.0]}
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", PLAIN)
 def test_stepsize_of_each_parameter(method: str, run: Run) -> None:
     stepsize = {"moving": 1e-2, "still": 1e-14}

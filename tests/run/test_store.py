@@ -65,9 +65,9 @@ def test_on_disk_as_in_memory(
     assert not any(name.endswith(".npy") for name in changed)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("blocks", [0, 1, 4])
+@pytest.mark.parametrize("blocks", [1, 0, 4])
 def test_resumed_run_is_that_never_stopped(
     method: str,
     blocks: int,

@@ -64,7 +64,6 @@ import sgmcmc  # before TensorFlow, which it keeps quiet
 import numpy as np
 from tests.conftest import short_call
 
-short_call("sgldcv", jit_compile=None, n_chains=2, store_gradients=True, n_iters=3)
 warnings.simplefilter("default")
 
 def stepsize(iteration):
@@ -72,7 +71,9 @@ def stepsize(iteration):
         print("running", flush=True)
     return 1e-3
 
-samples = short_call("sgld", n_iters=30_000_000, stepsize=stepsize, n_chains=2)
+samples = short_call(
+    "sgld", jit_compile=None, n_iters=30_000_000, stepsize=stepsize, n_chains=2
+)
 draws = samples["theta"]
 print(draws.ndim, draws.shape[0], 1_000 < draws.shape[1] < 30_000_000, np.isfinite(draws).all())
 print(samples.log_post.iterations[-1] == draws.shape[1], len(np.unique(draws[1])) > 1_000)

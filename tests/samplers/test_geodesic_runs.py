@@ -170,6 +170,7 @@ def test_control_variates_at_a_mode_on_the_sphere() -> None:
         store_gradients=True,
         verbose=False,
         seed=1,
+        jit_compile=False,
     )
     mean = X.sum(0)
     assert chain.mode is not None and chain.gradients is not None

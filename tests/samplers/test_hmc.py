@@ -254,7 +254,7 @@ def target_of(problem: Any, dtype: tf.DType = tf.float64) -> Target:
     return Target(problem.log_lik, problem.log_prior, space, dtype)
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("rows", [1, 7, 20, 41, 82, 83, 1000])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:

@@ -112,7 +112,7 @@ def test_the_parts_are_short() -> None:
 # ---------------------------------------------------------------------- what the parts compute
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("draws", ["without", "weighted"])
 def test_step_by_step(
@@ -261,7 +261,7 @@ def test_any_parts_beside_the_users(short_blocks: None) -> None:
 @pytest.mark.parametrize(
     "portions",
     [
-        ((14, 3), (146, 149)),
+        pytest.param(((14, 3), (146, 149)), marks=pytest.mark.slow),
         pytest.param(((15, 4), (3, 7), (60, 67), (82, 149)), marks=pytest.mark.slow),
     ],
     ids=len,
