@@ -29,7 +29,7 @@ def rounded(array, storage):
 def by_sgld(X, **more):
     data, keywords = (
         {"X": X, "y": Y},
-        {"n_iters": 40, "verbose": False, "seed": 1, **more},
+        {"n_iters": 40, "verbose": False, "seed": 1, "jit_compile": False, **more},
     )
     return sgmcmc.sgld(log_lik, data, START, 1e-4, minibatch_size=500, **keywords)
 

@@ -18,7 +18,7 @@ D = 4000
     [
         (0.5, 7),
         (0.3, 15),
-        (0.15, 31),
+        pytest.param(0.15, 31, marks=pytest.mark.slow),
         pytest.param(2.9 / 31, 63, marks=pytest.mark.slow),
     ],
 )

@@ -217,6 +217,7 @@ def count_visits(params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensor
     return {**minibatch, "visits": minibatch["visits"] + 1}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rows", [4, 12], ids=["minibatch", "whole"])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_values_are_kept_between_visits(rows: int, jit_compile: bool) -> None:

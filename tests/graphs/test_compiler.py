@@ -95,7 +95,7 @@ def test_compiled_or_not_the_draws_are_the_same(op: str, run: Run) -> None:
     np.testing.assert_allclose(tried["theta"], plain["theta"], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_or_not_every_method_draws_the_same(method: str, run: Run) -> None:
     compiled, plain = (run(method, jit_compile=jit)["theta"] for jit in (True, False))

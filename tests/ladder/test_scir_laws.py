@@ -186,7 +186,7 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
 @pytest.mark.parametrize(
     ("n", "replace", "n_iters"),
     [
-        (5, True, 1000),
+        (5, True, 250),
         *(
             pytest.param(n, replace, 3000, marks=pytest.mark.slow)
             for n, replace in ((2, False), (5, True), (20, True))

@@ -207,6 +207,7 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     np.testing.assert_allclose(law.covariance(V, R)[0], mean, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dynamics", "stepsize"),
     [

@@ -201,7 +201,7 @@ EACH_ONCE = {
 """Each gradient and each dynamics; every combination is among the slow."""
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("dynamics", "gradient", "dense"),
     [
@@ -530,6 +530,7 @@ def normal_means() -> tuple[Model, Array, Array, Array]:
     return model, N * inverse, noise, mean
 
 
+@pytest.mark.slow
 def test_stationary_law() -> None:
     """The covariance of preconditioned SGLD is that of the Lyapunov equation in ζ, taken back to
     θ, minibatch noise and all; plain SGLD would explode with this stepsize."""

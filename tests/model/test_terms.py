@@ -85,6 +85,7 @@ def test_terms_where_single_ones_are_needed(gradient: str, weighted: bool) -> No
             dtype=tf.float64,
             seed=1,
             verbose=False,
+            jit_compile=False,
         )["theta"]
         for f in (log_lik, terms)
     ]

@@ -62,7 +62,7 @@ def test_what_is_right_is_left_alone() -> None:
 
 
 def test_short_chains_tell_nothing() -> None:
-    found = chain(n_iters=30, burn_in=0).check(verbose=False)
+    found = chain(n_iters=30, burn_in=0, jit_compile=False).check(verbose=False)
     assert any("too short" in warning for warning in found.warnings)
 
 
@@ -77,7 +77,7 @@ def test_large_parameters_and_test_functions_are_watched() -> None:
     found = sgmcmc.sgld(
         many, {"x": X}, {"theta": np.zeros((6, 5))}, {"theta": 1e-3}, minibatch_size=n,
         n_iters=200, test_functions={"first": lambda params: params["theta"][0, 0]}, seed=1,
-        verbose=False,
+        verbose=False, jit_compile=False,
     )  # fmt: skip
     names = list(found.check(verbose=False, seed=3).table.index)
     assert (
@@ -103,11 +103,11 @@ def test_manifolds_too() -> None:
 def test_what_cannot_be_checked_is_refused(x: np.ndarray) -> None:
     exact = sgmcmc.hmc(
         log_lik, {"x": observations()}, {"theta": 0.0}, stepsize=0.1, preconditioner="none",
-        n_iters=100, burn_in=0, verbose=False,
+        n_iters=100, burn_in=0, verbose=False, jit_compile=False,
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"`samples`.*hmc have no error"):
         exact.check(verbose=False)
-    short = chain(n_iters=100)
+    short = chain(n_iters=100, jit_compile=False)
     with pytest.raises(ValueError, match="slice"):
         short[10:].check(verbose=False)
     with pytest.raises(ValueError, match="`tolerance`"):

@@ -28,7 +28,7 @@ FACTS = {
 def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None:
     """As in long trajectories: means are negatively correlated, and distances from them are not."""
     rng = np.random.default_rng(5)
-    x = rng.normal(size=(4, 300, 500))
+    x = rng.normal(size=(4, 300, 200))
     for i in range(1, 300):
         x[:, i] = -0.8 * x[:, i - 1] + 0.6 * x[:, i]
     found = diagnose({"x": x})
