@@ -170,7 +170,7 @@ def test_forms_of_a_matrix(form: str, run: Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples["beta"], from_matrix_in_memory()["beta"])
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("dtype", "minibatch_size", "jit_compile"),
     [

@@ -200,6 +200,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -47,7 +47,7 @@ def schedule(after: float) -> Callable[[int], float]:
     return lambda iteration: 1e-3 if iteration <= 10 else after
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "factor"),
     [

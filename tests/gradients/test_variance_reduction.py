@@ -273,6 +273,7 @@ def test_step_by_step(
     np.testing.assert_allclose(flat(chain.gradients), gradients, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exact() -> (
     None
 ):
@@ -601,6 +602,7 @@ def test_step_by_step_in_uneven_portions(
     assert done == 150
 
 
+@pytest.mark.slow
 @SAGA_FIRST
 @pytest.mark.parametrize(
     "at",

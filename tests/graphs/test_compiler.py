@@ -82,7 +82,7 @@ OPS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("op", OPS)
 def test_compiled_or_not_the_draws_are_the_same(op: str, run: Run) -> None:
     def model(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -481,7 +481,7 @@ OWN_PARTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "part",
     [

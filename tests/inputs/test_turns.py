@@ -136,5 +136,6 @@ class Halved(sgmcmc.gradients.MinibatchGradient):
         return 0.5 * target.gradient(position, minibatch), state
 
 
+@pytest.mark.slow
 def test_gradients_of_your_own() -> None:
     assert np.isfinite(by_parts(gradient=Halved())["beta"]).all()

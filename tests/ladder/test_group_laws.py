@@ -98,6 +98,7 @@ def mixed(sizes: Array) -> tuple[GroupedProblem, GroupedModel]:
     return problem, model
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "sizes", [np.full(6, 4), np.array([1, 2, 5, 3, 1, 4, 2, 5, 1])]
 )
@@ -144,14 +145,15 @@ def call(**given: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_steps_resume_bit_for_bit(tmp_path: Any) -> None:
-    given = call(stepsize=1e-3, jit_compile=False)
-    sampler = sgmcmc.sgld_setup(**given)
+    given = call(stepsize=1e-3, opt_stepsize=1e-3, n_iters_opt=20, jit_compile=False)
+    sampler = sgmcmc.sgldcv_setup(**given)
     session = sgmcmc.init_sess(sampler, verbose=False)
     sgmcmc.sgmcmc_step(sampler, session, 7)
     session.save(tmp_path / "session")
     sgmcmc.sgmcmc_step(sampler, session, 5)
-    other = sgmcmc.sgld_setup(**given)
+    other = sgmcmc.sgldcv_setup(**given)
     again = sgmcmc.init_sess(other, restore=tmp_path / "session")
     sgmcmc.sgmcmc_step(other, again, 5)
     for one, two in zip(

@@ -183,14 +183,12 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
     assert np.abs(correlation * np.sqrt(rows)).max() < bound(15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "replace", "n_iters"),
     [
-        (5, True, 250),
-        *(
-            pytest.param(n, replace, 3000, marks=pytest.mark.slow)
-            for n, replace in ((2, False), (5, True), (20, True))
-        ),
+        (5, True, 1000),
+        *((n, replace, 3000) for n, replace in ((2, False), (5, True), (20, True))),
     ],
 )
 def test_stationary_moments_of_a_minibatch_chain(

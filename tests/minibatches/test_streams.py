@@ -126,6 +126,7 @@ def test_rows_gathered_in_place_are_those_gathered_before(
     np.testing.assert_allclose(after["theta"], before["theta"], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_native_code_the_draws_are_the_same(
     dataset: dict, request: pytest.FixtureRequest
 ) -> None:
@@ -178,6 +179,7 @@ def test_the_number_of_cores_changes_only_the_rounding(
     np.testing.assert_allclose(draw(dataset), on_many, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_memmap_gives_the_bits_of_the_array_and_is_not_loaded(
     dataset: dict, tmp_path: Path
 ) -> None:

@@ -447,6 +447,7 @@ def test_every_row_of_the_table_runs(function: Any, dtype: tf.DType) -> None:
     assert (low > A).all() and (chain[names["tfb.Sigmoid(a, b)"]] < B).all()
 
 
+@pytest.mark.slow
 def test_hmc_in_its_own_dtype() -> None:
     """Bounds that are integers of Python, in float64."""
     call = precision_call(

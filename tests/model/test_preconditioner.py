@@ -290,7 +290,7 @@ def test_stepsizes_belong_to_the_whitened_coordinates() -> None:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("gradient", ["saga", "minibatch", "svrg"])
+@pytest.mark.parametrize("gradient", ["minibatch", "saga", "svrg"])
 def test_several_starts(gradient: str) -> None:
     """With a start for each chain all of them move in the coordinates around the first."""
     M = covariance(P)

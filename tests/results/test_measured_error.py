@@ -86,6 +86,7 @@ def test_large_parameters_and_test_functions_are_watched() -> None:
     assert len(names) == 8 and all(name.startswith("theta[") for name in names[2:-1])
 
 
+@pytest.mark.slow
 def test_manifolds_too() -> None:
     """Where nothing is predicted, noise that nobody takes up is measured."""
     x = np.random.default_rng(1).normal([0.6, 0.0, 0.8], 1.0, (10_000, 3))

@@ -257,6 +257,7 @@ def sampled(
     )  # fmt: skip
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("lookups", "message"),
     [

@@ -59,7 +59,7 @@ def transcribed(
     return after
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("n_documents", [1, 7, 8, 9, 40])
 @pytest.mark.parametrize("first", [True, False], ids=["first sweep", "later sweep"])
 def test_a_sweep_does_what_its_equation_says(n_documents: int, first: bool) -> None:
