@@ -887,6 +887,7 @@ def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
     run(SAGA(), n_chains=2, n_iters=3)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @BOTH
 def test_bijectors_are_a_change_of_parameters(gradient: Gradient) -> None:

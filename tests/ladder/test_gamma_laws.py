@@ -31,7 +31,7 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
 # ------------------------------------------------------------------------------ one transition
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
     ("start", "count", "exposure", "unit", "h"),

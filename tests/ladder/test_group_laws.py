@@ -145,15 +145,26 @@ def call(**given: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.slow
-def test_steps_resume_bit_for_bit(tmp_path: Any) -> None:
-    given = call(stepsize=1e-3, opt_stepsize=1e-3, n_iters_opt=20, jit_compile=False)
-    sampler = sgmcmc.sgldcv_setup(**given)
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [
+        ("sgld", {}),
+        pytest.param(
+            "sgldcv", {"opt_stepsize": 1e-3, "n_iters_opt": 20}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_steps_resume_bit_for_bit(
+    name: str, search: dict[str, Any], tmp_path: Any
+) -> None:
+    given = call(stepsize=1e-3, jit_compile=False, **search)
+    setup = getattr(sgmcmc, f"{name}_setup")
+    sampler = setup(**given)
     session = sgmcmc.init_sess(sampler, verbose=False)
     sgmcmc.sgmcmc_step(sampler, session, 7)
     session.save(tmp_path / "session")
     sgmcmc.sgmcmc_step(sampler, session, 5)
-    other = sgmcmc.sgldcv_setup(**given)
+    other = setup(**given)
     again = sgmcmc.init_sess(other, restore=tmp_path / "session")
     sgmcmc.sgmcmc_step(other, again, 5)
     for one, two in zip(

@@ -103,6 +103,7 @@ def count_law(n: int, replace: bool) -> Any:
 LAWS = [(1, 0.5, 1, False), (10, 0.3, 1, False), (10, 0.3, 5, True), (4, 1.5, 5, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -> None:

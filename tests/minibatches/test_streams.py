@@ -39,15 +39,13 @@ def dataset() -> dict[str, np.ndarray]:
 
 
 def draw(dataset: dict, n_chains: int | None = None, **given: Any) -> np.ndarray:
-    chain = sgmcmc.sgldcv(
+    chain = sgmcmc.sgld(
         log_lik,
         dataset,
         {"beta": np.zeros(3)},
         1e-4,
-        1e-3,
         minibatch_size=20,
         n_iters=50,
-        n_iters_opt=50,
         verbose=False,
         seed=5,
         n_chains=n_chains,

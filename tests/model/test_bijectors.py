@@ -290,6 +290,7 @@ def test_a_start_out_of_range_is_named(run: Run) -> None:
         run(**precision_call(tfb.Exp(), params=starts, n_chains=2))
 
 
+@pytest.mark.slow
 def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
     """With a flat posterior in u, u moves by sqrt(stepsize) times the normals."""
 
@@ -306,6 +307,7 @@ def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
     assert abs(steps.var() - 1e-4) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_chained_and_double_precision(run: Run) -> None:
     half = tfb.Chain([tfb.Shift(np.float64(0.5)), tfb.Exp()])
     samples = run(

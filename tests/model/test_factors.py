@@ -111,7 +111,7 @@ def of_model(name: str) -> tuple[Objective, np.ndarray]:
     return of(*MODELS[name])
 
 
-OFTEN = ("logistic", "levels")
+OFTEN = ("levels",)
 
 
 def those(*names: str, often: tuple[str, ...] = OFTEN) -> list[Any]:

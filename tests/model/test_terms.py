@@ -38,6 +38,7 @@ def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
     np.testing.assert_allclose(each.log_post.values, summed.log_post.values, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @every(POINTS)
 def test_terms_of_counts(case: Case) -> None:
