@@ -323,6 +323,7 @@ def test_chains_run(of: Callable[[], Case]) -> None:
     assert all(np.isfinite(draws).all() for draws in samples.values())
 
 
+@pytest.mark.slow
 def test_posterior_is_right() -> None:
     joint = tfd.JointDistributionNamed(
         {
@@ -330,10 +331,7 @@ def test_posterior_is_right() -> None:
             "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40),
         }
     )
-    samples = sgmcmc.from_joint(joint, {"y": YG}).sample(
-        seed=1, verbose=False, dynamics="sgld", gradient="full", minibatch_size=None,
-        preconditioner="none", stepsize=0.002, n_chains=4, burn_in=100, n_iters=5000,
-    )  # fmt: skip
+    samples = sgmcmc.from_joint(joint, {"y": YG}).sample(seed=1, verbose=False)
     precision = 40 + 0.01
     assert abs(samples["mu"].mean() - YG.sum() / precision) < 0.2 / np.sqrt(precision)
     assert abs(samples["mu"].std() * np.sqrt(precision) - 1) < 0.15

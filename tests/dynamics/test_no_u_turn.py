@@ -13,6 +13,7 @@ from sgmcmc.model.geometry import Space
 D = 4000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("angle", "gradients"),
     [

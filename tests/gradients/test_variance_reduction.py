@@ -303,6 +303,7 @@ def test_svrg_refreshes_once_a_pass_unless_told(size: int, n: int, every: int) -
     assert SVRG().refresh_every(whole(model, n)) == every
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("size", "n", "every"), [(7, 2, 4), (6, 2, 3), (6, 6, 1)])
 def test_svrg_draws_the_same_with_that_number(size: int, n: int, every: int) -> None:

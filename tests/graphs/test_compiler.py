@@ -137,6 +137,7 @@ def test_a_compiler_that_lacked_memory_still_uses_xla(
     assert compiled is not None and float(compiled(tf.constant(2.0))) == 3.0
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["plain graph", "XLA"])
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_no_memory_on_the_way(

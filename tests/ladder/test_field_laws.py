@@ -70,6 +70,7 @@ def check_variance(theta: Array, expected: float, allowance: float = 0.0) -> Non
 # ------------------------------------------------------------------------------------- pSGLD
 
 
+@pytest.mark.slow
 def test_frozen_psgld_is_sgld_with_a_stepsize_for_each_coordinate() -> None:
     """Frozen at the first gradient, −θ₀ = −2: ε/(λ + 2), and the variance 1/(1 − εG/4)."""
     chains = 20_000

@@ -51,7 +51,7 @@ def scir_moves(
     return state.position.numpy().astype(float)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(

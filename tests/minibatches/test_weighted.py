@@ -295,7 +295,7 @@ NOT_SUMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", list(NOT_SUMS))
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_what_is_no_sum_over_rows_is_refused(kind: str, gradient: str) -> None:

@@ -271,7 +271,7 @@ def test_the_named_functions_with_control_variates_take_it_too() -> None:
     named = sgmcmc.sgldcv(
         MODEL.log_lik, MODEL.data, MODEL.start, 0.01, 0.01, MODEL.log_prior, minibatch_size=SMALL,
         n_iters=ITERATIONS, n_iters_opt=30, preconditioner=VARIANCES, verbose=False, seed=1,
-        dtype=tf.float64,
+        dtype=tf.float64, jit_compile=False,
     )  # fmt: skip
     found = run(gradient=ControlVariate(0.01, 30), preconditioner=VARIANCES)
     np.testing.assert_array_equal(flat(named), flat(found))

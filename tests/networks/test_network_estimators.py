@@ -122,6 +122,7 @@ def test_a_single_member_with_student_responses_of_one_scale(n_iters: int) -> No
         "n_iters": n_iters,
         "members": 1,
         "likelihood": "student",
+        "epochs": QUICK["epochs"] if n_iters else 150,
     }
     model = BayesianNetworkRegressor(**given, heteroscedastic=False).fit(X, Y)
     mean, sd = model.predict(X, return_std=True)
@@ -155,6 +156,7 @@ def test_sparse_and_float32_features_are_standardized_in_the_graph(
 ) -> None:
     """The same posterior whatever form features come in; float32 ones are not copied."""
     given: dict[str, Any] = {**QUICK, "members": 2, "n_iters": n_iters}
+    given["epochs"] = QUICK["epochs"] if n_iters else 120
     Z = np.where(
         RNG.random((400, 3)) < 0.5, 0.0, RNG.normal(2.0, 1.0, (400, 3))
     ).astype("f")

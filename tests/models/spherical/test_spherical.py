@@ -40,6 +40,7 @@ def test_normalizer_on_spheres_that_have_a_formula() -> None:
     np.testing.assert_allclose(log_normalizer(kappa, 3), on_sphere, atol=1e-6)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dimension", [5, 6906])
 def test_normalizer_is_that_of_another_library(dimension: int) -> None:
     """And its derivative the continued fraction of Gauss, 1/(d/κ + 1/((d + 2)/κ + ...))."""
