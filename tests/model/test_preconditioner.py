@@ -172,7 +172,6 @@ def preconditioned() -> sgmcmc.Samples:
     return run(preconditioner=covariance(P))
 
 
-@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("form", list(GIVEN))
 def test_whatever_form_it_is_given_in(form: str) -> None:
