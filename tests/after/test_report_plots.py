@@ -91,6 +91,7 @@ def test_a_list_that_is_lacking_is_said(
     assert any("single chain" in t for t in texts) == (chains is None)
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run(tmp_path: Path) -> None:
     chains = short_call(n_chains=2, n_iters=200)
     assert chains.report is not None

@@ -196,6 +196,7 @@ def test_what_does_not_help_is_left_alone() -> None:
     assert corrected.gain["b"] >= 1 and corrected.variance_ratio["b"] < 1.1
 
 
+@pytest.mark.slow
 def test_after_a_call_without_constants() -> None:
     chain = sgmcmc.sample(
         log_lik, {"x": DATA}, {"a": 1.0, "b": [-2.0]}, verbose=False, seed=1,

@@ -52,6 +52,7 @@ def test_chains_of_the_model_are_run() -> None:
         MODEL, 2, seed=1, verbose=False, draws=31, dynamics="sgld", gradient="minibatch",
         minibatches="uniform", minibatch_size=4,
         preconditioner="none", stepsize=0.01, n_iters=100, burn_in=0, n_chains=None,
+        jit_compile=False,
     )  # fmt: skip
     assert found.ranks["mu"].shape == (2, 2) and np.isnan(found.p_values["mu"]).all()
     assert "2 simulations" in repr(found)

@@ -399,7 +399,7 @@ def long_integers(data: Any) -> Any:
     return named(b=normal(), y=lambda b: tfd.Normal(b * units, ONE))
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", GALLERY)
 def test_densities_are_those_of_tfp(name: str) -> None:
     given = GALLERY[name]
@@ -465,6 +465,7 @@ REFUSED: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("joint, given, message", REFUSED)
 def test_refusals(joint: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

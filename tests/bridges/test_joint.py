@@ -286,7 +286,7 @@ def made(case: Case) -> sgmcmc.JointModel:
     return sgmcmc.from_joint(case.joint, case.observed, rows, data=case.data)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("of", CASES, ids=lambda of: of.__name__)
 def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
     case = of()
@@ -323,6 +323,7 @@ def test_chains_run(of: Callable[[], Case]) -> None:
     assert all(np.isfinite(draws).all() for draws in samples.values())
 
 
+@pytest.mark.slow
 def test_posterior_is_right() -> None:
     joint = tfd.JointDistributionNamed(
         {
@@ -416,6 +417,7 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("joint, given, message", REFUSED)
 def test_refusals(
     joint: Callable[[], Any], given: dict[str, Any], message: str
@@ -574,6 +576,7 @@ NO_PLATES: list[tuple[Any, Any, str]] = [
 ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("joint, groups, message", NO_PLATES)
 def test_what_are_no_groups(
     joint: Any, groups: Any, message: str, monkeypatch: pytest.MonkeyPatch

@@ -118,7 +118,7 @@ def from_vector_in_memory(minibatch_size: int, replace: bool) -> sgmcmc.Samples:
     return short_call(dataset={"x": VECTOR}, n_iters=5, **given)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("form", "minibatch_size", "replace"),
     [(form, 5, False) for form in ON_DISK]
@@ -163,14 +163,14 @@ def from_matrix_in_memory() -> sgmcmc.Samples:
     return short_call(dataset={"x": MATRIX}, **MATRIX_CALL)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("form", MATRIX_FORMS)
 def test_forms_of_a_matrix(form: str, run: Run, tmp_path: Path) -> None:
     samples = run(dataset={"x": MATRIX_FORMS[form](MATRIX, tmp_path)}, **MATRIX_CALL)
     np.testing.assert_array_equal(samples["beta"], from_matrix_in_memory()["beta"])
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("dtype", "minibatch_size", "jit_compile"),
     [
@@ -203,6 +203,7 @@ def test_a_tensor_keeps_its_dtype(
     np.testing.assert_allclose(samples["means"][-1], [0.0, 10.0, 20.0], atol=0.1)
 
 
+@pytest.mark.slow
 def test_large_integers_as_a_tensor(run: Run) -> None:
     def odd(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         odd = tf.cast(dataset["id"] % 2, tf.float32)

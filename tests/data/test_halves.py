@@ -29,7 +29,7 @@ def rounded(array, storage):
 def by_sgld(X, **more):
     data, keywords = (
         {"X": X, "y": Y},
-        {"n_iters": 40, "verbose": False, "seed": 1, **more},
+        {"n_iters": 40, "verbose": False, "seed": 1, "jit_compile": False, **more},
     )
     return sgmcmc.sgld(log_lik, data, START, 1e-4, minibatch_size=500, **keywords)
 
@@ -62,6 +62,7 @@ def test_without_constants_and_with_more_rows():
     assert np.abs(draws[1] - draws[3]).max() < ROUNDING
 
 
+@pytest.mark.slow
 def test_step_by_step():
     data = {"X": X, "y": Y}
     sampler = sgmcmc.sgld_setup(
@@ -109,7 +110,7 @@ def test_numbers_beyond_the_format_are_refused():
         ValueError, match="'X'.*holds -100000, which float16 cannot hold.*65504"
     ):
         by_sgld(large, storage="float16")
-    by_sgld(large, storage="bfloat16", n_iters=1, thin=1)
+    by_sgld(large, storage="bfloat16", n_iters=1, thin=1, jit_compile=None)
 
 
 def test_groups_are_refused():

@@ -200,6 +200,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -302,6 +303,7 @@ def test_a_chain_in_a_store_knows_its_matrix(tmp_path: Path) -> None:
         return sgmcmc.sgld(
             log_lik, {"X": matrix, "y": Y}, {"beta": np.zeros(P)}, 1e-3,
             minibatch_size=30, n_iters=n_iters, verbose=False, seed=3, store=tmp_path / "chain",
+            jit_compile=False,
         )  # fmt: skip
 
     run(X, 10)

@@ -29,6 +29,7 @@ def test_what_is_refused(given: tuple[Any, ...]) -> None:
         sgmcmc.cyclical(*given)
 
 
+@pytest.mark.slow
 def test_both_modes_are_found_from_one_start() -> None:
     """Two narrow modes at ±2, between which SGLD at the stepsize of a mode does not cross."""
 

@@ -13,12 +13,13 @@ from sgmcmc.model.geometry import Space
 D = 4000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("angle", "gradients"),
     [
         (0.5, 7),
         (0.3, 15),
-        (0.15, 31),
+        pytest.param(0.15, 31, marks=pytest.mark.slow),
         pytest.param(2.9 / 31, 63, marks=pytest.mark.slow),
     ],
 )

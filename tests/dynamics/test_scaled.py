@@ -191,6 +191,7 @@ def test_exact_dynamics_and_sessions_say_what_they_need() -> None:
         sgmcmc.sgld_setup(log_lik, DATA, START, sgmcmc.gradient_scaled(0.1))
 
 
+@pytest.mark.slow
 def test_the_noise_of_gradients_is_learned_beneath() -> None:
     given: dict[str, Any] = {
         "function": sgmcmc.sggmc,

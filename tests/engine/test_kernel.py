@@ -64,6 +64,7 @@ def seconds_for_spans(
     return compiled, seconds
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "dynamics", [SGLD(), SGHMC(0.1, 3)], ids=["one step", "three steps"]
 )

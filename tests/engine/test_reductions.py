@@ -48,7 +48,7 @@ def check(reductions: Any, draws: np.ndarray, dtype: Any = np.float32) -> None:
     np.testing.assert_array_equal(reductions["last two"]["before"], draws[-2])
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "jit_compile"),
     [
@@ -62,6 +62,7 @@ def test_folds_are_those_of_the_kept_draws(method: str, jit_compile: bool) -> No
     check(samples.reductions, samples["theta"])
 
 
+@pytest.mark.slow
 def test_in_double_precision() -> None:
     samples = run(dtype=tf.float64)
     assert samples.reductions["mean"].dtype == np.float64

@@ -47,7 +47,7 @@ def schedule(after: float) -> Callable[[int], float]:
     return lambda iteration: 1e-3 if iteration <= 10 else after
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "factor"),
     [
@@ -82,6 +82,7 @@ def test_factors_are_of_what_the_phase_began_with() -> None:
     np.testing.assert_allclose(by_array, expected, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_factor_is_kept_in_a_snapshot() -> None:
     """A runner that is restored goes on with it, bit for bit."""
     sampler = short_setup("sghmc")

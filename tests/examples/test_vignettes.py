@@ -67,6 +67,7 @@ def test_runs_from_top_to_bottom(
         assert f"{method} " in printed
 
 
+@pytest.mark.slow
 def test_step_by_step_as_published(
     vignette: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,7 @@ def points(method: str, **keywords: Any) -> sgmcmc.Samples:
         "seed": SEED,
         "verbose": False,
         "updates": "in_turn",
+        "jit_compile": False,
         **keywords,
     }
     return getattr(sgmcmc, method)(

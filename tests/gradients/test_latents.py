@@ -144,6 +144,7 @@ def test_seeds_are_fresh(case: Case) -> None:
         assert abs(correlation) < bound(3) / np.sqrt(len(one))
 
 
+@pytest.mark.slow
 @every(DISTINCT, slow=lambda case: case.name not in ("sgld", "sghmccv", "scir"))
 @pytest.mark.some(1)
 def test_a_gibbs_that_draws_nothing_changes_nothing(case: Case) -> None:
@@ -217,6 +218,7 @@ def count_visits(params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensor
     return {**minibatch, "visits": minibatch["visits"] + 1}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rows", [4, 12], ids=["minibatch", "whole"])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_values_are_kept_between_visits(rows: int, jit_compile: bool) -> None:
@@ -275,7 +277,7 @@ def test_full_gradient_passes_over_kept_values() -> None:
     assert gradient[0] == 12 * np.mean(np.arange(51, 101))  # the first half is dropped
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @every(tuple(case for case in DISTINCT if not (case.centered or case.of_points)))
 def test_the_log_posterior_shown_is_that_of_its_iteration(
     case: Case, monkeypatch: pytest.MonkeyPatch

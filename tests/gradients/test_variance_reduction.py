@@ -273,6 +273,7 @@ def test_step_by_step(
     np.testing.assert_allclose(flat(chain.gradients), gradients, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exact() -> (
     None
 ):
@@ -302,6 +303,7 @@ def test_svrg_refreshes_once_a_pass_unless_told(size: int, n: int, every: int) -
     assert SVRG().refresh_every(whole(model, n)) == every
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("size", "n", "every"), [(7, 2, 4), (6, 2, 3), (6, 6, 1)])
 def test_svrg_draws_the_same_with_that_number(size: int, n: int, every: int) -> None:
@@ -492,6 +494,7 @@ def check(found: Found) -> None:
     assert found.accepts, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draws", "m"),
     [
@@ -512,6 +515,7 @@ def test_stationary_law_of_svrg(draws: str, m: int) -> None:
     assert not compare_line(found, svrg_law(problem, draws, n, 1, stepsize)).accepts
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("draws", list(DRAWS))
 def test_stationary_law_of_saga(draws: str) -> None:
@@ -599,6 +603,7 @@ def test_step_by_step_in_uneven_portions(
     assert done == 150
 
 
+@pytest.mark.slow
 @SAGA_FIRST
 @pytest.mark.parametrize(
     "at",
@@ -883,6 +888,7 @@ def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
     run(SAGA(), n_chains=2, n_iters=3)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @BOTH
 def test_bijectors_are_a_change_of_parameters(gradient: Gradient) -> None:

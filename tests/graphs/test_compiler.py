@@ -82,7 +82,7 @@ OPS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("op", OPS)
 def test_compiled_or_not_the_draws_are_the_same(op: str, run: Run) -> None:
     def model(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -95,7 +95,7 @@ def test_compiled_or_not_the_draws_are_the_same(op: str, run: Run) -> None:
     np.testing.assert_allclose(tried["theta"], plain["theta"], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_or_not_every_method_draws_the_same(method: str, run: Run) -> None:
     compiled, plain = (run(method, jit_compile=jit)["theta"] for jit in (True, False))
@@ -137,6 +137,7 @@ def test_a_compiler_that_lacked_memory_still_uses_xla(
     assert compiled is not None and float(compiled(tf.constant(2.0))) == 3.0
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["plain graph", "XLA"])
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_no_memory_on_the_way(

@@ -63,7 +63,7 @@ def test_an_operation_that_only_a_cpu_has_is_found() -> None:
     assert without_gpu([own.get_concrete_function(tf.zeros(3))]) == {"UniqueV2"}
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "saga", "svrg", "full"])
 @pytest.mark.parametrize(
     "dynamics", ["underdamped", "sghmc", "sgld", "sgnht", "badodab", "psgld"]

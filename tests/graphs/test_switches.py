@@ -47,7 +47,7 @@ def run() -> ChoiceLog:
         "jit_compile": None,
     }
     one, three = (
-        short_call("sghmccv", **given, n_chains=n_chains) for n_chains in (None, 3)
+        short_call("sgld", **given, n_chains=n_chains) for n_chains in (None, 3)
     )
     return one.settings["paths"], {"one": one["theta"], "several": three["theta"]}
 

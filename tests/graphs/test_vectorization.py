@@ -97,6 +97,7 @@ def scanned(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -0.5 * tf.reduce_sum(steps**2, 0)
 
 
+@pytest.mark.slow
 def test_a_branch_in_a_likelihood() -> None:
     """The mode, draws, report, predictions and terms of single rows."""
     with pytest.warns(UserWarning, match="cannot vectorize") as caught:

@@ -77,7 +77,7 @@ NAMES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
     argument, part = NAMES[name]
@@ -206,6 +206,7 @@ def test_differences_of_expected_counts(gradient: Any, dynamics: Any) -> None:
     assert close.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_expected_counts_may_be_of_the_whole_dataset() -> None:
     full, whole = (
         sample(**POINT, dynamics=SCIR(0.5), gradient=gradient, minibatch_size=10)

@@ -225,6 +225,7 @@ def test_an_unexpected_error_of_the_trial_is_raised(
         short_call(**GIVEN, log_lik=lambda p, d: 1.25 * total(p, d))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["sgldcv", "sghmc", "sgnht"])
 def test_every_sampler_finds_them(method: str) -> None:
     with pytest.raises(ValueError, match=r"dataset\['y'\].*\(N, 1\)"):
@@ -296,7 +297,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_is_let_pass(name: str) -> None:
     log_lik, given = RIGHT[name]

@@ -77,7 +77,7 @@ def wide(params: Tensors) -> tf.Tensor:
     return -0.5 * (params["a"] ** 2 + params["b"] ** 2) / 25.0
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_gradients_that_are_not_of_the_values_are_refused(name: str) -> None:
     with pytest.raises(
@@ -136,6 +136,7 @@ def all_wide(params: Tensors) -> tf.Tensor:
     return -0.02 * tf.add_n([tf.reduce_sum(value**2) for value in params.values()])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -151,6 +152,7 @@ def test_wrong_gradients_of_a_few_coordinates_are_found(name: str) -> None:
         tried(log_lik, params, all_wide, dataset={"y": Y, "S": SPARSE})
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("start", [0.0, 0.1])
 def test_coordinates_that_no_row_looks_at_pass(start: float) -> None:
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -237,7 +239,7 @@ RIGHT: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_other_gradients_pass(name: str) -> None:
     log_lik, log_prior = RIGHT[name]
@@ -279,7 +281,7 @@ DEPENDENT: dict[str, Callable[..., tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_rows_that_depend_on_each_other_at_another_place(name: str) -> None:
     """At a start of zero the rows do not meet."""
@@ -336,6 +338,7 @@ def test_infinite_data_are_named(row: int) -> None:
         tried(lambda p, d: normal(line(p, d), d), dataset=data)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("row", [3, 70])
 def test_infinite_bounds_are_let_pass(row: int) -> None:
     upper = np.zeros(N, np.float32)

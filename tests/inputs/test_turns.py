@@ -19,6 +19,7 @@ START = PROBLEM.split(PROBLEM.start)
 def run(function: str, *arguments: Any, **keywords: Any) -> Any:
     """Call a sampler, in turn unless told."""
     given = {"minibatch_size": 5, "n_iters": 10, "verbose": False, "updates": "in_turn"}
+    given["jit_compile"] = False
     return getattr(sgmcmc, function)(
         PROBLEM.log_lik, PROBLEM.dataset, START, *arguments, **{**given, **keywords}
     )
@@ -135,5 +136,6 @@ class Halved(sgmcmc.gradients.MinibatchGradient):
         return 0.5 * target.gradient(position, minibatch), state
 
 
+@pytest.mark.slow
 def test_gradients_of_your_own() -> None:
     assert np.isfinite(by_parts(gradient=Halved())["beta"]).all()

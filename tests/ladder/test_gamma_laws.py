@@ -31,7 +31,7 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
 # ------------------------------------------------------------------------------ one transition
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
     ("start", "count", "exposure", "unit", "h"),
@@ -97,6 +97,7 @@ def test_what_is_not_a_number_stays_so(place: int) -> None:
     assert np.isfinite(moved.position.numpy()[[1, 3]]).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("theta", [0.3, 5.0])
 def test_a_negative_difference_of_counts_acts_as_a_rate(theta: float) -> None:
     """a = alpha, b = 1 + |ĉ|/θ: the drift a − bθ is alpha + ĉ − θ."""
@@ -275,6 +276,7 @@ def test_stationary_moments_with_minibatches(noisy: bool) -> None:
         assert abs(estimates.mean() - expected) < bound(2, chains) * error
 
 
+@pytest.mark.slow
 def test_a_hierarchy_in_turn_is_exact_at_any_stepsize() -> None:
     """y ~ Poisson(λ_j), λ_j ~ Gamma(a, β), β ~ Gamma(2, 1), against quadrature over β.
 

@@ -115,7 +115,7 @@ ROWS = [
         case,
         d,
         id=f"{case.name}-{d}",
-        marks=() if (case.name, d) == ("sggmc", 3) else pytest.mark.slow,
+        marks=pytest.mark.slow,
     )
     for case in GEODESIC
     for d in (2, 3, 10)

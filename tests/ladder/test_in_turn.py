@@ -192,6 +192,7 @@ def test_the_splitting_without_refreshment_has_the_posteriors_covariance() -> No
         np.testing.assert_allclose(mean[:3], problem.mean, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_in_turn_holds_where_joint_updates_do_not() -> None:
     """Two parameters of one number each, of correlation 0.9, at a stepsize of 1.2/λ each."""
     H = np.array([[1.0, 0.9], [0.9, 1.0]])
@@ -242,7 +243,7 @@ def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
     (*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]),
     slow=lambda case: case.name.endswith("cv"),
 )
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
     """The draws are those of joint updates, bit for bit."""
 

@@ -31,8 +31,9 @@ from tests.ladder import (
 ITERATIONS, ROWS, SMALL = 40, 30, 6
 STEPSIZE = 0.01
 PROBLEM = logistic(3, ROWS)
+MOST = (*LADDER, *IN_TURN, *EXACT, *FIELD, *PLANE, *LEARNING)
 WALK = every(
-    (*LADDER, *IN_TURN, *EXACT, *FIELD, *PLANE, *LEARNING),
+    MOST,
     slow=lambda case: case.name not in ("sgld", "sghmccv"),
 )
 """One row of each estimator by default, all dynamics among the slow: they are called alike."""
@@ -102,6 +103,7 @@ def test_what_is_stored_does_not_change_the_draws(case: Case) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @FEW
 def test_what_is_left_out_does_not_change_the_draws(case: Case) -> None:
@@ -127,6 +129,7 @@ def test_same_seed_same_bits_shown_or_not(
         np.testing.assert_array_equal(shown[name], values)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @FEW
 def test_another_seed_gives_another_chain(case: Case) -> None:
@@ -145,6 +148,7 @@ def test_a_chain_does_not_depend_on_how_many_there_are(case: Case) -> None:
         assert (three[name][2] != three[name][1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @FEW
 def test_starts_given_one_by_one(case: Case) -> None:
@@ -170,14 +174,15 @@ def test_starts_given_one_by_one(case: Case) -> None:
         np.testing.assert_allclose(listed[name][0], values, rtol=1e-5, atol=1e-5)
 
 
-@every(LADDER, slow=lambda case: case.name != "sgld")
+@pytest.mark.slow
+@every(LADDER)
 def test_compiled_or_not(case: Case) -> None:
     # Exact dynamics draw within the graph, where XLA has random numbers of its own.
     for compiled in (None, True):
         same(run(case, jit_compile=compiled), plain(case))
 
 
-@WALK
+@every(MOST, slow=lambda case: case.name != "sghmccv")
 @pytest.mark.parametrize(
     ("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)]
 )

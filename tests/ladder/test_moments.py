@@ -116,6 +116,7 @@ def test_gaussian_model(case: Case, value: int) -> None:
     compare_with_law(case, problem, n, stepsize(problem, 0.5), draws)
 
 
+@pytest.mark.slow
 @walk(lambda case, d: d == 3 and case.centered and case in DISTINCT, [1, 3])
 @pytest.mark.some(1)
 def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) -> None:
@@ -214,6 +215,7 @@ def _linear_map(case: Case, problem: LinearProblem, step: Any) -> tuple[int, Arr
     return inputs, np.array(columns).T
 
 
+@pytest.mark.slow
 @every(
     tuple(case for case in LINEAR if not case.centered),
     slow=lambda case: case.transcription is not BY_NAME["sgld"].transcription,

@@ -153,6 +153,7 @@ def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     check_no_repeats(noise)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @every(LADDER)
 def test_minibatches_differ_between_draws_and_chains(case: Case) -> None:

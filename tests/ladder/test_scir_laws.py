@@ -51,7 +51,7 @@ def scir_moves(
     return state.position.numpy().astype(float)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
@@ -103,6 +103,7 @@ def count_law(n: int, replace: bool) -> Any:
 LAWS = [(1, 0.5, 1, False), (10, 0.3, 1, False), (10, 0.3, 5, True), (4, 1.5, 5, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -> None:
@@ -183,14 +184,12 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
     assert np.abs(correlation * np.sqrt(rows)).max() < bound(15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "replace", "n_iters"),
     [
         (5, True, 1000),
-        *(
-            pytest.param(n, replace, 3000, marks=pytest.mark.slow)
-            for n, replace in ((2, False), (5, True), (20, True))
-        ),
+        *((n, replace, 3000) for n, replace in ((2, False), (5, True), (20, True))),
     ],
 )
 def test_stationary_moments_of_a_minibatch_chain(

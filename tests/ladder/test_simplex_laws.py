@@ -245,7 +245,7 @@ def test_expected_counts_where_a_component_is_next_to_nothing(dtype: tf.DType) -
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @every(POINTS)
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "n_iters",
     [2000, pytest.param(100_000, marks=pytest.mark.slow)],

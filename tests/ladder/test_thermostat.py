@@ -37,7 +37,7 @@ ROWS = [
     pytest.param(
         (case, d),
         id=f"{case.name}-{d}",
-        marks=() if case.name == "sgnht" and d == 3 else pytest.mark.slow,
+        marks=pytest.mark.slow,
     )
     for case in THERMOSTATS
     for d in (1, 3, 10)

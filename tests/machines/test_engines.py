@@ -100,10 +100,11 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch) -> None:
         loky, "ProcessPoolExecutor", lambda n, timeout: ThreadPoolExecutor(n)
     )
     monkeypatch.setattr(seams.EXECUTORS_POOLS, {})
+    given = {k: v for k, v in CALL.items() if k not in ("opt_stepsize", "n_iters_opt")}
     with joblib.parallel_config(backend="loky", n_jobs=2):
-        found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
+        found = sgmcmc.sgld(**given, executor=joblib.Parallel())
     assert list(executors._pools) == [2]
-    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
+    np.testing.assert_array_equal(found["theta"], sgmcmc.sgld(**given)["theta"])
     again = found.predict(_first, {"x": ROWS}, executor=joblib.Parallel(n_jobs=2))
     np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
     executors._pools.pop(2).shutdown()

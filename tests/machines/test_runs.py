@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -50,12 +51,25 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.LONGEST_BLOCK, 100)
 
 
+RICH = {
+    **CALL,
+    "store_gradients": True,
+    "thin": 3,
+    "burn_in": 50,
+    "test_functions": {"square": lambda params: params["theta"] ** 2},
+    "reductions": {"mean": sgmcmc.running_mean(lambda params: params["theta"])},
+}
+
+
+@functools.cache
+def in_short_blocks() -> sgmcmc.Samples:
+    """Return the draws of a rich call without an executor, with blocks that are short."""
+    return sgmcmc.sgldcv(**RICH)
+
+
 @pytest.mark.usefixtures("short_segments")
 def test_segments_do_not_show(threads: Executor) -> None:
-    given = {**CALL, "store_gradients": True, "thin": 3, "burn_in": 50}
-    given["test_functions"] = {"square": lambda params: params["theta"] ** 2}
-    given["reductions"] = {"mean": sgmcmc.running_mean(lambda params: params["theta"])}
-    same(sgmcmc.sgldcv(**given, executor=threads), sgmcmc.sgldcv(**given))
+    same(sgmcmc.sgldcv(**RICH, executor=threads), in_short_blocks())
 
 
 def test_draws_are_those_of_one_process_and_go_on(alone: sgmcmc.Samples) -> None:
@@ -79,11 +93,11 @@ def test_a_store_goes_on(tmp_path: Path, threads: Executor, monkeypatch: Any) ->
         if count == 7:
             raise MemoryError
 
-    given = {**CALL, "store": tmp_path / "chain", "executor": threads}
+    given = {**RICH, "store": tmp_path / "chain", "executor": threads}
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
         patch.setattr(seams.TAKE_OVER, failing)
         sgmcmc.sgldcv(**given)
-    same(sgmcmc.sgldcv(**given), sgmcmc.sgldcv(**CALL))
+    same(sgmcmc.sgldcv(**given), in_short_blocks())
 
 
 @pytest.mark.usefixtures("short_segments")

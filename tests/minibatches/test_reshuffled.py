@@ -117,6 +117,7 @@ def test_thinning_stores_and_chains_leave_the_draws_as_they_are(
     assert (other != plain).any()
 
 
+@pytest.mark.slow
 def test_groups_of_chains_take_them_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four groups of two, which are compiled, against chains by themselves."""
     alone = _run(minibatches="reshuffled", n_chains=8)["theta"]
@@ -144,6 +145,7 @@ def test_inner_steps_and_parameters_in_turn_take_them_in_order() -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_gradient_takes_them() -> None:
     for gradient in ("svrg", "saga", "minibatch"):
         found = sgmcmc.sample(
@@ -179,6 +181,7 @@ def test_the_moments_over_an_epoch_are_as_published(
     assert abs(found[1] - reshuffled) < 10.0 ** -digits[1]
 
 
+@pytest.mark.slow
 def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     """Against the recursion itself, minibatch by minibatch, in two directions."""
     R, V, curvatures = 6, np.array([[3.0, 1.2], [1.2, 2.0]]), np.array([1.0, 0.4])
@@ -207,6 +210,7 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     np.testing.assert_allclose(law.covariance(V, R)[0], mean, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dynamics", "stepsize"),
     [

@@ -15,6 +15,7 @@ from tests import seams
 Run = Callable[..., sgmcmc.Samples]
 
 
+@pytest.mark.slow
 def test_with_replacement(run: Run) -> None:
     """With replacement the gradient's variance is N^2/n times that of one, without less."""
     x = np.random.default_rng(3).normal(size=10)

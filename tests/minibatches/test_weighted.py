@@ -218,6 +218,7 @@ def test_p_of_another_length_is_refused() -> None:
         logistic(1, 6).chain(minibatches=Weighted(np.ones(5)), minibatch_size=2)
 
 
+@pytest.mark.slow
 def test_other_probabilities_are_another_run_to_a_store(tmp_path: Any) -> None:
     """A store is refused for other probabilities and gone on with for the same."""
     model = logistic(1, 6)
@@ -294,7 +295,7 @@ NOT_SUMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", list(NOT_SUMS))
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_what_is_no_sum_over_rows_is_refused(kind: str, gradient: str) -> None:
@@ -398,6 +399,7 @@ def centered_law(problem: Line, n: int, stepsize: float) -> Array:
     ).stationary()
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv"])
 def test_stationary_law(gradient: str) -> None:
@@ -456,6 +458,7 @@ def test_draws_do_not_depend_on_how_the_chain_is_run(
     np.testing.assert_allclose(flat(params, 0), expected[-1], **same)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not native.callable_by_xla(), reason="no native code here")
 @pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv", "saga"])

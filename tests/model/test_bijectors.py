@@ -74,6 +74,7 @@ def check_mean(values: np.ndarray, expected: Any, bias: float) -> None:
     assert (np.abs(means.mean(axis=0) - expected) < allowed).all()
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "bijector", "given"),
@@ -289,6 +290,7 @@ def test_a_start_out_of_range_is_named(run: Run) -> None:
         run(**precision_call(tfb.Exp(), params=starts, n_chains=2))
 
 
+@pytest.mark.slow
 def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
     """With a flat posterior in u, u moves by sqrt(stepsize) times the normals."""
 
@@ -305,6 +307,7 @@ def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
     assert abs(steps.var() - 1e-4) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_chained_and_double_precision(run: Run) -> None:
     half = tfb.Chain([tfb.Shift(np.float64(0.5)), tfb.Exp()])
     samples = run(
@@ -446,12 +449,15 @@ def test_every_row_of_the_table_runs(function: Any, dtype: tf.DType) -> None:
     assert (low > A).all() and (chain[names["tfb.Sigmoid(a, b)"]] < B).all()
 
 
+@pytest.mark.slow
 def test_hmc_in_its_own_dtype() -> None:
     """Bounds that are integers of Python, in float64."""
     call = precision_call(
         tfb.Sigmoid(0, 60), stepsize=0.3, n_leapfrog=4, preconditioner="none"
     )
     call.pop("minibatch_size")
-    chain = sgmcmc.hmc(**call, n_iters=100, burn_in=20, seed=1, verbose=False)
+    chain = sgmcmc.hmc(
+        **call, n_iters=100, burn_in=20, seed=1, verbose=False, jit_compile=False
+    )
     assert chain["precision"].dtype == np.float64
     assert 0.3 * SHAPE / RATE < chain["precision"].mean() < 3 * SHAPE / RATE

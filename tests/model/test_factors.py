@@ -111,13 +111,13 @@ def of_model(name: str) -> tuple[Objective, np.ndarray]:
     return of(*MODELS[name])
 
 
-OFTEN = ("logistic", "crossed", "levels")
+OFTEN = ("levels",)
 
 
-def those(*names: str) -> list[Any]:
+def those(*names: str, often: tuple[str, ...] = OFTEN) -> list[Any]:
     """Return names of models as cases, of which some are among the slow."""
     return [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN))
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in often))
         for name in names
     ]
 
@@ -140,7 +140,8 @@ def test_hessian_of_linear_predictors(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", those("logistic", "normal", "multinomial", "crossed", "levels")
+    "name",
+    those("logistic", "normal", "multinomial", "crossed", "levels", often=("crossed",)),
 )
 def test_leverages_add_up_to_the_trace(name: str) -> None:
     """Row by row the curvature of the row alone; over all rows that of the Hessian."""

@@ -20,7 +20,7 @@ def terms(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("rows", [1, 5, 20])
 def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
@@ -38,6 +38,7 @@ def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
     np.testing.assert_allclose(each.log_post.values, summed.log_post.values, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @every(POINTS)
 def test_terms_of_counts(case: Case) -> None:
@@ -85,12 +86,14 @@ def test_terms_where_single_ones_are_needed(gradient: str, weighted: bool) -> No
             dtype=tf.float64,
             seed=1,
             verbose=False,
+            jit_compile=False,
         )["theta"]
         for f in (log_lik, terms)
     ]
     np.testing.assert_allclose(draws[0], draws[1], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_terms_with_latent_variables_and_control_variates() -> None:
     """The full gradient is a mean over equal passes: up to rounding."""
 

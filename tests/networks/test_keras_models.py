@@ -74,7 +74,7 @@ def test_sampled() -> None:
     model = sgmcmc.keras_model(own, CROSS_ENTROPY)
     chain = sgmcmc.sgld(
         model.log_lik, {"X": X, "y": Y}, model.params, 1e-3, log_prior=model.log_prior,
-        minibatch_size=20, n_iters=50, verbose=False, seed=1,
+        minibatch_size=20, n_iters=50, verbose=False, seed=1, jit_compile=False,
     )  # fmt: skip
     assert (
         chain["dense_kernel" if "dense_kernel" in chain else next(iter(chain))].shape[0]

@@ -227,7 +227,7 @@ def recurrent(layer: Any, *more: Any) -> keras.Model:
     return keras.Sequential([keras.Input((4, 3)), layer, *more, layers.Dense(1)])
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "layer",
     [

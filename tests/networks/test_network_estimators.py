@@ -22,9 +22,11 @@ QUICK: dict[str, Any] = {
 ENSEMBLE = {**QUICK, "n_iters": 0}
 
 
-@pytest.fixture(scope="module")
-def regressor() -> BayesianNetworkRegressor:
-    return BayesianNetworkRegressor(**QUICK).fit(X, Y)
+@pytest.fixture(
+    scope="module", params=[0, pytest.param(QUICK["n_iters"], marks=pytest.mark.slow)]
+)
+def regressor(request: pytest.FixtureRequest) -> BayesianNetworkRegressor:
+    return BayesianNetworkRegressor(**{**QUICK, "n_iters": request.param}).fit(X, Y)
 
 
 @pytest.mark.slow
@@ -96,12 +98,13 @@ def test_the_report_judges_predictions(regressor: BayesianNetworkRegressor) -> N
 def test_the_same_seed_gives_the_same_draws(
     regressor: BayesianNetworkRegressor,
 ) -> None:
-    again = BayesianNetworkRegressor(**QUICK).fit(X, Y)
+    again = BayesianNetworkRegressor(**regressor.get_params()).fit(X, Y)
     np.testing.assert_array_equal(regressor.samples_["W0"], again.samples_["W0"])
 
 
-def test_an_ensemble_without_sampling() -> None:
-    model, again = (BayesianNetworkRegressor(**ENSEMBLE).fit(X, Y) for _ in range(2))
+@pytest.mark.parametrize("regressor", [0], indirect=True)
+def test_an_ensemble_without_sampling(regressor: BayesianNetworkRegressor) -> None:
+    model, again = regressor, BayesianNetworkRegressor(**ENSEMBLE).fit(X, Y)
     np.testing.assert_array_equal(model.samples_["W0"], again.samples_["W0"])
     assert model.predict(X[:5]).shape == (5,) and model.samples_["W0"].shape[:2] == (
         3,
@@ -119,6 +122,7 @@ def test_a_single_member_with_student_responses_of_one_scale(n_iters: int) -> No
         "n_iters": n_iters,
         "members": 1,
         "likelihood": "student",
+        "epochs": QUICK["epochs"] if n_iters else 150,
     }
     model = BayesianNetworkRegressor(**given, heteroscedastic=False).fit(X, Y)
     mean, sd = model.predict(X, return_std=True)
@@ -152,6 +156,7 @@ def test_sparse_and_float32_features_are_standardized_in_the_graph(
 ) -> None:
     """The same posterior whatever form features come in; float32 ones are not copied."""
     given: dict[str, Any] = {**QUICK, "members": 2, "n_iters": n_iters}
+    given["epochs"] = QUICK["epochs"] if n_iters else 120
     Z = np.where(
         RNG.random((400, 3)) < 0.5, 0.0, RNG.normal(2.0, 1.0, (400, 3))
     ).astype("f")

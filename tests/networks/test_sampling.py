@@ -103,13 +103,13 @@ def test_scales_are_those_of_the_information() -> None:
     X, y = (chains.data.whole[name] for name in ("X", "y"))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(at)
-        by_row = tf.transpose(log_density(y, forward(at, X)))
+        by_row = tf.reduce_sum(log_density(y, forward(at, X)), 0)
     scores = tape.jacobian(by_row, at, experimental_use_pfor=False)
     for name, score in scores.items():
-        own = tf.stack(
-            [score[:, k, k] for k in range(4)]
-        ).numpy()  # of a member to its weights
-        information = rows * own.var(1).mean() + 1 / NETWORK.prior_sds[name] ** 2
+        # A row's density of a member depends on its own weights alone.
+        information = (
+            rows * score.numpy().var(0).mean() + 1 / NETWORK.prior_sds[name] ** 2
+        )
         # 32 pairs of 64 rows: a standard error of a tenth or so, less in the mean over weights.
         assert 1 / scales.variances[name] == pytest.approx(information, rel=0.4)
 
@@ -122,19 +122,6 @@ def test_members_share_kernels_two_or_more_whatever_the_machine(
 ) -> None:
     assert NETWORK.together(count, 10) == together
     assert NETWORK.together(count, 10**6) == 1
-
-
-def test_draws_are_sorted_by_member_and_chains_go_on_from_their_last() -> None:
-    chains = members(4)
-    use = np.ones(200, np.float32)
-    chains.scales = chains._measured(use)
-    samples = chains.run(use, 30, 0, 6)
-    by_member = chains.by_member(samples)
-    assert by_member["W0"].shape == (4, 6, 3, 1)
-    np.testing.assert_array_equal(
-        by_member["W0"][3, :, 0, 0], samples["W0"][1, :, 1, 0, 0]
-    )
-    np.testing.assert_array_equal(chains.weights["b1"], by_member["b1"][:, -1])
 
 
 def test_memory_that_is_not_there() -> None:
@@ -232,6 +219,10 @@ def test_the_noise_of_minibatches_is_as_predicted(reach: float) -> None:
         N * (X[:, 0] * residuals).var() / information
     )  # of gradients, over the curvature
     draws = run.by_member(chains)["w"][..., 0]
+    # Sorted by member, five in a kernel, and members go on from their last draws.
+    assert draws.shape == (count, 120)
+    np.testing.assert_array_equal(draws[8], chains["w"][1, :, 3, 0])
+    np.testing.assert_array_equal(run.weights["w"][:, 0], draws[:, -1])
     found = ((draws - mean) ** 2).mean() * information
     # Members of a kernel have the same minibatches, so that there are eight chains; the energy of
     # an oscillation has an SD as large as its mean, and 1000/reach iterations of memory.

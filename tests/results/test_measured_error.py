@@ -61,11 +61,6 @@ def test_what_is_right_is_left_alone() -> None:
     assert found.check(verbose=False, tolerance=0.2).warnings == []
 
 
-def test_short_chains_tell_nothing() -> None:
-    found = chain(n_iters=30, burn_in=0).check(verbose=False)
-    assert any("too short" in warning for warning in found.warnings)
-
-
 def test_large_parameters_and_test_functions_are_watched() -> None:
     def many(params: Any, dataset: Any) -> tf.Tensor:
         theta = tf.reduce_mean(params["theta"])
@@ -77,7 +72,7 @@ def test_large_parameters_and_test_functions_are_watched() -> None:
     found = sgmcmc.sgld(
         many, {"x": X}, {"theta": np.zeros((6, 5))}, {"theta": 1e-3}, minibatch_size=n,
         n_iters=200, test_functions={"first": lambda params: params["theta"][0, 0]}, seed=1,
-        verbose=False,
+        verbose=False, jit_compile=False,
     )  # fmt: skip
     names = list(found.check(verbose=False, seed=3).table.index)
     assert (
@@ -86,6 +81,7 @@ def test_large_parameters_and_test_functions_are_watched() -> None:
     assert len(names) == 8 and all(name.startswith("theta[") for name in names[2:-1])
 
 
+@pytest.mark.slow
 def test_manifolds_too() -> None:
     """Where nothing is predicted, noise that nobody takes up is measured."""
     x = np.random.default_rng(1).normal([0.6, 0.0, 0.8], 1.0, (10_000, 3))
@@ -100,14 +96,16 @@ def test_manifolds_too() -> None:
     assert any("SD of v[1] is off by +" in warning for warning in found.warnings)
 
 
-def test_what_cannot_be_checked_is_refused(x: np.ndarray) -> None:
+def test_what_cannot_be_checked_is_refused_and_short_chains_tell_nothing() -> None:
     exact = sgmcmc.hmc(
         log_lik, {"x": observations()}, {"theta": 0.0}, stepsize=0.1, preconditioner="none",
-        n_iters=100, burn_in=0, verbose=False,
+        n_iters=100, burn_in=0, verbose=False, jit_compile=False,
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"`samples`.*hmc have no error"):
         exact.check(verbose=False)
-    short = chain(n_iters=100)
+    short = chain(n_iters=30, burn_in=0, jit_compile=False)
+    found = short.check(verbose=False)
+    assert any("too short" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match="slice"):
         short[10:].check(verbose=False)
     with pytest.raises(ValueError, match="`tolerance`"):

@@ -63,7 +63,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(seams.EVALUATION, small)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("f", "values"), [(lines, FITTED), (pairs, BOTH)])
 def test_predictions_are_those_of_numpy(
     f: Any, values: np.ndarray, pieces: None
@@ -124,6 +124,7 @@ def test_data_on_disk(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_the_chain_knows_its_model_and_data(n_chains: int | None) -> None:
     chain = short_call(n_chains=n_chains)

@@ -28,7 +28,7 @@ FACTS = {
 def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None:
     """As in long trajectories: means are negatively correlated, and distances from them are not."""
     rng = np.random.default_rng(5)
-    x = rng.normal(size=(4, 300, 500))
+    x = rng.normal(size=(4, 300, 200))
     for i in range(1, 300):
         x[:, i] = -0.8 * x[:, i - 1] + 0.6 * x[:, i]
     found = diagnose({"x": x})
@@ -39,6 +39,7 @@ def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None
     assert apart.scarcest == "x[7]" and not apart.enough(400) and not apart.agree
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("count", [20, 100])
 def test_chance_explains_r_hat_of_few_draws_and_not_chains_that_are_apart(
     count: int,
@@ -145,6 +146,7 @@ def test_the_worst_coordinate_is_named() -> None:
     assert found.names[:3] == ["x", "beta[0, 0]", "beta[0, 1]"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scale", [0.0, 1.0])
 def test_slow_coordinates_are_looked_at_first(scale: float) -> None:
     """In their values, or in their distances from the mean."""

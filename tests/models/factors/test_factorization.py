@@ -114,7 +114,7 @@ def test_scores_along_a_chain(model: MatrixFactorization) -> None:
     chain = sgmcmc.sgld(
         model.log_lik, model.dataset, model.start(seed=1), 1e-3, model.log_prior,
         minibatch_size=20, n_iters=40, thin=2, seed=1, verbose=False, dtype=tf.float64,
-        reductions={"test": test.score(20), "later": test.score(20, skip=5)},
+        jit_compile=False, reductions={"test": test.score(20), "later": test.score(20, skip=5)},
         test_functions={"λ": model.precisions},
     )  # fmt: skip
     assert chain.test_functions["λ"].shape == (20, 4)
@@ -257,6 +257,7 @@ def sampled(
     )  # fmt: skip
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("lookups", "message"),
     [

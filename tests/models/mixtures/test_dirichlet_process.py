@@ -84,8 +84,8 @@ def test_rows_without_a_component_get_one_of_those_held() -> None:
     assert stats.chisquare(np.bincount(after, minlength=3), copies * p).pvalue > 1e-4
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("size", [500, 20_000])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("size", [20_000, 500])
 @pytest.mark.parametrize("held", [128, 512])
 def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -> None:
     """The likelihood of long rows outweighs any weight: all different, they use all components."""
@@ -265,9 +265,9 @@ def test_a_chain_on_minibatches_finds_groups_that_share_no_word(method: str) -> 
         gibbs=model.gibbs,
         latents=model.latents,
         minibatch_size=10,
-        n_iters=600,
+        n_iters=300,
         burn_in=200,
-        thin=100,
+        thin=50,
         reductions={"score": model.prediction(table[30:]).log_predictive(draws=6)},
         seed=1,
         verbose=False,
@@ -295,6 +295,7 @@ def test_the_bound_ends_the_chain_and_is_named() -> None:
             n_iters=200,
             seed=1,
             verbose=False,
+            jit_compile=False,
         )
 
 

@@ -40,6 +40,7 @@ def test_normalizer_on_spheres_that_have_a_formula() -> None:
     np.testing.assert_allclose(log_normalizer(kappa, 3), on_sphere, atol=1e-6)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dimension", [5, 6906])
 def test_normalizer_is_that_of_another_library(dimension: int) -> None:
     """And its derivative the continued fraction of Gauss, 1/(d/κ + 1/((d + 2)/κ + ...))."""
@@ -135,30 +136,35 @@ def model_of(c: Case, n_sweeps: int = 4) -> SphericalTopicModel:
 
 
 @pytest.mark.parametrize(
-    "n_temperatures", [pytest.param(1, marks=pytest.mark.slow), 10]
+    "n_temperatures", [10, pytest.param(1, marks=pytest.mark.slow)]
 )
-def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> None:
-    for c in CASES[1:3]:
-        theta, prior = quadrature(c)
-        exact = (prior * np.exp(c.kappa * c.cosine(theta))).sum()
-        task = model_of(c).held_out(c.document[np.newaxis], 20_000, n_temperatures)
-        topics, draws = tf.constant(c.topics), tf.cast(task.prior, tf.float64)
-        cosines = tf.constant(np.tile(c.topics @ c.document, (len(draws), 1)))
-        kappa = tf.constant(c.kappa, draws.dtype)
-        posterior = Conditional(cosines, topics @ tf.transpose(topics), kappa, c.alpha)
-        logs = task._annealed(posterior, draws, SEED).numpy()
-        ratios = np.exp(logs) / exact
-        assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
-        found = task.log_likelihood(topics, SEED).numpy()
-        constant = float(log_normalizer(c.kappa, len(c.document)))
-        np.testing.assert_allclose(
-            found, [np.log(ratios.mean() * exact) + constant], rtol=1e-6
-        )
+@pytest.mark.parametrize("c", CASES[1:3], ids=["1, 40", "2.5, 40"])
+@pytest.mark.some(1)
+def test_likelihood_by_importance_is_that_of_quadrature(
+    c: Case, n_temperatures: int
+) -> None:
+    theta, prior = quadrature(c)
+    exact = (prior * np.exp(c.kappa * c.cosine(theta))).sum()
+    task = model_of(c).held_out(c.document[np.newaxis], 20_000, n_temperatures)
+    topics, draws = tf.constant(c.topics), tf.cast(task.prior, tf.float64)
+    cosines = tf.constant(np.tile(c.topics @ c.document, (len(draws), 1)))
+    kappa = tf.constant(c.kappa, draws.dtype)
+    posterior = Conditional(cosines, topics @ tf.transpose(topics), kappa, c.alpha)
+    logs = task._annealed(posterior, draws, SEED).numpy()
+    ratios = np.exp(logs) / exact
+    assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
+    found = task.log_likelihood(topics, SEED).numpy()
+    constant = float(log_normalizer(c.kappa, len(c.document)))
+    np.testing.assert_allclose(
+        found, [np.log(ratios.mean() * exact) + constant], rtol=1e-6
+    )
 
 
 def test_log_perplexity_is_that_of_the_mean_over_draws() -> None:
     c = CASES[1]
-    task = model_of(c).held_out(np.stack([c.document, -c.document]), n_particles=50)
+    task = model_of(c).held_out(
+        np.stack([c.document, -c.document]), n_particles=50, n_temperatures=5
+    )
     draws = [c.topics, np.roll(c.topics, 1, axis=1)]
     reduction = task.log_perplexity(draws=3, seed=7)
     state = reduction.start({"topics": tf.constant(c.topics)}, tf.float64)
