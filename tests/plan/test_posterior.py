@@ -199,6 +199,23 @@ def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
     assert samples.report.warnings == []
 
 
+def test_a_clock_does_not_choose_between_methods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand times as slow: by counts all rows are affordable, and the draws are the same."""
+    monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 3)
+    posterior = POSTERIORS["regression, all rows"]
+    expected = posterior.sample(ess=20)
+    for name in ("monotonic", "perf_counter"):
+        clock = getattr(time, name)
+        monkeypatch.setattr(time, name, lambda clock=clock: 1e3 * clock())
+    samples = posterior.sample(ess=20)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(samples["beta"], expected["beta"])
+    assert samples.settings["dynamics"] == expected.settings["dynamics"]
+    assert "by its operations" in samples.report["Dynamics"]["reason for HMC"]
+
+
 @pytest.mark.slow
 def test_same_seed_same_bits() -> None:
     posterior = POSTERIORS["counts, minibatches"]
