@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -152,10 +153,10 @@ class _Troubled:
 
 
 @functools.cache
-def _troubled(diverge: bool):
-    """Return draws whose chains are lost once, then too coarse, and are then well.
+def _troubled(often: bool):
+    """Return draws whose chains are lost once, and are then well.
 
-    With ``diverge`` those of the third start diverge, and those of a fourth are well.
+    With ``often`` those of a second start are too coarse, and those of a third diverge.
     """
     found = _Troubled(None, [], [], [])
     run, climb = exact_posterior.WarmUp.run, modes.Climber.climb
@@ -168,12 +169,12 @@ def _troubled(diverge: bool):
         return run(self)
 
     def coarse_once(sampler, samples):
-        return 1.0 if len(found.samplers) == 2 else measured(sampler, samples)
+        return 1.0 if often and len(found.samplers) == 2 else measured(sampler, samples)
 
     def diverged_once(samples, *arguments):
         found.stepsizes.append(samples.settings["stepsize"])
         made = dict(report(samples, *arguments))
-        if diverge and len(found.stepsizes) == 1:
+        if often and len(found.stepsizes) == 1:
             made["Chain"] = {**made["Chain"], "divergences": 2}
             made["warnings"] = ["diverged"]
         return Report(made)
@@ -267,11 +268,25 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(troubl
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
 
 
-def test_chains_stop_where_the_quadrature_is_too_coarse(troubled):
+@pytest.mark.slow
+def test_chains_stop_where_the_quadrature_is_too_coarse():
     """Its error is measured at the draws, since a wrong density may be higher than the mode."""
+    troubled = _troubled(True)
     nodes = [sampler.request.fixed_nodes.nodes for sampler in troubled.samplers]
     assert nodes[0] < nodes[1] < nodes[2]
     assert troubled.samples.settings["groups"]["g"]["nodes"] == nodes[-1] == nodes[2]
+
+
+@pytest.mark.parametrize("error, stops", [(1.0, True), (1e-3, False)])
+def test_chains_whose_quadrature_is_too_coarse_are_stopped(monkeypatch, error, stops):
+    monkeypatch.setattr(exact_posterior._UntilCostly, "see", lambda self, samples: None)
+    monkeypatch.setattr(
+        exact_posterior, "origin_of", lambda samples: SimpleNamespace(sampler=None)
+    )
+    monkeypatch.setattr(seams.QUADRATURE_ERROR, lambda sampler, samples: error)
+    until = object.__new__(exact_posterior._UntilCoarse)
+    with pytest.raises(LeftModeError) if stops else contextlib.nullcontext():
+        until.see(None)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def _derivatives(terms, at):
                 inner.watch(v)
                 value = tf.reduce_sum(terms(v))
             slope = inner.gradient(value, v)
-        return slope, outer.jacobian(slope, v)
+        return slope, outer.jacobian(slope, v, experimental_use_pfor=False)
 
     return both(tf.constant(at, tf.float64))
 

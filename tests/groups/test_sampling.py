@@ -284,11 +284,12 @@ def test_exact_dynamics_take_groups():
         )
 
 
+@pytest.mark.slow
 def test_chains_resume_to_the_bit(tmp_path):
     def run(n_iters, path):
         return sgmcmc.sghmc(
             log_lik, DATA, PARAMS, 1e-4, groups=GROUPS, minibatch_size=20, n_iters=n_iters,
-            store=path, verbose=False, seed=1, jit_compile=False,
+            store=path, verbose=False, seed=1,
         )  # fmt: skip
 
     whole = run(40, tmp_path / "whole")

@@ -346,9 +346,7 @@ def test_what_is_kept_passes_through() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["normal mean, all rows", "normal mean, minibatches"]
-)
+@pytest.mark.parametrize("name", ["normal mean, all rows", "normal mean, minibatches"])
 def test_thinned_draws_count(name: str) -> None:
     """What is asked for is reached by the draws that are kept."""
     samples = POSTERIORS[name].sample(thin=20, ess=200)

@@ -375,6 +375,7 @@ def test_regressions_are_saved_and_extended(
     assert again.report["Model"] == fit.report["Model"]
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits(frame: pd.DataFrame) -> None:
     short, again, long = (
         sgmcmc.glm("y ~ x + (1 | g) + (1 | h)", frame, n_iters=n, **_QUIET).samples

@@ -192,7 +192,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name != "gaussian"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_families_against_their_laplace_approximation(name: str) -> None:
     """The mode and the curvature there, in float64 by finite differences, of the same density."""
     rng = np.random.default_rng(3)
