@@ -199,6 +199,7 @@ def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
     assert samples.report.warnings == []
 
 
+@pytest.mark.filterwarnings("ignore:.*more minutes:UserWarning")
 def test_a_clock_does_not_choose_between_methods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
