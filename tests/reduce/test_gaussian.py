@@ -482,6 +482,11 @@ def test_what_needs_the_rows_works(
     assert "20 levels" in repr(grouped)
 
 
+@pytest.mark.slow
+def test_robust_sds_with_slopes_of_groups(grouped: sgmcmc.Regression) -> None:
+    assert "robust" in grouped.summary(robust=True)
+
+
 def test_regressions_are_saved_and_extended(
     grouped: sgmcmc.Regression, tmp_path: Path
 ) -> None:
