@@ -22,7 +22,7 @@ from sgmcmc.estimators.linear import _is_linear
 
 Array = np.ndarray
 
-N, CLOSE, TOLERANCE = 4000, 0.1, 0.05
+N, CLOSE, TOLERANCE = 2000, 0.1, 0.05
 """Rows; how near means must be to the mode, in SDs, beyond Monte Carlo; the error of an sd."""
 
 FINITE = 4 / np.sqrt(400)

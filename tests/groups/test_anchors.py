@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -68,27 +69,30 @@ def _model(nodes: int | None = None):
 
 
 @functools.cache
-def _traced(marginal):
+def _traced(marginal, hessian: bool):
     """Return the function of parameters and packs that gives value, gradient and Hessian."""
 
-    @tf.function(reduce_retracing=True)
-    def found(v, columns):
-        with tf.GradientTape() as outer:
-            outer.watch(v)
-            with tf.GradientTape() as inner:
-                inner.watch(v)
-                named = dict(zip(("a", "b", "tau"), tf.unstack(v), strict=True))
-                value = tf.reduce_sum(marginal(named, columns))
-            slope = inner.gradient(value, v)
-        return value, slope, outer.jacobian(slope, v, experimental_use_pfor=False)
+    def value_and_slope(v, columns):
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            named = dict(zip(("a", "b", "tau"), tf.unstack(v), strict=True))
+            value = tf.reduce_sum(marginal(named, columns))
+        return value, tape.gradient(value, v)
 
-    return found
+    def with_hessian(v, columns):
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            value, slope = value_and_slope(v, columns)
+        return value, slope, tape.jacobian(slope, v, experimental_use_pfor=False)
+
+    function = with_hessian if hessian else value_and_slope
+    return tf.function(function, reduce_retracing=True)
 
 
-def _derivatives(marginal, data: Data, at):
-    """Return value, gradient and Hessian of the log-likelihood."""
+def _derivatives(marginal, data: Data, at, hessian: bool = False):
+    """Return value and gradient of the log-likelihood, and its Hessian."""
     point = tf.constant(list(at.values()), tf.float64)
-    return [part.numpy() for part in _traced(marginal)(point, data.whole)]
+    return [part.numpy() for part in _traced(marginal, hessian)(point, data.whole)]
 
 
 def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
@@ -97,8 +101,8 @@ def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
     assert held.columns[MODE].row_shape == (marginal.most, 1)
     assert held.columns[ROOT].row_shape == (marginal.most, 1, 1)
     for one, other in zip(
-        _derivatives(marginal, held, params),
-        _derivatives(marginal, data, params),
+        _derivatives(marginal, held, params, hessian=True),
+        _derivatives(marginal, data, params, hessian=True),
         strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-10)
@@ -148,24 +152,29 @@ class _Troubled:
     stepsizes: list
 
 
-@pytest.fixture(scope="module")
-def troubled():
-    """Return draws whose chains are lost once, then too coarse, then diverge, and are then well."""
+@functools.cache
+def _troubled(often: bool):
+    """Return draws whose chains are lost once, and are then well.
+
+    With ``often`` those of a second start are too coarse, and those of a third diverge.
+    """
     found = _Troubled(None, [], [], [])
     run, climb = exact_posterior.WarmUp.run, modes.Climber.climb
     report, measured = exact_posterior.report_on_moves, exact_posterior.quadrature_error
 
     def lost_once(self):
         found.samplers.append(self._sampler)
-        return replace(run(self), lost=len(found.samplers) == 1)
+        if len(found.samplers) == 1:
+            return SimpleNamespace(lost=True)
+        return run(self)
 
     def coarse_once(sampler, samples):
-        return 1.0 if len(found.samplers) == 2 else measured(sampler, samples)
+        return 1.0 if often and len(found.samplers) == 2 else measured(sampler, samples)
 
     def diverged_once(samples, *arguments):
         found.stepsizes.append(samples.settings["stepsize"])
         made = dict(report(samples, *arguments))
-        if len(found.stepsizes) == 1:
+        if often and len(found.stepsizes) == 1:
             made["Chain"] = {**made["Chain"], "divergences": 2}
             made["warnings"] = ["diverged"]
         return Report(made)
@@ -184,6 +193,11 @@ def troubled():
             groups=sgmcmc.Groups("g", {"z": 0.0}, _law_of_scale), seed=1, verbose=False,
         )  # fmt: skip
     return found
+
+
+@pytest.fixture
+def troubled():
+    return _troubled(False)
 
 
 @pytest.mark.slow
@@ -254,14 +268,30 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(troubl
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
 
 
-def test_chains_stop_where_the_quadrature_is_too_coarse(troubled):
+@pytest.mark.slow
+def test_chains_stop_where_the_quadrature_is_too_coarse():
     """Its error is measured at the draws, since a wrong density may be higher than the mode."""
+    troubled = _troubled(True)
     nodes = [sampler.request.fixed_nodes.nodes for sampler in troubled.samplers]
     assert nodes[0] < nodes[1] < nodes[2]
     assert troubled.samples.settings["groups"]["g"]["nodes"] == nodes[-1] == nodes[2]
 
 
-def test_a_few_divergences_are_met_with_half_the_stepsize(troubled):
+@pytest.mark.parametrize("error, stops", [(1.0, True), (1e-3, False)])
+def test_chains_whose_quadrature_is_too_coarse_are_stopped(monkeypatch, error, stops):
+    monkeypatch.setattr(exact_posterior._UntilCostly, "see", lambda self, samples: None)
+    monkeypatch.setattr(
+        exact_posterior, "origin_of", lambda samples: SimpleNamespace(sampler=None)
+    )
+    monkeypatch.setattr(seams.QUADRATURE_ERROR, lambda sampler, samples: error)
+    until = object.__new__(exact_posterior._UntilCoarse)
+    with pytest.raises(LeftModeError) if stops else contextlib.nullcontext():
+        until.see(None)
+
+
+@pytest.mark.slow
+def test_a_few_divergences_are_met_with_half_the_stepsize():
+    troubled = _troubled(True)
     one, other = troubled.stepsizes
     assert other == one / 2 == troubled.samples.settings["stepsize"]
     assert troubled.samples.settings["method"] == "hmc"
@@ -448,7 +478,7 @@ def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
     ]
     packs = FixedNodes(5, center, sides).packs(marginal, data)
     moved = {"a": np.float64(0.5), "b": np.float64(0.3), "tau": np.float64(0.7)}
-    value, gradient, _ = _derivatives(marginal, packs, moved)
+    value, gradient = _derivatives(marginal, packs, moved)
     exact = _derivatives(_model(21)[0], data, moved)
     still = _derivatives(marginal, ModeSearch(marginal, data).at(center), moved)
     assert abs(value - exact[0]) < abs(still[0] - exact[0])
@@ -489,7 +519,7 @@ def test_the_error_of_the_gradient_at_the_center_is_made_good(follow):
 @pytest.mark.slow
 def test_one_node_is_the_approximation_of_laplace_with_its_derivatives():
     marginal, data, params = _model(1)
-    value, gradient, hessian = _derivatives(marginal, data, params)
+    value, gradient, hessian = _derivatives(marginal, data, params, hessian=True)
     mode, total = np.zeros(LEVELS), 0.0
     rates = np.exp(params["a"] + params["b"] * X)
     for _ in range(50):

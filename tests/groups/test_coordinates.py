@@ -153,7 +153,7 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

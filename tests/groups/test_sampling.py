@@ -132,12 +132,13 @@ def test_effects_are_drawn_given_each_draw(samples):
         samples.effects("school")
 
 
-def test_predictions_of_rows_of_known_and_new_groups(samples):
-    def mean(params, dataset):
-        return params["a"] + params["b"] * dataset["x"] + params["z"]
+def _mean(params, dataset):
+    return params["a"] + params["b"] * dataset["x"] + params["z"]
 
+
+def test_predictions_of_rows_of_known_and_new_groups(samples):
     rows = {"x": np.zeros(3), "site": np.array(["s04", "s04", "another"])}
-    found = samples[::4].predict(mean, rows, reduce=None)
+    found = samples[::4].predict(_mean, rows, reduce=None)
     known, new = found[..., 0], found[..., 2]
     exact = MEAN[0] + MEAN[2 + 4]
     sd = np.sqrt(COV[0, 0] + COV[6, 6] + 2 * COV[0, 6])
@@ -146,10 +147,14 @@ def test_predictions_of_rows_of_known_and_new_groups(samples):
     sd = np.hypot(SDS[0], TAU)
     assert abs(new.mean() - MEAN[0]) < 4 * sd / np.sqrt(new.size / 4)
     assert abs(new.std() / sd - 1) < 5 / np.sqrt(2 * new.size / 4)
-    own = samples[::100].predict(mean)
-    assert own.shape == Y.shape and np.corrcoef(own, Y)[0, 1] > 0.5
     with pytest.raises(ValueError, match="must have an entry 'site'"):
-        samples.predict(mean, {"x": np.zeros(3)})
+        samples.predict(_mean, {"x": np.zeros(3)})
+
+
+@pytest.mark.slow
+def test_predictions_of_the_rows_of_the_chain(samples):
+    own = samples[::100].predict(_mean)
+    assert own.shape == Y.shape and np.corrcoef(own, Y)[0, 1] > 0.5
 
 
 def _normal(rows: np.ndarray, a: float, b: float):
@@ -160,9 +165,16 @@ def _normal(rows: np.ndarray, a: float, b: float):
     )
 
 
-def test_terms_are_those_of_algebra(samples):
+def test_arviz_has_labels_of_groups_and_terms_are_those_of_algebra(samples):
     few = samples[::200]
-    of_rows, of_groups = few.log_lik(), few.log_lik(by="site")
+    data = few.to_arviz(effects={"site": ["s03", "s01"]}, log_likelihood=True)
+    z = data.posterior["z"]
+    assert z.dims == ("chain", "draw", "site")
+    assert z.coords["site"].values.tolist() == ["s03", "s01"]
+    of_rows, of_groups = (
+        data.log_likelihood["log_lik"].values,
+        few.log_lik(by="site"),
+    )
     assert of_rows.shape == (*few["a"].shape, len(Y))
     assert of_groups.shape == (*few["a"].shape, 50)
     a, b = few["a"][1, -1], few["b"][1, -1]
@@ -225,14 +237,6 @@ def test_some_rows_stand_for_all(samples):
     assert abs(some.elpd - rows.elpd) < 5 * some.subsampling_se
 
 
-def test_arviz_has_effects_with_the_labels_of_their_groups(samples):
-    data = samples[::40].to_arviz(effects={"site": ["s03", "s01"]}, log_likelihood=True)
-    z = data.posterior["z"]
-    assert z.dims == ("chain", "draw", "site")
-    assert z.coords["site"].values.tolist() == ["s03", "s01"]
-    assert data.log_likelihood["log_lik"].shape[-1] == len(Y)
-
-
 @pytest.mark.slow
 def test_arviz_has_the_same_effects_of_some_groups_as_of_all(samples):
     z = samples[::20].to_arviz(effects="site").posterior["z"]
@@ -280,6 +284,7 @@ def test_exact_dynamics_take_groups():
         )
 
 
+@pytest.mark.slow
 def test_chains_resume_to_the_bit(tmp_path):
     def run(n_iters, path):
         return sgmcmc.sghmc(

@@ -34,6 +34,7 @@ def dataset(n: int, d: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:.*more minutes:UserWarning")
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [pytest.param(1e-3, marks=pytest.mark.slow), 1e3])
 @pytest.mark.parametrize(
     ("n", "d"),

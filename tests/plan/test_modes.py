@@ -236,6 +236,7 @@ class TestNoMode:
         )
         assert found.rising == ("t",)
 
+    @pytest.mark.slow
     def test_a_scale_that_goes_to_zero(self) -> None:
         """Effects that are all equal with no sd between them: a density without bound."""
         y, sd = (

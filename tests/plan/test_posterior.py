@@ -199,6 +199,24 @@ def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
     assert samples.report.warnings == []
 
 
+@pytest.mark.filterwarnings("ignore:.*more minutes:UserWarning")
+def test_a_clock_does_not_choose_between_methods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand times as slow: by counts all rows are affordable, and the draws are the same."""
+    monkeypatch.setattr(seams.POSTERIOR_DENSE_UP_TO, 3)
+    posterior = POSTERIORS["regression, all rows"]
+    expected = posterior.sample(ess=20)
+    for name in ("monotonic", "perf_counter"):
+        clock = getattr(time, name)
+        monkeypatch.setattr(time, name, lambda clock=clock: 1e3 * clock())
+    samples = posterior.sample(ess=20)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(samples["beta"], expected["beta"])
+    assert samples.settings["dynamics"] == expected.settings["dynamics"]
+    assert "by its operations" in samples.report["Dynamics"]["reason for HMC"]
+
+
 @pytest.mark.slow
 def test_same_seed_same_bits() -> None:
     posterior = POSTERIORS["counts, minibatches"]
@@ -244,6 +262,19 @@ def few_with_a_large_tolerance() -> sgmcmc.Samples:
     return posterior.sample(n_iters=150, burn_in=30, n_chains=3, tolerance=0.2)
 
 
+@functools.cache
+def with_all_that_is_kept() -> sgmcmc.Samples:
+    """Return draws with gradients, a function and a mean of them, by a small tolerance."""
+    return POSTERIORS["regression, minibatches"].sample(
+        n_iters=400,
+        thin=4,
+        tolerance=0.001,
+        store_gradients=True,
+        test_functions={"sum": lambda params: tf.reduce_sum(params["beta"])},
+        reductions={"mean": sgmcmc.running_mean(lambda params: params["beta"])},
+    )
+
+
 class TestWishes:
     """What a user may ask of the draws."""
 
@@ -266,8 +297,7 @@ class TestWishes:
 
     def test_tolerance(self) -> None:
         """A smaller tolerance is kept to, and costs iterations or rows."""
-        strict = self.posterior.sample(tolerance=0.001, n_iters=200)
-        loose = few_with_a_large_tolerance()
+        strict, loose = with_all_that_is_kept(), few_with_a_large_tolerance()
         errors = [
             max(s.report["Predicted"]["SD error (noise along the chain)"])
             for s in (strict, loose)
@@ -293,14 +323,7 @@ class TestWishes:
 
 
 def test_what_is_kept_passes_through() -> None:
-    posterior = POSTERIORS["regression, minibatches"]
-    samples = posterior.sample(
-        n_iters=400,
-        thin=4,
-        store_gradients=True,
-        test_functions={"sum": lambda params: tf.reduce_sum(params["beta"])},
-        reductions={"mean": sgmcmc.running_mean(lambda params: params["beta"])},
-    )
+    posterior, samples = POSTERIORS["regression, minibatches"], with_all_that_is_kept()
     assert samples["beta"].shape == samples.gradients["beta"].shape == (4, 100, 3)
     np.testing.assert_allclose(
         samples.test_functions["sum"], samples["beta"].sum(-1), rtol=1e-5
@@ -323,13 +346,8 @@ def test_what_is_kept_passes_through() -> None:
     assert sgmcmc.summary(samples).shape[0] == 4
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "normal mean, all rows",
-        pytest.param("normal mean, minibatches", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal mean, all rows", "normal mean, minibatches"])
 def test_thinned_draws_count(name: str) -> None:
     """What is asked for is reached by the draws that are kept."""
     samples = POSTERIORS[name].sample(thin=20, ess=200)
@@ -340,6 +358,7 @@ def test_thinned_draws_count(name: str) -> None:
 def test_draws_that_are_thinned_much_are_few() -> None:
     rare = POSTERIORS["normal mean, all rows"].sample(thin=500, ess=50)
     assert 25 <= rare["theta"].shape[1] < 100 and rare.report.warnings == []
+    assert min(rare.report["Draws"]["ESS, bulk"]) >= 50
 
 
 def test_one_observation_and_one_term() -> None:

@@ -375,6 +375,7 @@ def test_regressions_are_saved_and_extended(
     assert again.report["Model"] == fit.report["Model"]
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits(frame: pd.DataFrame) -> None:
     short, again, long = (
         sgmcmc.glm("y ~ x + (1 | g) + (1 | h)", frame, n_iters=n, **_QUIET).samples
@@ -402,6 +403,7 @@ def test_units_and_labels_do_not_matter(frame: pd.DataFrame) -> None:
     np.testing.assert_allclose(one * 1e6, two, atol=5e4)
 
 
+@pytest.mark.slow
 def test_order_of_bars_does_not_matter(frame: pd.DataFrame) -> None:
     one = sgmcmc.glm("y ~ x + (1 | g) + (1 | h)", frame, ess=1000, **_QUIET).summary()
     two = sgmcmc.glm("y ~ x + (1 | h) + (1 | g)", frame, ess=1000, **_QUIET).summary()

@@ -178,10 +178,10 @@ def test_coefficients_and_effects_have_their_conditional_distribution() -> None:
     )
 
 
-@pytest.mark.parametrize("p", [0, 1, 4, 70])
-def test_shared_basis_is_the_same_density(p: int) -> None:
+@pytest.mark.parametrize(("p", "n"), [(0, 50), (1, 50), (4, 50), (15, 12)])
+def test_shared_basis_is_the_same_density(p: int, n: int) -> None:
     """With more columns than rows, too, and far from the noise that the basis is made for."""
-    problem = Problem.of(p, 0)
+    problem = Problem.of(p, 0, n)
     density = MarginalDensity(problem.sums(), problem.mean, problem.sd, PlainScales(0))
     shared = SharedBasis(density, 0.8)
     positions = np.linspace(-2.0, 2.0, 9)[:, np.newaxis]
@@ -477,9 +477,15 @@ def test_what_needs_the_rows_works(
     assert grouped.predict(new, "quantiles").shape == (3, 3)
     assert grouped.loo().se > 0
     assert grouped.slopes("x").shape[0] == 1
-    assert "robust" in grouped.summary(robust=True)
+    without_groups = sgmcmc.glm("y ~ x", frame, **_QUIET)
+    assert "robust" in without_groups.summary(robust=True)
     assert len(grouped.samples.effects("g", [3])["r_g"].shape) == 4
     assert "20 levels" in repr(grouped)
+
+
+@pytest.mark.slow
+def test_robust_sds_with_slopes_of_groups(grouped: sgmcmc.Regression) -> None:
+    assert "robust" in grouped.summary(robust=True)
 
 
 def test_regressions_are_saved_and_extended(

@@ -112,6 +112,7 @@ def test_a_log_likelihood_with_counts_is_that_of_all_rows():
     np.testing.assert_allclose(counted, whole, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_posterior_is_that_of_all_rows():
     """Bernoulli rows with a uniform prior: p has a beta distribution."""
     y = np.random.default_rng(3).integers(10, size=4000) < 3
