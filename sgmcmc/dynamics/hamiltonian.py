@@ -389,7 +389,7 @@ def log_weight(point: Point, velocity: tf.Tensor) -> tf.Tensor:
 
 
 def normals(shape: Any, seed: tf.Tensor) -> tf.Tensor:
-    """Return standard normals in float64, the same numbers with and without XLA."""
+    """Return standard normals in float64; XLA makes others of a seed than a plain graph."""
     return tf.random.stateless_normal(shape, seed, dtype=tf.float64, alg="philox")
 
 

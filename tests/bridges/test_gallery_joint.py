@@ -465,7 +465,6 @@ REFUSED: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(6)
 @pytest.mark.parametrize("joint, given, message", REFUSED)
 def test_refusals(joint: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -417,7 +417,6 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.some(6)
 @pytest.mark.parametrize("joint, given, message", REFUSED)
 def test_refusals(
     joint: Callable[[], Any], given: dict[str, Any], message: str
@@ -576,7 +575,6 @@ NO_PLATES: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize("joint, groups, message", NO_PLATES)
 def test_what_are_no_groups(
     joint: Any, groups: Any, message: str, monkeypatch: pytest.MonkeyPatch

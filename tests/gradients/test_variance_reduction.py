@@ -494,7 +494,6 @@ def check(found: Found) -> None:
     assert found.accepts, found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draws", "m"),
     [
@@ -515,7 +514,6 @@ def test_stationary_law_of_svrg(draws: str, m: int) -> None:
     assert not compare_line(found, svrg_law(problem, draws, n, 1, stepsize)).accepts
 
 
-@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("draws", list(DRAWS))
 def test_stationary_law_of_saga(draws: str) -> None:

@@ -257,7 +257,6 @@ def sampled(
     )  # fmt: skip
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("lookups", "message"),
     [
