@@ -67,8 +67,7 @@ class Regression:
         >>> rng = np.random.default_rng(1)
         >>> x = rng.normal(size=300)
         >>> y = rng.poisson(np.exp(0.5 * x))
-        >>> fit = sgmcmc.glm(
-        ...     "y ~ x", {"x": x, "y": y}, "poisson", n_iters=500, seed=1, verbose=False)
+        >>> fit = sgmcmc.glm("y ~ x", {"x": x, "y": y}, "poisson", seed=1, verbose=False)
         >>> fit.predict({"x": [0.0]}).round(0)
         array([1.])
     """
