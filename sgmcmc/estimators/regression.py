@@ -159,7 +159,7 @@ class BayesianRegression(BaseEstimator):
         return np.concatenate([X, new_X]), np.concatenate([y, new_y]), weights
 
     def _keep(self, X: Array, y: Array, weights: Array | None) -> None:
-        """Keep rows for :meth:`partial_fit`; the caller may use the memory of theirs again."""
+        """Keep copies of rows for :meth:`partial_fit`."""
         own_weights = None if weights is None else np.array(weights)
         self._rows = np.array(X), np.array(y), own_weights
 

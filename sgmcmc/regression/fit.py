@@ -141,7 +141,10 @@ class Regression:
     @classmethod
     def _sampled(cls, content: saved.Content) -> Regression:
         """Return a regression whose draws are made for it; :func:`sgmcmc.glm` calls this."""
-        model, samples = sampled(content)
+        return cls._of(*sampled(content), content)
+
+    @classmethod
+    def _of(cls, model: Model, samples: Samples, content: saved.Content) -> Regression:
         return cls(
             model,
             samples,
@@ -200,16 +203,7 @@ class Regression:
 
     @classmethod
     def _made_again(cls, samples: Samples, content: saved.Content) -> Regression:
-        model, samples = saved.made_again(samples, content)
-        return cls(
-            model,
-            samples,
-            content.frame,
-            content.dropped,
-            content.weights,
-            content.weights_column,
-            content.keywords,
-        )
+        return cls._of(*saved.made_again(samples, content), content)
 
     def __copy__(self) -> Regression:
         copy = object.__new__(type(self))
