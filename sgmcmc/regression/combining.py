@@ -71,7 +71,7 @@ def combine(fits: Sequence[Regression], **keywords: Any) -> Regression:
 
 
 def _compared(fit: Regression) -> dict[str, Any]:
-    """Return what regressions of one model agree in, by name; a dot stands for its columns."""
+    """Return what regressions of one model share, by name; a dot stands for its columns."""
     formula = fit._model.formula
     text = formula.text if not formula.dotted else f"{formula.text}: {formula.fixed}"
     return {
