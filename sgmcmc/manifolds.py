@@ -266,8 +266,7 @@ class Stiefel(Manifold):
         ...     return -0.5 * rest / 0.1**2
         >>> chain = sgmcmc.sggmc(
         ...     log_lik, {"y": planes}, {"X": np.eye(4, 2)}, 1e-6, minibatch_size=100, alpha=0.3,
-        ...     manifolds={"X": sgmcmc.manifolds.Stiefel()}, n_iters=200, jit_compile=False,
-        ...     verbose=False, seed=1)
+        ...     manifolds={"X": sgmcmc.manifolds.Stiefel()}, n_iters=500, verbose=False, seed=1)
         >>> X = chain["X"].astype(float)
         >>> bool(np.abs(np.swapaxes(X, 1, 2) @ X - np.eye(2)).max() < 1e-6)
         True

@@ -424,9 +424,7 @@ def plot_report(samples: Samples) -> Any:
         >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
         >>> def log_lik(params, dataset):
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-        >>> samples = sgmcmc.sample(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, n_iters=400, jit_compile=False, verbose=False,
-        ...     seed=1)
+        >>> samples = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> axes = sgmcmc.plot_report(samples)
         >>> axes.shape, axes[0].get_ylabel()
         ((4,), 'SD of draws / Laplace SD')

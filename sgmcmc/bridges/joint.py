@@ -93,9 +93,7 @@ def from_joint(
         >>> model = sgmcmc.from_joint(regression, observed={"y": y}, data={"x": x})
         >>> sorted(model.params), sorted(model.bijectors), sorted(model.dataset)
         (['a', 'b', 'sigma'], ['sigma'], ['x', 'y'])
-        >>> samples = model.sample(
-        ...     dynamics="hmc", gradient="full", preconditioner="none", stepsize=0.02, burn_in=100,
-        ...     n_iters=300, n_chains=2, jit_compile=False, seed=1, verbose=False)
+        >>> samples = model.sample(seed=1, verbose=False)
         >>> bool(abs(samples["b"].mean() - 2) < 0.2)
         True
 

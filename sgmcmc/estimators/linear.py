@@ -78,7 +78,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
     ) -> BayesianLinearRegression:
         """Add rows to those of earlier calls: the posterior is that of all rows so far.
 
-        It is that of ``fit`` on all of them. The estimator keeps the rows.
+        It is that of ``fit`` on all of them. The estimator keeps the rows; a pickle of it does not.
 
         Args:
             X: Features, (N, p).
@@ -90,7 +90,6 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         return self._fit(*self._all_rows(X, y, sample_weight, y_numeric=True))
 
     def _fit(self, X: Array, y: Array, weights: Any) -> BayesianLinearRegression:
-        self._rows = X, y, weights
         self._offset = 0.0
         if self.fit_intercept:
             self._offset = float(np.average(y, weights=weights))
@@ -99,6 +98,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         _need_residuals(X, y, weights, self.fit_intercept)
         self._sample(X, residuals, weights, Outcome("gaussian", unit=sd or 1.0))
         self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
+        self._keep(X, y, weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
@@ -206,7 +206,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     ) -> BayesianLogisticRegression:
         """Add rows to those of earlier calls: the posterior is that of all rows so far.
 
-        It is that of ``fit`` on all of them. The estimator keeps the rows.
+        It is that of ``fit`` on all of them. The estimator keeps the rows; a pickle of it does not.
 
         Args:
             X: Features, (N, p).
@@ -218,17 +218,26 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             rows = self._checked(X, y, sample_weight, ensure_min_samples=1)
             return self._fit(*rows, classes=classes)
         rows = self._all_rows(X, y, sample_weight)
-        classes = self.classes_ if classes is None else classes
-        return self._fit(*rows, classes=classes)
+        if classes is not None and set(classes) != set(self.classes_):
+            raise ValueError(
+                f"`classes` is {list(classes)}; those of the first call are "
+                f"{self.classes_.tolist()}."
+            )
+        return self._fit(*rows, classes=self.classes_)
 
     def _fit(
         self, X: Array, y: Array, weights: Any, classes: Any = None
     ) -> BayesianLogisticRegression:
         """Draw from the posterior; ``classes`` may have some without rows."""
         check_classification_targets(y)
-        self._rows = X, y, weights
         present = np.unique(y)
-        self.classes_ = present if classes is None else np.union1d(classes, present)
+        known = present if classes is None else np.unique(classes)
+        if not np.isin(present, known).all():
+            raise ValueError(
+                f"`y` has classes that are not among {known.tolist()}. Pass all `classes` in the "
+                "first call of partial_fit()."
+            )
+        self.classes_ = known
         codes = np.searchsorted(self.classes_, y)
         K = len(self.classes_)
         if K < 2:
@@ -243,6 +252,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         else:
             self.coef_ = np.vstack([np.zeros(X.shape[1]), self.coef_.T])
             self.intercept_ = np.append(0.0, self.intercept_)
+        self._keep(X, y, weights)
         return self
 
     def predict_proba(
@@ -330,7 +340,7 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
     ) -> BayesianPoissonRegression:
         """Add rows to those of earlier calls: the posterior is that of all rows so far.
 
-        It is that of ``fit`` on all of them. The estimator keeps the rows.
+        It is that of ``fit`` on all of them. The estimator keeps the rows; a pickle of it does not.
 
         Args:
             X: Features, (N, p).
@@ -344,10 +354,10 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
     def _fit(self, X: Array, y: Array, weights: Any) -> BayesianPoissonRegression:
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
-        self._rows = X, y, weights
         middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
         middle = middle if self.fit_intercept else 0.0
         self._sample(X, y, weights, Outcome("poisson", middle=middle))
+        self._keep(X, y, weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:

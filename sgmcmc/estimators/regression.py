@@ -99,7 +99,7 @@ class BayesianRegression(BaseEstimator):
 
     samples_: Samples
     n_features_in_: int
-    _rows: tuple[Array, Array, Array | None]
+    _rows: tuple[Array, Array, Array | None] | None = None
     _offset = 0.0
     """Constant subtracted from the responses."""
 
@@ -146,12 +146,25 @@ class BayesianRegression(BaseEstimator):
         new_X, new_y, new_weights = self._checked(
             X, y, sample_weight, reset=False, ensure_min_samples=1, **checks
         )
+        if self._rows is None:
+            raise ValueError(
+                "`partial_fit`: the rows of earlier calls are not here. They stay in the process "
+                "that they were given to; a pickle does not hold them."
+            )
         X, y, weights = self._rows
         if weights is not None or new_weights is not None:
             weights = np.ones(len(X)) if weights is None else weights
             added = np.ones(len(new_X)) if new_weights is None else new_weights
             weights = np.concatenate([weights, added])
         return np.concatenate([X, new_X]), np.concatenate([y, new_y]), weights
+
+    def _keep(self, X: Array, y: Array, weights: Array | None) -> None:
+        """Keep copies of rows for :meth:`partial_fit`."""
+        own_weights = None if weights is None else np.array(weights)
+        self._rows = np.array(X), np.array(y), own_weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_rows": None}
 
     def _sample(
         self, X: Array, y: Array, weights: Array | None, outcome: Outcome

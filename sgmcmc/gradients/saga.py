@@ -308,7 +308,7 @@ class SAGA(Gradient):
         ...     model.log_lik, model.dataset, model.start(seed=1), model.log_prior,
         ...     dynamics="sgld", gradient=saga, minibatches="uniform", minibatch_size=2,
         ...     preconditioner="none", stepsize=1e-3, n_iters=100, burn_in=10,
-        ...     n_chains=1, jit_compile=False, seed=1, verbose=False)
+        ...     seed=1, verbose=False)
 
     Source:
         Dubey, Reddi, Póczos, Smola, Xing & Williamson, NeurIPS 2016, algorithm 1.

@@ -414,9 +414,12 @@ def _groups_of_rows(model: Structure, data: Data) -> tuple[np.ndarray, np.ndarra
 
 
 def whole_groups(
-    model: Structure, marginal: Marginal, data: Data
-) -> Iterator[tuple[Marginal, dict[str, np.ndarray]]]:
-    """Yield the likelihood of groups of about one size with their packs, a group in each.
+    model: Structure, marginal: Marginal, data: Data, most: int | None = None
+) -> Iterator[tuple[Marginal, Iterator[tuple[dict[str, np.ndarray], int]]]]:
+    """Yield the likelihood of groups of about one size, and pieces of their packs.
+
+    A pack is a group. All pieces of a likelihood have one shape; behind the packs of the last
+    others fill it up, so that each comes with the number of its own.
 
     Large groups, whose effects are coordinates of the chain, are integrated out like the others.
 
@@ -424,6 +427,7 @@ def whole_groups(
         model: Groups of the model, of one factor.
         marginal: Log-likelihood of the chain's packs.
         data: Dataset of the chain.
+        most: Number of groups, drawn at random, if there are more; ``None`` for all.
     """
     assert model.packs is not None
     is_filled, group_of_row = _groups_of_rows(model, data)
@@ -437,29 +441,36 @@ def whole_groups(
     }
     if LARGE in columns:
         columns[LARGE] = np.full_like(columns[LARGE], -1)
+    chosen = np.flatnonzero(sizes)
+    if most is not None and len(chosen) > most:
+        rng = np.random.default_rng(0)
+        chosen = np.sort(rng.choice(chosen, most, replace=False))
     nodes = marginal.nodes**marginal.groups.size
-    padding = np.log(_SETTINGS.padding)
-    size_class = np.where(sizes > 0, np.log(np.maximum(sizes, 1)) // padding, -1)
-    for number in np.unique(size_class[sizes > 0]):
-        alike = np.flatnonzero(size_class == number)
-        at_once = max(1, _SETTINGS.max_terms // (int(sizes[alike].max()) * nodes))
-        for start in range(0, len(alike), at_once):
-            groups = alike[start : start + at_once]
-            width = np.arange(sizes[groups].max())
-            is_row = width < sizes[groups, np.newaxis]
-            rows = order[first[groups, np.newaxis] + np.where(is_row, width, 0)]
-            slots = np.where(is_row, 0, -1).astype(np.int32)
-            ones, numbers = np.ones(len(groups), np.int32), np.arange(len(groups))
-            labels = model.packs.labels[groups]
-            packs = Packs(labels, rows, slots, ones, numbers, np.zeros_like(numbers))
-            yield (
-                Marginal(marginal.log_lik, marginal.groups, packs, marginal.nodes),
-                {
-                    **{name: column[rows] for name, column in columns.items()},
-                    SLOT: slots,
-                    FILLED: ones,
-                },
-            )
+    size_class = np.log(sizes[chosen]) // np.log(_SETTINGS.padding)
+    for number in np.unique(size_class):
+        alike = chosen[size_class == number]
+        width = int(sizes[alike].max())
+        count = min(len(alike), max(1, _SETTINGS.max_terms // (width * nodes)))
+        slots = np.zeros((count, width), np.int32)
+        ones, numbers = np.ones(count, np.int32), np.arange(count)
+        packs = Packs(numbers, slots, slots, ones, numbers, np.zeros_like(numbers))
+        likelihood = Marginal(marginal.log_lik, marginal.groups, packs, marginal.nodes)
+
+        def pieces(
+            alike: np.ndarray = alike, count: int = count, width: int = width
+        ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+            for start in range(0, len(alike), count):
+                own = alike[start : start + count]
+                groups = np.resize(own, count)
+                is_row = np.arange(width) < sizes[groups, np.newaxis]
+                places = np.where(is_row, np.arange(width), 0)
+                rows = order[first[groups, np.newaxis] + places]
+                packed_columns = {name: v[rows] for name, v in columns.items()}
+                slots = np.where(is_row, 0, -1).astype(np.int32)
+                filled = np.ones(count, np.int32)
+                yield {**packed_columns, SLOT: slots, FILLED: filled}, len(own)
+
+        yield likelihood, pieces()
 
 
 @dataclass(frozen=True)

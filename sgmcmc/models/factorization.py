@@ -72,8 +72,7 @@ def matrix_factorization(
         >>> model = sgmcmc.models.matrix_factorization(ratings, rank=2, prior=(1, 1))
         >>> chain = sgmcmc.sghmc(
         ...     model.log_lik, model.dataset, model.start(seed=1), 1e-3, log_prior=model.log_prior,
-        ...     minibatch_size=100, burn_in=200, n_iters=200, jit_compile=False, seed=1,
-        ...     verbose=False)
+        ...     minibatch_size=100, burn_in=200, n_iters=200, seed=1, verbose=False)
         >>> known = {"user": [0, 1], "item": [0, 0]}
         >>> chain.predict(model.predict_rating, known, reduce="quantiles").shape
         (3, 2)

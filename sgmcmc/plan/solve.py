@@ -70,13 +70,15 @@ def first_draws(call: Call, methods: Sequence[Method]) -> Samples:
         except TimeoutError:
             if left is None or left.draws is None:
                 raise
-            return left.draws()
+            outcome = left.draws()
+            considered[method.name] = "time was up"
         if isinstance(outcome, Left):
             left, considered[method.name] = outcome, outcome.reason
         elif outcome is not None:
-            considered[method.name] = "taken"
-            if outcome.report is None:
+            considered.setdefault(method.name, "taken")
+            if call.is_stored:  # whose report is made when it is first asked for
                 return outcome
+            assert outcome.report is not None
             report = outcome.report.with_section(Section.METHODS, considered)
             return outcome.with_report(report)
     raise AssertionError("no method takes what all others leave")

@@ -48,12 +48,19 @@ class CountedRows(dict[str, Any]):
         return columns | {self.counts: np.ones_like(columns[self.counts])}
 
 
+def number_of_rows(dataset: Any, size: int) -> int:
+    """Return the number of rows that a dataset of some size stands for."""
+    if not isinstance(dataset, CountedRows):
+        return size
+    return round(float(np.sum(dataset[dataset.counts], dtype=np.float64)))
+
+
 def distinct_rows(dataset: Mapping[str, Any], counts: str) -> CountedRows | None:
     """Return the distinct rows of a dataset, if they are few; see :func:`collapse`.
 
     Args:
         dataset: Dict of arrays, without counts.
-        counts: Name of the column of counts that is added, in the type of the others.
+        counts: Name of the column of counts that is added, in the floating point type of others.
     """
     arrays = {name: np.asarray(values) for name, values in dataset.items()}
     size = len(next(iter(arrays.values())))
@@ -67,7 +74,8 @@ def distinct_rows(dataset: Mapping[str, Any], counts: str) -> CountedRows | None
             if int(codes.max()) >= _SETTINGS.max_share * len(codes):
                 return None
     _, first = np.unique(codes, return_index=True)
-    dtype = np.result_type(*(a for a in arrays.values() if a.dtype.kind == "f"))
+    floats = [array for array in arrays.values() if array.dtype.kind == "f"]
+    dtype = np.result_type(*floats) if floats else np.dtype(np.float64)
     columns = {name: array[first] for name, array in arrays.items()}
     return CountedRows(
         {**columns, counts: np.bincount(codes).astype(dtype)}, counts, codes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sgmcmc.checks import describe
@@ -54,13 +56,29 @@ def combine(fits: Sequence[Regression], **keywords: Any) -> Regression:
             f"`fits` must be two regressions or more; there are {len(fits)}."
         )
     contents = [fit._content(only_used=True) for fit in fits]
-    first = contents[0]
-    for number, content in enumerate(contents[1:], 1):
-        for name in ("formula", "family", "link", "priors"):
-            one, other = getattr(first, name), getattr(content, name)
-            if one != other:
+    first = _compared(fits[0])
+    for number, fit in enumerate(fits[1:], 1):
+        for name, value in _compared(fit).items():
+            if value != first[name]:
                 raise ValueError(
-                    f"`fits` must differ in their rows alone; {name} is {one!r} in the first and "
-                    f"{other!r} in number {number}."
+                    f"`fits` must differ in their rows alone; {name} is {first[name]!r} in the "
+                    f"first and {value!r} in number {number}."
                 )
-    return Regression._sampled(stacked(contents), {**fits[0]._keywords, **keywords})
+    together = stacked(contents)
+    return Regression._sampled(
+        replace(together, keywords={**together.keywords, **keywords})
+    )
+
+
+def _compared(fit: Regression) -> dict[str, Any]:
+    """Return what regressions of one model share, by name; a dot stands for its columns."""
+    formula = fit._model.formula
+    text = formula.text if not formula.dotted else f"{formula.text}: {formula.fixed}"
+    return {
+        "formula": re.sub(
+            r"\s+", " ", re.sub(r"\s*([~+*:|(),-])\s*", r" \1 ", text)
+        ).strip(),
+        "family": fit.family,
+        "link": fit.link,
+        "priors": fit._model.priors,
+    }

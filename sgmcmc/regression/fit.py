@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,18 @@ import numpy as np
 from sgmcmc import checks, libraries
 from sgmcmc.after.panels import predictive_panel
 from sgmcmc.regression import marginal_effects, saved
-from sgmcmc.regression.columns import blocks
 from sgmcmc.regression.formula import INTERCEPT, cut_names
 from sgmcmc.regression.marginal_effects import Predictor, Question
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
-from sgmcmc.regression.sampling import content_of_rows, sampled, stacked
+from sgmcmc.regression.sampling import (
+    content_of_rows,
+    named,
+    need_known_levels,
+    sampled,
+    stacked,
+)
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
@@ -67,8 +72,7 @@ class Regression:
         >>> rng = np.random.default_rng(1)
         >>> x = rng.normal(size=300)
         >>> y = rng.poisson(np.exp(0.5 * x))
-        >>> fit = sgmcmc.glm(
-        ...     "y ~ x", {"x": x, "y": y}, "poisson", n_iters=500, seed=1, verbose=False)
+        >>> fit = sgmcmc.glm("y ~ x", {"x": x, "y": y}, "poisson", seed=1, verbose=False)
         >>> fit.predict({"x": [0.0]}).round(0)
         array([1.])
     """
@@ -85,7 +89,11 @@ class Regression:
     ) -> None:
         self._model, self._frame = model, frame
         self._weights, self._weights_column = weights, weights_column
-        self._keywords = dict(keywords or {})
+        self._keywords = {
+            name: value
+            for name, value in (keywords or {}).items()
+            if name not in _OF_ONE_CALL
+        }
         self._predictor = Predictor(model, samples, frame, weights, weights_column)
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
@@ -116,11 +124,14 @@ class Regression:
             weights=self._weights,
             weights_column=self._weights_column,
             dropped=self.dropped,
+            keywords=self._keywords,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         # Families have functions, and samplers graphs: both are made again.
-        return {"samples": self.samples, "content": self._content(only_used=False)}
+        content = self._content(only_used=False)
+        content = replace(content, keywords=saved.plain_keywords(content.keywords))
+        return {"samples": self.samples, "content": content}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         content: saved.Content = state["content"]
@@ -128,18 +139,12 @@ class Regression:
         self.__dict__.update(made.__dict__)
 
     @classmethod
-    def _sampled(
-        cls, content: saved.Content, keywords: Mapping[str, Any]
-    ) -> Regression:
-        """Return a regression whose draws are made for it; :func:`sgmcmc.glm` calls this.
+    def _sampled(cls, content: saved.Content) -> Regression:
+        """Return a regression whose draws are made for it; :func:`sgmcmc.glm` calls this."""
+        return cls._of(*sampled(content), content)
 
-        Args:
-            content: Formula, data and priors.
-            keywords: Keywords of :func:`sgmcmc.glm` and :func:`sgmcmc.sample`.
-        """
-        own = {"reduce", "missing"}
-        of_sample = {k: v for k, v in keywords.items() if k not in own}
-        model, samples = sampled(content, keywords.get("reduce", True), of_sample)
+    @classmethod
+    def _of(cls, model: Model, samples: Samples, content: saved.Content) -> Regression:
         return cls(
             model,
             samples,
@@ -147,7 +152,7 @@ class Regression:
             content.dropped,
             content.weights,
             content.weights_column,
-            {k: v for k, v in keywords.items() if k not in _OF_ONE_CALL},
+            content.keywords,
         )
 
     def update(
@@ -186,29 +191,19 @@ class Regression:
             {'Intercept': 1.0, 'x': 2.0, 'sigma': 1.0}
         """
         content = self._content(only_used=True)
-        missing = self._keywords.get("missing", "raise")
-        weights = self._weights_column if weights is None else weights
-        added = content_of_rows(content, rows, weights, missing)
-        for block in blocks(self._model.design, added.frame):
-            del block  # levels that the model does not have are refused
         if seed is None:
             seed = int(self.samples.settings["seed"]) + 1
-        keywords = {**self._keywords, "seed": seed, "verbose": verbose}
+        keywords = {**content.keywords, "seed": seed, "verbose": verbose}
         if not self.samples.settings.get("reduce"):
             keywords["start"] = self.samples
-        return self._sampled(stacked([content, added]), keywords)
+        with named("data", "rows"):
+            added = content_of_rows(content, rows, weights)
+            need_known_levels(self._model, added.frame)
+        return self._sampled(replace(stacked([content, added]), keywords=keywords))
 
     @classmethod
     def _made_again(cls, samples: Samples, content: saved.Content) -> Regression:
-        model, samples = saved.made_again(samples, content)
-        return cls(
-            model,
-            samples,
-            content.frame,
-            content.dropped,
-            content.weights,
-            content.weights_column,
-        )
+        return cls._of(*saved.made_again(samples, content), content)
 
     def __copy__(self) -> Regression:
         copy = object.__new__(type(self))

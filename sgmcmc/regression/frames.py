@@ -110,6 +110,20 @@ def read_rows(
     return plain_columns(frame, used, columns is not None), mask
 
 
+def held(frame: pd.DataFrame, names: Sequence[Any]) -> pd.DataFrame:
+    """Return a frame whose columns of these names the user's own changes do not reach."""
+    import pandas as pd
+
+    own = frame.copy(deep=False)
+    if (
+        int(pd.__version__.split(".")[0]) < 3
+    ):  # from 3 on a change copies what it changes
+        for name in names:
+            own[name] = frame[name].copy()
+    own.attrs = frame.attrs
+    return own
+
+
 def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFrame:
     batches = list(arrow_batches(stored, names))
     if not batches:

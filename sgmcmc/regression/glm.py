@@ -8,7 +8,7 @@ from sgmcmc import checks
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.fit import Regression
 from sgmcmc.regression.formula import parse, used_columns, with_dot
-from sgmcmc.regression.frames import read_rows
+from sgmcmc.regression.frames import held, read_rows
 from sgmcmc.regression.sampling import row_weights
 from sgmcmc.regression.saved import Content
 
@@ -93,6 +93,7 @@ def glm(
     parsed = parse(formula)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
+    checks.flag("reduce", reduce)
     frame, mask = read_rows(
         data,
         lambda all_: used_columns(with_dot(parsed, all_, weights), all_, weights),
@@ -106,12 +107,10 @@ def glm(
         family=chosen.name,
         link=chosen.link,
         priors=priors,
-        frame=frame,
+        frame=held(frame, used_columns(parsed, frame, weights)),
         weights=row_weights(weights, data, frame, mask),
         weights_column=weights if isinstance(weights, str) else None,
         dropped=0 if mask is None else int((~mask).sum()),
+        keywords={"missing": missing, "reduce": reduce, **keywords},
     )
-    return Regression._sampled(
-        content,
-        {"missing": missing, "reduce": checks.flag("reduce", reduce), **keywords},
-    )
+    return Regression._sampled(content)

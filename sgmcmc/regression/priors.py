@@ -63,6 +63,10 @@ def read_priors(
             )
         takes_rate = not is_term and name in with_rates
         is_rate = takes_rate and checks.is_number(value) and value > 0
+        if is_pair:
+            by_term[name] = (float(value[0]), float(value[1]))
+        elif is_rate:
+            by_term[name] = float(value)
         if is_pair or is_rate or hasattr(value, "log_prob"):
             continue
         expected = "the rate of an exponential, or " if takes_rate else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from sgmcmc.groups.labels import extended
 from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.building import RegressionData, make_model
+from sgmcmc.regression.columns import blocks
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.frames import (
@@ -27,7 +29,7 @@ from sgmcmc.regression.frames import (
 )
 from sgmcmc.regression.model import WEIGHTS, Model
 from sgmcmc.regression.reduced import SumsCall, is_open, is_reducible
-from sgmcmc.regression.response import need_noise
+from sgmcmc.regression.response import need_noise, read_response
 from sgmcmc.regression.saved import Content
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample
@@ -45,17 +47,13 @@ class _Settings:
 
 _SETTINGS = _Settings()
 
+_OF_GLM = {"missing", "reduce"}  # keywords that are not those of `sample`
 
-def sampled(
-    content: Content, reduce: bool, keywords: Mapping[str, Any]
-) -> tuple[Model, Samples]:
-    """Return the model of a content, and draws of its posterior.
 
-    Args:
-        content: Formula, data and priors.
-        reduce: Whether a Gaussian regression may be made of its sums.
-        keywords: User's keywords of :func:`sgmcmc.sample`.
-    """
+def sampled(content: Content) -> tuple[Model, Samples]:
+    """Return the model of a content, and draws of its posterior."""
+    keywords = {k: v for k, v in content.keywords.items() if k not in _OF_GLM}
+    reduce = checks.flag("reduce", content.keywords.get("reduce", True))
     frame, weights = content.frame, content.weights
     formula = with_dot(parse(content.formula), frame, content.weights_column)
     family = read_family(content.family, content.link)
@@ -118,33 +116,59 @@ def row_weights(
     return values.astype(np.float64)
 
 
-def content_of_rows(like: Content, rows: Any, weights: Any, missing: str) -> Content:
+@contextlib.contextmanager
+def named(argument: str, name: str) -> Iterator[None]:
+    """Have errors say another name of an argument."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = str(error).replace(f"`{argument}", f"`{name}")
+        raise type(error)(text) from None
+
+
+def need_known_levels(model: Model, frame: pd.DataFrame) -> None:
+    """Refuse rows with levels of fixed factors, or of the response, that a model lacks."""
+    for _ in blocks(model.design, frame):
+        pass
+    if model.outcomes:
+        read_response(
+            model.formula, frame, model.family, model.outcomes, model.constants
+        )
+
+
+def content_of_rows(like: Content, rows: Any, weights: Any) -> Content:
     """Return the content of a regression of other rows.
 
     Args:
         like: Content of a regression, with the columns that it uses.
         rows: Rows, in any container that ``data`` may be.
-        weights: Weight of each, the name of a column, or ``None``.
-        missing: Treatment of rows with missing values.
+        weights: Weight of each, the name of a column, or ``None`` for the column that ``like``
+            names, if it does.
     """
-    names = list(like.frame.columns)
+    weights = like.weights_column if weights is None else weights
+    names = [str(n) for n in like.frame.columns if str(n) != like.weights_column]
+    needed = dict.fromkeys([*names, weights] if isinstance(weights, str) else names)
 
     def used(all_: pd.DataFrame) -> list[Any]:
-        present = list(map(str, all_.columns))
-        for name in map(str, names):
+        present = {str(name): name for name in all_.columns}
+        for name in needed:
             if name not in present:
+                reader = "the formula uses" if name in names else "`weights` names"
                 raise ValueError(
-                    f"`rows` has no column {name!r}, which the formula uses."
-                    + did_you_mean(name, present)
+                    f"`rows` has no column {name!r}, which {reader}."
+                    + did_you_mean(name, list(present))
                 )
-        return [name for name in all_.columns if str(name) in set(map(str, names))]
+        return [present[name] for name in needed]
 
-    frame, mask = read_rows(rows, used, missing == "drop")
+    frame, mask = read_rows(rows, used, like.keywords.get("missing") == "drop")
     if not len(frame):
         raise ValueError("`rows` has no rows.")
-    new_weights = row_weights(weights, rows, frame, mask)
-    dropped = 0 if mask is None else int((~mask).sum())
-    return replace(like, frame=frame[used(frame)], weights=new_weights, dropped=dropped)
+    return replace(
+        like,
+        frame=frame[used(frame)],
+        weights=row_weights(weights, rows, frame, mask),
+        dropped=0 if mask is None else int((~mask).sum()),
+    )
 
 
 def stacked(contents: Sequence[Content]) -> Content:
@@ -156,10 +180,8 @@ def stacked(contents: Sequence[Content]) -> Content:
     columns = {
         name: _stacked(str(name), [frame[name] for frame in frames])
         for name in frames[0].columns
+        if str(name) != first.weights_column
     }
-    frame = pd.DataFrame(columns, copy=False)
-    text = [set(other.attrs.get(TEXT, ())) for other in frames]
-    frame.attrs[TEXT] = sorted(set.intersection(*text))
     weights = None
     if any(content.weights is not None for content in contents):
         ones = [np.ones(len(content.frame)) for content in contents]
@@ -167,6 +189,11 @@ def stacked(contents: Sequence[Content]) -> Content:
         weights = np.concatenate(
             [one if part.weights is None else part.weights for part, one in parts]
         )
+        if first.weights_column is not None:
+            columns[first.weights_column] = weights
+    frame = pd.DataFrame(columns, copy=False)
+    text = [set(other.attrs.get(TEXT, ())) for other in frames]
+    frame.attrs[TEXT] = sorted(set.intersection(*text))
     dropped = sum(content.dropped for content in contents)
     return replace(first, frame=frame, weights=weights, dropped=dropped)
 
@@ -175,24 +202,25 @@ def _stacked(name: str, parts: Sequence[pd.Series]) -> Any:
     """Return a column of which these are parts; categories are one if their values are."""
     import pandas as pd
 
+    kinds = {part.dtype.kind for part in parts}
     are_coded = any(isinstance(part.dtype, pd.CategoricalDtype) for part in parts)
-    kinds = {part.dtype.kind in "OUT" for part in parts}
-    if not are_coded and len(kinds) == 1:
+    if "b" in kinds and kinds <= set("biuf"):
+        parts = [part.astype(int) if part.dtype.kind == "b" else part for part in parts]
+    if not are_coded and (kinds <= set("OUT") or not kinds & set("OUT")):
         return pd.concat(parts, ignore_index=True).to_numpy()
     all_rows = [factorized(part, f"rows[{name!r}]") for part in parts]
     levels = all_rows[0].levels
     for rows in all_rows[1:]:
         joined = extended(levels, rows.levels.values)
-        in_order = [v for v in joined.values if v in set(rows.levels.values)]
-        is_ordered = levels.ordered or rows.levels.ordered
-        if is_ordered and (
-            len(joined) > len(levels) or in_order != list(rows.levels.values)
-        ):
-            raise ValueError(
-                f"`rows[{name!r}]` is an ordered category with the levels "
-                f"{list(rows.levels.values)}; those of the regression are "
-                f"{list(levels.values)}."
-            )
+        if levels.ordered or rows.levels.ordered:
+            own = set(rows.levels.values)
+            in_order = tuple(value for value in joined.values if value in own)
+            if len(joined) > len(levels) or in_order != rows.levels.values:
+                raise ValueError(
+                    f"`rows[{name!r}]` is an ordered category with the levels "
+                    f"{list(rows.levels.values)}; those of the regression are "
+                    f"{list(levels.values)}."
+                )
         levels = joined
     codes = [rows.coded_by(levels, name) for rows in all_rows]
     return categories(Categories(np.concatenate(codes), levels))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
@@ -44,6 +45,7 @@ class Content:
         weights: Weight of each row, or ``None``.
         weights_column: Name of their column, if they are one.
         dropped: Number of rows that were dropped.
+        keywords: Keywords of the call of :func:`sgmcmc.glm`, and of :func:`sgmcmc.sample` in it.
         format: Format of the file.
     """
 
@@ -55,6 +57,7 @@ class Content:
     weights: np.ndarray | None
     weights_column: str | None
     dropped: int
+    keywords: Mapping[str, Any] = field(default_factory=dict)
     format: int = _FORMAT
 
 
@@ -107,6 +110,7 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
         "priors": priors,
         "dropped": content.dropped,
         "weights": content.weights_column,
+        "keywords": plain_keywords(content.keywords),
         "columns": columns,
         "text": [str(name) for name in content.frame.attrs.get(TEXT, ())],
     }
@@ -115,6 +119,16 @@ def write(folder: Path, samples: Samples, content: Content) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     samples.save(folder / _DRAWS)
     write_arrays(folder / _MODEL, {**arrays, "about": np.array(json.dumps(facts))})
+
+
+def plain_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those that JSON can hold; the others choose a sampler, and are left out."""
+    plain = {name: value for name, value in keywords.items() if name != "dtype"}
+    kinds = (bool, int, float, str, type(None))
+    kept = {name: v for name, v in plain.items() if isinstance(v, kinds)}
+    if "dtype" in keywords:
+        kept["dtype"] = tf.as_dtype(keywords["dtype"]).name
+    return kept
 
 
 def read_folder(folder: Path) -> tuple[Samples, Content]:
@@ -143,6 +157,7 @@ def read_folder(folder: Path) -> tuple[Samples, Content]:
         weights=arrays.get("weights"),
         weights_column=about["weights"],
         dropped=about["dropped"],
+        keywords=about.get("keywords", {}),
         format=about["format"],
     )
     return Samples.load(folder / _DRAWS), content

@@ -254,7 +254,8 @@ def log_lik_terms(terms: Terms, path: Path | None, executor: Any) -> np.ndarray:
     """Return the terms at all draws; see ``Samples.log_lik``."""
     if terms.units is not None and path is not None:
         raise ValueError(
-            "`store`: terms of a model with `groups` stay in memory. Thin the draws first."
+            "`store`: terms of a model with `groups`, or of identical rows that are one with a "
+            "weight (`reduce=False` keeps them), stay in memory. Thin the draws first."
         )
     of_rows, data, draws = terms.of_rows, terms.data, terms.draws
     with read_machines(executor) as machines:

@@ -283,12 +283,11 @@ class Samples(Draws):
             ...     return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
             >>> def log_density(effects, params):
             ...     return -0.5 * effects["z"] ** 2
-            >>> samples = sgmcmc.sgld(
-            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, stepsize=1e-2, minibatch_size=5,
-            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density),
-            ...     n_iters=100, jit_compile=False, verbose=False, seed=1)
-            >>> samples[::10].effects("site", [0, 19])["z"].shape
-            (1, 10, 2)
+            >>> samples = sgmcmc.sample(
+            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, verbose=False, seed=1,
+            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density))
+            >>> samples[::100].effects("site", [0, 19])["z"].shape[2:]
+            (2,)
         """
         if self._origin is None:
             raise ValueError(
@@ -351,7 +350,7 @@ class Samples(Draws):
             >>> def log_lik(params, dataset):
             ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
             >>> samples = sgmcmc.sample(
-            ...     log_lik, {"x": x[:2500]}, {"theta": 0.0}, n_iters=400, seed=1, verbose=False)
+            ...     log_lik, {"x": x[:2500]}, {"theta": 0.0}, seed=1, verbose=False)
             >>> samples = samples.update({"x": x[2500:]}, verbose=False)
             >>> samples.settings["N"], bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
             (3000, True)

@@ -30,6 +30,7 @@ from sgmcmc.inputs.parameters import (
 from sgmcmc.interrupts import passed_on
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import LogLik, LogPrior, Target, tempered
+from sgmcmc.reduce.rows import number_of_rows
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
@@ -225,7 +226,8 @@ class Request:
         """Hessian at the mode of :attr:`previous`, scaled to the rows here, or ``None``."""
         if self.previous is None:
             return None
-        return self.previous.hessian * (self.read.data.size / self.previous.rows)
+        rows = number_of_rows(self.dataset, self.read.data.size)
+        return self.previous.hessian * (rows / self.previous.rows)
 
     def tuned(
         self, params: Any = None, *, seed: int | None = None, **changes: Any

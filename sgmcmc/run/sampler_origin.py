@@ -25,7 +25,7 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.structure import Structure
 from sgmcmc.inputs.parts import halved
 from sgmcmc.model.target import LogLik, Target, terms
-from sgmcmc.reduce.rows import CountedRows
+from sgmcmc.reduce.rows import CountedRows, number_of_rows
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
@@ -212,11 +212,11 @@ def origin_of(samples: Samples) -> SamplerOrigin:
     return samples.origin
 
 
-Call = Callable[[Request, bool], Samples]
+MakeDraws = Callable[[Request, bool], Samples]
 """Function that makes draws of a user's request, with progress or without."""
 
 
-def updatable(samples: Samples, request: Request, call: Call) -> Samples:
+def updatable(samples: Samples, request: Request, call: MakeDraws) -> Samples:
     """Return draws that can make those of the same request with more rows.
 
     Args:
@@ -292,7 +292,8 @@ def begun_at(request: Request, start: Any) -> Request:
         assert isinstance(origin, SamplerOrigin)
         old = origin.sampler.request.read.target
         params = old.space.params(mode.position, old.dtype)
-        previous = None if with_effects else PreviousFit(mode.hessian, origin.data.size)
+        rows = number_of_rows(origin.sampler.request.dataset, origin.data.size)
+        previous = None if with_effects else PreviousFit(mode.hessian, rows)
         return replace(
             request, params={name: params[name] for name in shapes}, previous=previous
         )
@@ -331,6 +332,14 @@ def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
     options = origin.sampler.options
     if origin.groups is not None:
         return with_more_rows(request.dataset, rows, origin.groups)
+    if isinstance(request.dataset, CountedRows):
+        if request.dataset.places is not None:
+            raise ValueError(
+                "`rows`: identical rows of this regression are one with a weight. Use its own "
+                "update(), or reduce=False."
+            )
+        more = with_more_rows(request.dataset, rows, Structure(None, None, (), {}, {}))
+        return CountedRows(more, request.dataset.counts)
     try:
         levels = origin.data.levels
         new = read_dataset(

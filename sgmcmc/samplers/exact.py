@@ -77,9 +77,7 @@ def hmc(
         >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
         >>> def log_lik(params, dataset):
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-        >>> chain = sgmcmc.hmc(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, n_iters=200, jit_compile=False, verbose=False,
-        ...     seed=1)
+        >>> chain = sgmcmc.hmc(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> bool(abs(chain["theta"].mean() - x.mean()) < 0.01), chain.report.warnings
         (True, [])
 
@@ -142,9 +140,7 @@ def mala(
         >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
         >>> def log_lik(params, dataset):
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-        >>> chain = sgmcmc.mala(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, n_iters=400, jit_compile=False, verbose=False,
-        ...     seed=1)
+        >>> chain = sgmcmc.mala(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> bool(abs(chain["theta"].mean() - x.mean()) < 0.01), chain.report.warnings
         (True, [])
 
@@ -207,9 +203,7 @@ def nuts(
         >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
         >>> def log_lik(params, dataset):
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-        >>> chain = sgmcmc.nuts(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, n_iters=200, jit_compile=False, verbose=False,
-        ...     seed=1)
+        >>> chain = sgmcmc.nuts(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> bool(abs(chain["theta"].mean() - x.mean()) < 0.01), chain.report.warnings
         (True, [])
 

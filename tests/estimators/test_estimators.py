@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,13 @@ def test_rows_that_are_added_are_those_of_one_call() -> None:
     X = rng.normal(size=(300, 2))
     y, weights = X @ [1.0, -1.0] + rng.normal(size=300), np.repeat([1.0, 2.0], 150)
     options = {"random_state": 1, "ess": 50, "n_chains": 2}
-    model = BayesianLinearRegression(**options).partial_fit(X[:150], y[:150])
+    rows, responses = X[:150].copy(), y[:150].copy()
+    model = BayesianLinearRegression(**options).partial_fit(rows, responses)
+    rows[:], responses[:] = 0.0, 0.0  # memory that the caller uses again
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.full((2, 2), np.nan), [0.0, 1.0])
+    with pytest.raises(ValueError, match="a pickle does not hold them"):
+        pickle.loads(pickle.dumps(model)).partial_fit(X[150:], y[150:])
     model.partial_fit(X[150:], y[150:], weights[150:])
     together = BayesianLinearRegression(**options).fit(X, y, weights)
     np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])
@@ -219,6 +226,10 @@ def test_classes_may_come_later() -> None:
     model.partial_fit(X[first], y[first], classes=["no", "yes"])
     assert set(y[first]) == {"no"} and list(model.classes_) == ["no", "yes"]
     assert (model.predict(X) == "no").all()
+    with pytest.raises(ValueError, match="`classes` is"):
+        model.partial_fit(X, y, classes=["maybe", "no", "yes"])
+    with pytest.raises(ValueError, match="`y` has classes that are not among"):
+        model.partial_fit(X[:1], ["maybe"])
     model.partial_fit(X[order[50:]], y[order[50:]])
     together = BayesianLogisticRegression(**options).fit(X[order], y[order])
     np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from sgmcmc.run.sampler_origin import SamplerOrigin
 from tests import seams
 
 DRAWS = sgmcmc.Samples({"theta": np.zeros(4)}, settings={}, report=Report({}))
+
+
+CALL: Any = SimpleNamespace(is_stored=False)
 
 
 def leaves(reason: str, **given: Any) -> Method:
@@ -50,7 +54,7 @@ def test_the_first_with_draws_is_taken_and_the_report_says_why_others_were_left(
         Method("last", last),
         Method("never asked", out_of_time),
     ]
-    draws = first_draws(None, methods)  # type: ignore[arg-type]
+    draws = first_draws(CALL, methods)
     assert draws.report[Section.METHODS] == {
         "first": "first", "second": "second", "last": "taken",
     }  # fmt: skip
@@ -62,9 +66,12 @@ def test_draws_in_hand_are_returned_if_no_other_method_has_the_time() -> None:
         leaves("far from normal", draws=lambda: DRAWS),
         Method("", out_of_time),
     ]
-    assert first_draws(None, methods) is DRAWS  # type: ignore[arg-type]
+    draws = first_draws(CALL, methods)
+    assert draws.report[Section.METHODS] == {
+        "far from normal": "far from normal", "": "time was up",
+    }  # fmt: skip
     with pytest.raises(TimeoutError):
-        first_draws(None, [leaves("no draws"), *methods[1:]])  # type: ignore[arg-type]
+        first_draws(CALL, [leaves("no draws"), *methods[1:]])
 
 
 def importance_sampling(call: Call, left: Left | None) -> sgmcmc.Samples | Left:

@@ -80,6 +80,10 @@ def test_terms_predictions_and_loo_are_those_of_all_rows(
     by_rows, of_samples = fit.loo(), fit.samples.loo(rows=N)
     error = 4 * by_rows.subsampling_se + 0.5
     assert abs(by_rows.elpd - of_samples.elpd) < error
+    with pytest.raises(ValueError, match="identical rows that are one with a weight"):
+        draws.log_lik(store="terms.npy")
+    with pytest.raises(ValueError, match="identical rows of this regression are one"):
+        fit.samples.update({"X": np.zeros((1, 3))}, verbose=False)
     more = fit.samples.extend(100, verbose=False)
     assert more[:1].log_lik().shape == (2, 1, N)
     assert more.report["Model"] == fit.samples.report["Model"]
@@ -148,3 +152,5 @@ def test_distinct_rows_stand_for_all() -> None:
     np.testing.assert_array_equal(rows["X"], dataset["X"])
     np.testing.assert_array_equal(rows["k"], dataset["k"])
     assert (rows["n"] == 1).all()
+    integers = distinct_rows({"k": dataset["k"]}, "n")
+    assert integers is not None and integers["n"].dtype == np.float64

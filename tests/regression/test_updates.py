@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.regression.saved import Content
+from tests import seams
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 
@@ -123,6 +127,83 @@ def test_weights_and_dropped_rows_add_up() -> None:
     pd.testing.assert_frame_equal(updated.summary(), together.summary())
 
 
+def without_draws(monkeypatch: pytest.MonkeyPatch) -> list[Content]:
+    """Return the contents that regressions would be sampled for from now on."""
+    contents: list[Content] = []
+
+    def sampled(content: Content) -> Any:
+        contents.append(content)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(seams.REGRESSION_SAMPLED, sampled)
+    return contents
+
+
+def test_columns_of_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Named in one regression alone, given as an array, or named for the new rows."""
+    weighted = sgmcmc.glm("y ~ x", OLD.assign(n=2), weights="n", **QUIET)
+    plain = sgmcmc.glm("y ~ x", NEW, **QUIET)
+    NEW.assign(m=3).to_parquet(tmp_path / "new.parquet")
+    contents = without_draws(monkeypatch)
+    for call in (
+        lambda: sgmcmc.combine([weighted, plain]),
+        lambda: sgmcmc.combine([plain, weighted]),
+        lambda: weighted.update(NEW, weights=np.full(100, 3)),
+        lambda: weighted.update(tmp_path / "new.parquet", weights="m"),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    expected = [[2, 1], [1, 2], [2, 3], [2, 3]]
+    sizes = [[200, 100], [100, 200], [200, 100], [200, 100]]
+    for content, of_parts, size in zip(contents, expected, sizes, strict=True):
+        np.testing.assert_array_equal(content.weights, np.repeat(of_parts, size))
+        if content.weights_column:
+            np.testing.assert_array_equal(content.frame["n"], content.weights)
+    with pytest.raises(
+        ValueError, match="`rows` has no column 'k', which `weights` names"
+    ):
+        plain.update(NEW, weights="k")
+
+
+def test_a_call_is_repeated_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keywords = {"missing": "drop", "ess": 50, "n_chains": 2, "dtype": tf.float64}
+    fit = sgmcmc.glm("y ~ x", OLD, priors={"x": (0, 1)}, **keywords, **QUIET)
+    fit.save(tmp_path / "fit")
+    loaded = sgmcmc.Regression.load(tmp_path / "fit")
+    contents = without_draws(monkeypatch)
+    for regression in (fit, loaded, copy.deepcopy(fit)):
+        with pytest.raises(KeyboardInterrupt):
+            regression.update(NEW.assign(x=NEW["x"].where(NEW["x"] > 2)), verbose=False)
+        with pytest.raises(KeyboardInterrupt):
+            sgmcmc.combine([regression, fit])
+    for content in contents:
+        given = {**content.keywords, "dtype": tf.as_dtype(content.keywords["dtype"])}
+        assert {name: given[name] for name in keywords} == keywords
+        assert content.priors == {"x": (0.0, 1.0)}
+    assert contents[0].dropped == (NEW["x"] <= 2).sum()
+
+
+def test_flags_and_numbers_are_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = sgmcmc.glm("y ~ k", OLD.assign(k=OLD["x"] > 3), **QUIET)
+    contents = without_draws(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        fit.update(NEW.assign(k=(NEW["x"] > 3).astype(int)))
+    np.testing.assert_array_equal(contents[0].frame["k"], (FRAME["x"] > 3).astype(int))
+
+
+def test_the_rows_are_those_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the user does with the frame afterwards."""
+    frame = OLD.copy()
+    fit = sgmcmc.glm("y ~ x", frame, **QUIET)
+    frame["x"] *= 100
+    contents = without_draws(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        fit.update(NEW)
+    np.testing.assert_array_equal(contents[0].frame["x"], FRAME["x"])
+
+
 @pytest.fixture(scope="module")
 def fit() -> sgmcmc.Regression:
     return sgmcmc.glm("y ~ x + kind", OLD, **QUIET)
@@ -134,7 +215,7 @@ def fit() -> sgmcmc.Regression:
         (NEW.drop(columns="x"), "`rows` has no column 'x', which the formula uses"),
         (NEW.assign(kind="none"), "'none'"),
         (NEW.iloc[:0], "`rows` has no rows"),
-        (NEW.assign(x=np.nan), "'x'"),
+        (NEW.assign(x=np.nan), "`rows` has 100 missing values in 'x'|'x'"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(
@@ -155,3 +236,19 @@ def test_what_cannot_be_combined_is_refused(fit: sgmcmc.Regression) -> None:
     other = sgmcmc.glm("y ~ x + kind", OLD, priors={"x": (0, 1)}, **QUIET)
     with pytest.raises(ValueError, match="priors is"):
         sgmcmc.combine([fit, other])
+    dots = [
+        sgmcmc.glm("y ~ .", OLD[columns], **QUIET)
+        for columns in (["y", "x"], ["y", "x", "kind"])
+    ]
+    with pytest.raises(ValueError, match="formula is"):
+        sgmcmc.combine(dots)
+    with pytest.raises(TypeError, match="`reduce`"):
+        sgmcmc.combine([fit, fit], reduce="no")
+
+
+def test_a_new_level_of_the_response_is_refused() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "y": np.arange(60) % 3})
+    fit = sgmcmc.glm("y ~ x", frame, "ordinal", ess=50, n_chains=2, **QUIET)
+    with pytest.raises(ValueError, match="3"):
+        fit.update(frame.assign(y=3), verbose=False)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from sgmcmc.plan.cost import (
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.kept_choices import tune_once
-from sgmcmc.plan.methods.call import Call, Left
+from sgmcmc.plan.methods.call import Call, Left, SuitsBetter
 from sgmcmc.plan.methods.full_data import (
     FullDataPlan,
     cost_of_nuts,
@@ -234,10 +234,10 @@ def minibatches_around_mode(call: Call, left: Left | None) -> Samples | Left | N
         return None
     may_use_nuts = may_be_exact(call.request, chosen.plan, call.goal)
     if may_use_nuts and not chosen.plan.mode.converged:
-        return _left_by(chosen.plan, "no mode was found")
-    suits_better = _why_hmc(call, chosen)
+        return _gave_way(chosen.plan, "no mode was found")
+    suits_better = _why_hmc(call, chosen, may_use_nuts)
     if suits_better is not None:
-        return _left_by(chosen.plan, suits_better.reason)
+        return replace(_gave_way(chosen.plan, suits_better.reason), hmc=suits_better)
     chains = AroundMode(call.request, chosen, call.goal)
     return chains.by_minibatches(may_use_nuts)
 
@@ -245,52 +245,40 @@ def minibatches_around_mode(call: Call, left: Left | None) -> Samples | Left | N
 def hmc_around_mode(call: Call, left: Left | None) -> Samples | Left | None:
     """Return draws by HMC in the plan's coordinates, where that needs fewer gradients."""
     chosen = call.chosen
-    suits_better = None if isinstance(chosen, Left) else _why_hmc(call, chosen)
-    if isinstance(chosen, Left) or suits_better is None:
+    if left is None or left.hmc is None or isinstance(chosen, Left):
         return None
-    if suits_better.cost is not None:
-        suits_better.cost.warn(call.request.function)
+    if left.hmc.cost is not None:
+        left.hmc.cost.warn(call.request.function)
     chains = AroundMode(call.request, chosen, call.goal)
-    return chains.by_hmc(suits_better.reason, suits_better.bound)
+    return chains.by_hmc(left.hmc.reason, left.hmc.bound)
 
 
-def _left_by(
+def _gave_way(
     plan: Plan,
     reason: str,
     mode: Mode | None = None,
     draws: Callable[[], Samples] | None = None,
 ) -> Left:
-    """Return that chains of a plan give way, with what its search for modes has found."""
+    """Return that chains gave way, with what the search of their plan for modes has found."""
     return Left(reason, no_mode_warnings(plan.surveyed), mode, draws=draws)
 
 
-class _HMC(NamedTuple):
-    """Why HMC suits better than chains of minibatches, what it costs, and what bounds its run."""
-
-    reason: str
-    cost: Cost | None = None
-    bound: Cost | None = None
-
-
-def _why_hmc(call: Call, chosen: Chosen) -> _HMC | None:
+def _why_hmc(call: Call, chosen: Chosen, may_use_nuts: bool) -> SuitsBetter | None:
     """Return why HMC suits better than chains of minibatches; ``None`` if it does not."""
     request, goal, plan = call.request, call.goal, chosen.plan
     target, data = chosen.target, chosen.data
-    may_use_nuts = may_be_exact(request, plan, goal)
-    if may_use_nuts and not plan.mode.converged:
-        return None
     is_near_normal_quicker = _hmc_is_quicker(
         plan, data.size, _SETTINGS.gradients_near_normal
     )
     if may_use_nuts and isinstance(target.log_lik, Marginal) and is_near_normal_quicker:
-        return _HMC(_REASON_INTEGRATED)
+        return SuitsBetter(_REASON_INTEGRATED)
     all_open = all_parts_open(request) and goal.length_is_open
     if not (all_open and _hmc_is_quicker(plan, data.size, _FAR_GRADIENTS)):
         return None
     cost = Cost.of_hmc(seconds_of_gradient(target, data), target.size, goal)
     if not cost.affordable:
         return None
-    return _HMC(_REASON_FAR, cost, None if may_use_nuts else cost)
+    return SuitsBetter(_REASON_FAR, cost, None if may_use_nuts else cost)
 
 
 class AroundMode:
@@ -317,11 +305,11 @@ class AroundMode:
             except DivergenceError:
                 if not may_use_nuts:
                     raise
-                return _left_by(plan, "other chains diverged")
+                return _gave_way(plan, "other chains diverged")
             plan, start_scale, lengths = chains.plan, chains.start_scale, chains.lengths
             if may_use_nuts and lengths.reason and may_start_again(goal):
                 draws = partial(chains.reported, goal)
-                return _left_by(plan, lengths.reason, draws=draws)
+                return _gave_way(plan, lengths.reason, draws=draws)
             is_last = not attempts_left or lengths.left <= 0
             next_plan = None if is_last else self._next_plan(plan, lengths)
             if next_plan is None:
@@ -336,7 +324,7 @@ class AroundMode:
                 if cost.affordable and cost.seconds < seconds:
                     cost.warn(request.function)
                     mode = plan.mode if request.groups is None else None
-                    return _left_by(plan, _REASON_FAR, mode)
+                    return _gave_way(plan, _REASON_FAR, mode)
             if seconds > WARN_SECONDS and goal.max_seconds is None:
                 _warn_of_duration(seconds, request.function)
             plan = next_plan
@@ -409,8 +397,8 @@ class AroundMode:
             if cost is not None:
                 return samples
             draws_so_far = partial(samples.with_report, samples.report)
-            return _left_by(plan, f"of HMC: {warnings_of_hmc[0]}", mode, draws_so_far)
-        return _left_by(
+            return _gave_way(plan, f"of HMC: {warnings_of_hmc[0]}", mode, draws_so_far)
+        return _gave_way(
             plan,
             "the posterior is far from normal: HMC left the surroundings of the mode",
             mode,

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
-from sgmcmc.plan.choices import BoundRequest, Chosen, choose
-from sgmcmc.plan.cost import Cost, seconds_of_gradient
-from sgmcmc.plan.mode import Mode
+from sgmcmc.plan.choices import BoundRequest, Chosen, choose, has_dense_information
+from sgmcmc.plan.cost import WARN_SECONDS, Cost, seconds_of_gradient
+from sgmcmc.plan.mode import DENSE_UP_TO, Mode
 from sgmcmc.plan.modes import alike
+from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Model, Request, all_parts_open, open_arguments
@@ -27,9 +28,20 @@ CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "ste
 class _Settings:
     share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
     least_to_choose: float = 5.0  # at least: without them all that follows takes longer
+    few_numbers: int = (
+        10  # coordinates for each number of a row, from which rows have few
+    )
 
 
 _SETTINGS = _Settings()
+
+
+class SuitsBetter(NamedTuple):
+    """Why HMC suits better than chains of minibatches, what it costs, and what bounds its run."""
+
+    reason: str
+    cost: Cost | None = None
+    bound: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class Left:
         warnings: Further warnings of the report, whichever method follows.
         mode: Mode around which chains may start.
         hurried: Whether there is no time to choose constants.
+        hmc: Why HMC suits better, if that is the reason.
         draws: Function that returns draws with their report if no other method has the time.
     """
 
@@ -48,6 +61,7 @@ class Left:
     warnings: Sequence[str] = ()
     mode: Mode | None = None
     hurried: bool = False
+    hmc: SuitsBetter | None = None
     draws: Callable[[], Samples] | None = None
 
 
@@ -122,6 +136,13 @@ class Call:
         )
 
     @cached_property
+    def is_without_mode(self) -> bool:
+        """Whether no mode is searched for: coordinates are too many, or can change places."""
+        if self.size > DENSE_UP_TO and not needs_mode(self):
+            return True
+        return self.is_exchangeable
+
+    @cached_property
     def chosen(self) -> Chosen | Left:
         """Constants for chains around a mode, or why there are none.
 
@@ -149,3 +170,20 @@ class Call:
             )
         reason = "the time to choose constants for minibatches was over"
         return Left(reason, hurried=True)
+
+
+def needs_mode(call: Call) -> bool:
+    """Return whether only chains around a mode are quick, and a dense information is possible.
+
+    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
+    the products of HMC with all rows, for all chains at once, are as quick.
+    """
+    cost, model = call.cost_of_hmc, call.model
+    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
+        return False
+    if not has_dense_information(model):
+        return False
+    if not cost.affordable:
+        return True
+    width = Objective(model.target, model.data).width
+    return width is not None and _SETTINGS.few_numbers * width <= model.target.size

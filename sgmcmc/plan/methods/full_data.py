@@ -10,8 +10,7 @@ from sgmcmc.dynamics import HMC, NUTS, Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.options import without
 from sgmcmc.interrupts import TimeUpError
-from sgmcmc.plan.choices import has_dense_information
-from sgmcmc.plan.cost import WARN_SECONDS, Cost, seconds_of_gradient
+from sgmcmc.plan.cost import Cost, seconds_of_gradient
 from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.latent_field import (
@@ -21,8 +20,7 @@ from sgmcmc.plan.latent_field import (
 )
 from sgmcmc.plan.methods.call import Call, Left
 from sgmcmc.plan.methods.hmc import run_hamiltonian
-from sgmcmc.plan.mode import DENSE_UP_TO, MANY, Mode
-from sgmcmc.plan.objective import Objective
+from sgmcmc.plan.mode import MANY, Mode
 from sgmcmc.plan.plan import Plan
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.plan.warm_up import LeftModeError
@@ -43,8 +41,6 @@ class _Settings:
     most_numbers: int = 2 * 10**7
     # Share of `max_seconds` in which coordinates are chosen.
     share_to_choose: float = 0.4
-    # Coordinates for each number of a row from which rows have few numbers.
-    few_numbers: int = 10
 
 
 _SETTINGS = _Settings()
@@ -152,14 +148,15 @@ def hmc_in_blocks(call: Call, left: Left | None) -> Samples | Left | None:
     if call.request.groups is not None or not is_in_blocks(call.model):
         return None
     cost = call.cost_of_hmc
-    if cost is None or not cost.quick:
+    assert cost is not None  # sampler and length are open
+    if not cost.quick:
         return Left("a gradient over all rows is not quick")
     return _by_hmc(call, cost)
 
 
 def hmc_of_many_coordinates(call: Call, left: Left | None) -> Samples | Left | None:
     """Return draws by HMC where no mode is searched for, if there is the time."""
-    if call.is_stored or not is_without_mode(call):
+    if call.is_stored or not call.is_without_mode:
         return None
     cost = call.cost_of_hmc
     if cost is None:
@@ -168,30 +165,6 @@ def hmc_of_many_coordinates(call: Call, left: Left | None) -> Samples | Left | N
         return Left(f"it would take {cost.seconds:.0f} s, more than there is")
     cost.warn(call.request.function)
     return _by_hmc(call, cost)
-
-
-def is_without_mode(call: Call) -> bool:
-    """Return whether no mode is searched for: coordinates are too many, or can change places."""
-    if call.size > DENSE_UP_TO and not needs_mode(call):
-        return True
-    return call.is_exchangeable
-
-
-def needs_mode(call: Call) -> bool:
-    """Return whether only chains around a mode are quick, and a dense information is possible.
-
-    If a row has few numbers, gradients of minibatches cost next to nothing. If it has many,
-    the products of HMC with all rows, for all chains at once, are as quick.
-    """
-    cost, model = call.cost_of_hmc, call.model
-    if cost is None or (cost.affordable and cost.seconds <= WARN_SECONDS):
-        return False
-    if not has_dense_information(model):
-        return False
-    if not cost.affordable:
-        return True
-    width = Objective(model.target, model.data).width
-    return width is not None and _SETTINGS.few_numbers * width <= model.target.size
 
 
 def _by_hmc(call: Call, cost: Cost) -> Samples:

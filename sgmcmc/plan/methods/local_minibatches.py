@@ -25,7 +25,6 @@ from sgmcmc.plan.local import (
     local_geometry,
 )
 from sgmcmc.plan.methods.call import CONSTANTS, Call, Left
-from sgmcmc.plan.methods.full_data import is_without_mode
 from sgmcmc.plan.mode import DENSE_UP_TO
 from sgmcmc.plan.prediction import error_factor
 from sgmcmc.plan.recursion import LinearRecursion
@@ -74,7 +73,7 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
         ValueError: The dynamics have no closed form, some constants are given and some are not, or
             too few draws would be kept.
     """
-    if not is_without_mode(call):
+    if not call.is_without_mode:
         return None
     request, goal, dynamics = call.request, call.goal, call.bound.dynamics
     _need_open_constants(call)

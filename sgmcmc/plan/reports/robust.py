@@ -21,13 +21,13 @@ from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.plan import mode_from
 from sgmcmc.plan.reports.judging import as_matrix, cannot_judge
-from sgmcmc.reduce.rows import CountedRows
+from sgmcmc.reduce.rows import CountedRows, number_of_rows
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
 
-_ROWS = 20_000  # largest number of rows whose scores the report is made of
+_ROWS = 20_000  # largest number of rows, or groups, whose scores the report is made of
 _COORDINATES = 200  # largest number of coordinates for which the report has robust SDs
 _ROWS_PER_COORDINATE = 10  # smallest number with which the report has robust SDs
 
@@ -58,8 +58,9 @@ def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
     sandwiched = ~_effects_of_large(sampler)
     M = mode.information.covariance[np.ix_(sandwiched, sandwiched)]
     if sampler.request.groups is not None:
-        scores = _scores_of_groups(sampler, mode.position)
+        scores = _scores_of_groups(sampler, mode.position, _ROWS)
         K, used = _centered_products(scores), len(scores)
+        K *= _observations(sampler) / used
     else:
         rows, used = None, _observations(sampler)
         if data.size > _ROWS:
@@ -96,12 +97,10 @@ def _dependence(structure: Structure | None) -> str | None:
 
 def _observations(sampler: Sampler) -> int:
     """Return the number of observations: groups, or rows, of which one may stand for several."""
-    structure, dataset = sampler.request.groups, sampler.request.dataset
+    structure = sampler.request.groups
     if structure is not None and structure.packs is not None:
         return len(structure.packs.labels)
-    if isinstance(dataset, CountedRows):
-        return int(np.sum(dataset[dataset.counts], dtype=np.float64))
-    return sampler.data.size
+    return number_of_rows(sampler.request.dataset, sampler.data.size)
 
 
 def _counts(sampler: Sampler) -> str | None:
@@ -118,18 +117,29 @@ def _effects_of_large(sampler: Sampler) -> np.ndarray:
     return np.repeat([name in names for name in layout.shapes], sizes)
 
 
-def _scores_of_groups(sampler: Sampler, u: np.ndarray) -> np.ndarray:
-    """Return ∇ log p(y_g | θ) of all groups, large ones too, (groups, coordinates but effects)."""
+def _scores_of_groups(
+    sampler: Sampler, u: np.ndarray, most: int | None = None
+) -> np.ndarray:
+    """Return ∇ log p(y_g | θ) of groups, large ones too, (groups, coordinates but effects).
+
+    Args:
+        sampler: Sampler of a model with groups.
+        u: Position.
+        most: Number of groups that represent all, if there are more; ``None`` for all.
+    """
     structure, marginal = sampler.request.groups, sampler.request.log_lik
     assert structure is not None and isinstance(marginal, Marginal)
     space, dtype = sampler.target.preconditioned(None).space, sampler.target.dtype
     position = tf.constant(u, dtype)
     scores = []
-    for likelihood, columns in whole_groups(structure, marginal, sampler.data):
-        target = Target(likelihood, None, space, dtype)
-        packs = {name: tf.constant(column) for name, column in columns.items()}
-        gradients = trace(target.term_gradients, position, packs)(position, packs)
-        scores.append(gradients.numpy()[:, ~_effects_of_large(sampler)])
+    for likelihood, pieces in whole_groups(structure, marginal, sampler.data, most):
+        target, gradients = Target(likelihood, None, space, dtype), None
+        for columns, count in pieces:
+            packs = {name: tf.constant(column) for name, column in columns.items()}
+            if gradients is None:
+                gradients = trace(target.term_gradients, position, packs)
+            of_groups = gradients(position, packs).numpy()[:count]
+            scores.append(of_groups[:, ~_effects_of_large(sampler)])
     return np.concatenate(scores).astype(np.float64)
 
 
