@@ -71,8 +71,9 @@ def combine(fits: Sequence[Regression], **keywords: Any) -> Regression:
 
 
 def _compared(fit: Regression) -> dict[str, Any]:
-    """Return what regressions of one model share, by name; a dot stands for its columns."""
+    """Return the facts in which regressions of one model agree, by name."""
     formula = fit._model.formula
+    # A dot stands for other columns in another table.
     text = formula.text if not formula.dotted else f"{formula.text}: {formula.fixed}"
     return {
         "formula": re.sub(
