@@ -402,4 +402,6 @@ def test_the_report_says_where_functions_are_not_quadratic_after_all(monkeypatch
         bijectors={"tau": tfp.bijectors.Exp()},
     )  # fmt: skip
     assert samples.report["Groups"]["integral"] == "in closed form"
+    reduction = "160 rows as 40 groups of 'g', integrated out"
+    assert samples.report["Model"] == {"reduction": reduction}
     assert any("give `Groups` normal=False" in text for text in samples.report.warnings)

@@ -35,6 +35,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Fact, Report, Section
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.sampler_origin import origin_of
 
@@ -82,7 +83,7 @@ def make_report(
     return Report(
         {
             "method": settings["method"],
-            **_reduction(sampler.request.dataset),
+            **_reduction(sampler.request),
             **sections,
             Section.DRAWS: {**draws, **sections[Section.DRAWS]},
             **groups,
@@ -92,13 +93,22 @@ def make_report(
     )
 
 
-def _reduction(dataset: Any) -> Sections:
-    """Return the section on what a dataset is in place of, if it is."""
-    if not isinstance(dataset, CountedRows) or dataset.places is None:
-        return {}
-    rows = len(dataset[dataset.counts])
-    text = f"{len(dataset.places)} rows as {rows} distinct ones, with their numbers"
-    return {Section.MODEL: {Fact.REDUCTION: text}}
+def _reduction(request: Request) -> Sections:
+    """Return the section on what the chain has in place of the user's rows, if it has."""
+    structure, dataset = request.groups, request.dataset
+    if structure is not None and structure.packs is not None:
+        assert structure.integrated is not None
+        rows, groups = (
+            int((structure.packs.slots >= 0).sum()),
+            len(structure.packs.labels),
+        )
+        text = f"{rows} rows as {groups} groups of {structure.integrated.by!r}, integrated out"
+        return {Section.MODEL: {Fact.REDUCTION: text}}
+    if isinstance(dataset, CountedRows) and dataset.places is not None:
+        distinct = len(dataset[dataset.counts])
+        text = f"{len(dataset.places)} rows as {distinct} distinct ones, with their numbers"
+        return {Section.MODEL: {Fact.REDUCTION: text}}
+    return {}
 
 
 def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
