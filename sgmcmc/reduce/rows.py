@@ -48,11 +48,11 @@ class CountedRows(dict[str, Any]):
         return columns | {self.counts: np.ones_like(columns[self.counts])}
 
 
-def number_of_rows(dataset: Any, size: int) -> int:
+def number_of_rows(dataset: Any, size: int) -> float:
     """Return the number of rows that a dataset of some size stands for."""
     if not isinstance(dataset, CountedRows):
         return size
-    return round(float(np.sum(dataset[dataset.counts], dtype=np.float64)))
+    return float(np.sum(dataset[dataset.counts], dtype=np.float64))
 
 
 def distinct_rows(dataset: Mapping[str, Any], counts: str) -> CountedRows | None:

@@ -138,14 +138,14 @@ class PreviousFit(NamedTuple):
 
     Attributes:
         hessian: Hessian of the log-likelihood there, (d, d).
-        rows: Number of observations.
+        rows: Number of observations, or sum of their weights.
         plan: Plan whose noise was measured, if these observations are among those of this one.
         values: Values of the user's functions at the start, for the same.
         pace: Iterations that gave an effective draw of the slowest coordinate, for the same.
     """
 
     hessian: np.ndarray
-    rows: int
+    rows: float
     plan: Earlier | None = None
     values: dict[str, float] | None = None
     pace: float | None = None

@@ -324,7 +324,7 @@ def _with_chain_facts(
         smallest = float(np.nanmin([*draws[Fact.BULK], *draws[Fact.TAIL]]))
         pace = count * samples.settings["thin"] / max(1.0, smallest)
     plan = request.plan
-    source = None if plan is None else plan.earlier or Earlier(plan, previous.rows)
+    source = None if plan is None else plan.earlier or Earlier(plan, sampler.data.size)
     return previous._replace(plan=source, values=request.read.values, pace=pace)
 
 

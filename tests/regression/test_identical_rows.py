@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.reduce.rows import distinct_rows
+from sgmcmc.reduce.rows import CountedRows, distinct_rows, number_of_rows
 from tests import seams
 
 QUICK: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 100, "n_chains": 2}
@@ -154,3 +154,10 @@ def test_distinct_rows_stand_for_all() -> None:
     assert (rows["n"] == 1).all()
     integers = distinct_rows({"k": dataset["k"]}, "n")
     assert integers is not None and integers["n"].dtype == np.float64
+
+
+def test_rows_that_a_dataset_stands_for() -> None:
+    weights = np.full(500, 1e-4, np.float32)
+    weighted = CountedRows({"x": np.zeros(500), "n": weights}, "n")
+    assert number_of_rows(weighted, 500) == pytest.approx(0.05)
+    assert number_of_rows({"x": np.zeros(3)}, 3) == 3

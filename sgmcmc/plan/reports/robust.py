@@ -55,14 +55,14 @@ def robust_section(
 
 def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
     data, target = sampler.data, sampler.target.preconditioned(None)
-    sandwiched = ~_effects_of_large(sampler)
+    sandwiched, used = ~_effects_of_large(sampler), _observations(sampler)
     M = mode.information.covariance[np.ix_(sandwiched, sandwiched)]
     if sampler.request.groups is not None:
         scores = _scores_of_groups(sampler, mode.position, _ROWS)
-        K, used = _centered_products(scores), len(scores)
-        K *= _observations(sampler) / used
+        K = _centered_products(scores) * (used / len(scores))
+        used = len(scores)
     else:
-        rows, used = None, _observations(sampler)
+        rows = None
         if data.size > _ROWS:
             rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
             rows = np.sort(rng.choice(data.size, _ROWS, replace=False))
@@ -80,7 +80,7 @@ def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
     return {
         "robust SD over SD of the model": ratio.tolist(),
         "farthest from 1": f"{names[far]}, {ratio[far]:.3g}",
-        "observations used": used,
+        "observations used": round(used),
     }
 
 
@@ -95,7 +95,7 @@ def _dependence(structure: Structure | None) -> str | None:
     )
 
 
-def _observations(sampler: Sampler) -> int:
+def _observations(sampler: Sampler) -> float:
     """Return the number of observations: groups, or rows, of which one may stand for several."""
     structure = sampler.request.groups
     if structure is not None and structure.packs is not None:
