@@ -5,12 +5,13 @@ Each function takes the name of the argument, so that its message can name it.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import numbers
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Named = TypeVar("Named", bound=Callable[..., Any])
+
+
+@contextlib.contextmanager
+def named(argument: str, name: str) -> Iterator[None]:
+    """Have errors on an argument of the package's own say the name of the user's."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = str(error).replace(f"`{argument}", f"`{name}")
+        raise type(error)(text) from None
 
 
 def outside() -> int:

@@ -29,9 +29,8 @@ from sgmcmc.results.evaluation import spans
 @dataclass(frozen=True)
 class _Settings:
     max_numbers: int = 2**23  # that the draws of a piece of packs may take
-    max_terms: int = (
-        2**22
-    )  # terms of rows at the nodes of groups that are taken together
+    # Terms of rows at the nodes of groups that are taken together, at most.
+    max_terms: int = 2**22
     padding: int = 4  # sizes of groups that are taken together, over the smallest
     # Acceptance of the moves that draw effects below which a warning says so:
     min_acceptance: float = 0.1

@@ -454,10 +454,8 @@ def _read(data: Any, network: KerasNetwork) -> Data:
         network.log_density.need_numbers(y)
         data = {"X": network.typed(data["X"]), "y": y}
     integers = ["X"] * network.integers + ["y"] * (dtype.kind in "iub")
-    try:
+    with checks.named("dataset", "data"):
         read = read_dataset(data, tf.float32, integers)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("`dataset", "`data")) from None
     y = np.asarray(read.columns["y"].tensor(0, read.size))
     if (y == y[0]).all():
         raise ValueError(

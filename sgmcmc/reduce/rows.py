@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,10 @@ def distinct_rows(dataset: Mapping[str, Any], counts: str) -> CountedRows | None
         return None
     some = np.linspace(0, size - 1, min(size, _SETTINGS.sample)).astype(np.int64)
     for rows in (some, slice(None)):
-        codes = np.zeros(len(some) if rows is some else size, np.int64)
-        for array in arrays.values():
-            codes = _refined(codes, array[rows])
-            if int(codes.max()) >= _SETTINGS.max_share * len(codes):
-                return None
+        codes = _kinds([array[rows] for array in arrays.values()], _SETTINGS.max_share)
+        if codes is None:
+            return None
+    assert codes is not None
     _, first = np.unique(codes, return_index=True)
     floats = [array for array in arrays.values() if array.dtype.kind == "f"]
     dtype = np.result_type(*floats) if floats else np.dtype(np.float64)
@@ -174,10 +173,9 @@ def _distinct_rows(
     counts = np.ones(size)
     if weights in columns:
         counts = _counts(weights, columns[weights])
-    codes = np.zeros(size, np.int64)
-    for name, column in columns.items():
-        if name != weights:
-            codes = _refined(codes, column)
+    others = [column for name, column in columns.items() if name != weights]
+    codes = np.zeros(size, np.int64) if not others else _kinds(others)
+    assert codes is not None
     _, first = np.unique(codes, return_index=True)
     return first, np.bincount(codes, counts)
 
@@ -192,6 +190,20 @@ def _counts(weights: str, column: Any) -> np.ndarray:
             "missing."
         )
     return counts.astype(np.float64)
+
+
+def _kinds(columns: Sequence[Any], max_share: float = 1.0) -> np.ndarray | None:
+    """Return the number of each row's kind, from 0, in the order in which kinds occur.
+
+    ``None`` if there are more than this share of the rows.
+    """
+    size = len(columns[0])
+    codes = np.zeros(size, np.int64)
+    for column in columns:
+        codes = _refined(codes, column)
+        if int(codes.max()) >= max_share * size:
+            return None
+    return codes
 
 
 def _refined(codes: np.ndarray, column: Any) -> np.ndarray:

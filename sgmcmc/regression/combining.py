@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from sgmcmc.checks import describe
 from sgmcmc.regression.fit import Regression
+from sgmcmc.regression.formula import tokens_of
 from sgmcmc.regression.sampling import stacked
 
 
@@ -76,9 +76,7 @@ def _compared(fit: Regression) -> dict[str, Any]:
     # A dot stands for other columns in another table.
     text = formula.text if not formula.dotted else f"{formula.text}: {formula.fixed}"
     return {
-        "formula": re.sub(
-            r"\s+", " ", re.sub(r"\s*([~+*:|(),-])\s*", r" \1 ", text)
-        ).strip(),
+        "formula": " ".join(token.text for token in tokens_of(text)).strip(),
         "family": fit.family,
         "link": fit.link,
         "priors": fit._model.priors,

@@ -21,7 +21,6 @@ from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
 from sgmcmc.regression.sampling import (
     content_of_rows,
-    named,
     need_known_levels,
     sampled,
     stacked,
@@ -196,7 +195,7 @@ class Regression:
         keywords = {**content.keywords, "seed": seed, "verbose": verbose}
         if not self.samples.settings.get("reduce"):
             keywords["start"] = self.samples
-        with named("data", "rows"):
+        with checks.named("data", "rows"):
             added = content_of_rows(content, rows, weights)
             need_known_levels(self._model, added.frame)
         return self._sampled(replace(stacked([content, added]), keywords=keywords))

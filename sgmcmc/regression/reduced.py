@@ -72,7 +72,7 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
-def is_open(keywords: Iterable[str]) -> bool:
+def leave_sampler_open(keywords: Iterable[str]) -> bool:
     """Return whether a user's keywords of :func:`sgmcmc.sample` leave the sampler open."""
     return set(keywords) <= _KEYWORDS
 
@@ -85,7 +85,7 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         keywords: User's keywords of :func:`sgmcmc.sample`.
     """
     model, p, n = data.model, len(data.model.terms), len(data.frame)
-    if model.family.name != "gaussian" or not is_open(keywords):
+    if model.family.name != "gaussian" or not leave_sampler_open(keywords):
         return False
     if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
         return False
@@ -659,8 +659,7 @@ class SumsOrigin:
     ) -> Samples:
         """Return draws for these and more rows, by a chain over all of them."""
         arguments = self.run.data.arguments()
-        structure = self.groups or Structure(None, None, (), {}, {})
-        arguments["dataset"] = with_more_rows(arguments["dataset"], rows, structure)
+        arguments["dataset"] = with_more_rows(arguments["dataset"], rows, self.groups)
         settings = {
             **self.run.keywords,
             "seed": self.run.seed + 1 if seed is None else seed,

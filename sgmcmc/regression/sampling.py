@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from sgmcmc.regression.frames import (
     read_rows,
 )
 from sgmcmc.regression.model import WEIGHTS, Model
-from sgmcmc.regression.reduced import SumsCall, is_open, is_reducible
+from sgmcmc.regression.reduced import SumsCall, is_reducible, leave_sampler_open
 from sgmcmc.regression.response import need_noise, read_response
 from sgmcmc.regression.saved import Content
 from sgmcmc.results.samples import Samples
@@ -75,7 +74,7 @@ def sampled(content: Content) -> tuple[Model, Samples]:
             return model, call.finish()
     arguments = data.arguments()
     others = {name for name in keywords if name != "start"}
-    if reduce and weights is None and not model.effects and is_open(others):
+    if reduce and weights is None and not model.effects and leave_sampler_open(others):
         distinct = distinct_rows(arguments["dataset"], WEIGHTS)
         arguments["dataset"] = distinct or arguments["dataset"]
     return model, sample(**{**arguments, **keywords})
@@ -114,16 +113,6 @@ def row_weights(
     if not values.any():
         raise ValueError("`weights` are zero for every row of `data`: no row counts.")
     return values.astype(np.float64)
-
-
-@contextlib.contextmanager
-def named(argument: str, name: str) -> Iterator[None]:
-    """Have errors say another name of an argument."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        text = str(error).replace(f"`{argument}", f"`{name}")
-        raise type(error)(text) from None
 
 
 def need_known_levels(model: Model, frame: pd.DataFrame) -> None:

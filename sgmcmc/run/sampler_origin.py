@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import named
 from sgmcmc.data.dataset import Data, Tensors
 from sgmcmc.data.derived_columns import joined, need_like_rows, need_same_columns
 from sgmcmc.data.levels import Categories, factorized
@@ -338,19 +339,17 @@ def _with_rows(request: Request, origin: SamplerOrigin, rows: Any) -> Any:
                 "`rows`: identical rows of this regression are one with a weight. Use its own "
                 "update(), or reduce=False."
             )
-        more = with_more_rows(request.dataset, rows, Structure(None, None, (), {}, {}))
+        more = with_more_rows(request.dataset, rows, None)
         return CountedRows(more, request.dataset.counts)
-    try:
-        levels = origin.data.levels
+    levels = origin.data.levels
+    with named("dataset", "rows"):
         new = read_dataset(
             rows, options.dtype, options.integers, options.storage, levels
         )
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("`dataset", "`rows")) from None
     return joined(origin.data, new)
 
 
-def with_more_rows(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
+def with_more_rows(dataset: Any, rows: Any, groups: Structure | None) -> dict[str, Any]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
     old, new = by_column(dataset), by_column(rows)
     if old is None or new is None:
@@ -361,12 +360,12 @@ def with_more_rows(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]
     return {name: _concatenated(name, old[name], new[name], groups) for name in old}
 
 
-def _concatenated(name: str, old: Any, new: Any, groups: Structure) -> Any:
+def _concatenated(name: str, old: Any, new: Any, groups: Structure | None) -> Any:
     """Return a column of a dataset with that of more rows behind it.
 
     Groups and levels are those of the same value; groups may be new, levels may not.
     """
-    if name in groups.labels or name in groups.levels:
+    if groups is not None and (name in groups.labels or name in groups.levels):
         label = f"rows[{name!r}]"
         before, after = factorized(old, f"dataset[{name!r}]"), factorized(new, label)
         levels = before.levels

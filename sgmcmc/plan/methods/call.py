@@ -28,9 +28,8 @@ CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "ste
 class _Settings:
     share_to_choose: float = 0.5  # of `max_seconds`, in which constants are chosen
     least_to_choose: float = 5.0  # at least: without them all that follows takes longer
-    few_numbers: int = (
-        10  # coordinates for each number of a row, from which rows have few
-    )
+    # Coordinates for each number of a row from which rows have few numbers.
+    few_numbers: int = 10
 
 
 _SETTINGS = _Settings()

@@ -54,24 +54,13 @@ def robust_section(
 
 
 def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
-    data, target = sampler.data, sampler.target.preconditioned(None)
-    sandwiched, used = ~_effects_of_large(sampler), _observations(sampler)
+    sandwiched = ~_effects_of_large(sampler)
     M = mode.information.covariance[np.ix_(sandwiched, sandwiched)]
-    if sampler.request.groups is not None:
-        scores = _scores_of_groups(sampler, mode.position, _ROWS)
-        K = _centered_products(scores) * (used / len(scores))
-        used = len(scores)
-    else:
-        rows = None
-        if data.size > _ROWS:
-            rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
-            rows = np.sort(rng.choice(data.size, _ROWS, replace=False))
-            used = len(rows)
-        K = score_covariance(target, data, mode.position, rows, _counts(sampler))
+    K, used = _covariance_of_observations(sampler, mode.position, _ROWS)
     ratio = np.sqrt(np.einsum("ij,jk,ki->i", M, K, M) / np.diag(M))
     names = [
         label
-        for name, shape in target.space.layout.shapes.items()
+        for name, shape in sampler.target.space.layout.shapes.items()
         for label in coordinate_names(name, shape)
     ]
     names = [name for name, is_in in zip(names, sandwiched, strict=True) if is_in]
@@ -117,6 +106,29 @@ def _effects_of_large(sampler: Sampler) -> np.ndarray:
     return np.repeat([name in names for name in layout.shapes], sizes)
 
 
+def _covariance_of_observations(
+    sampler: Sampler, u: np.ndarray, most: int | None = None
+) -> tuple[np.ndarray, float]:
+    """Return the covariance of the scores of rows or groups, and how many of them were used.
+
+    Args:
+        sampler: Sampler.
+        u: Position.
+        most: Number of rows or groups that represent all, if there are more; ``None`` for all.
+    """
+    data, used = sampler.data, _observations(sampler)
+    if sampler.request.groups is not None:
+        scores = _scores_of_groups(sampler, u, most)
+        centered = scores - scores.mean(0)
+        return centered.T @ centered * (used / len(scores)), len(scores)
+    rows, target = None, sampler.target.preconditioned(None)
+    if most is not None and data.size > most:
+        rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
+        rows = np.sort(rng.choice(data.size, most, replace=False))
+        used = len(rows)
+    return score_covariance(target, data, u, rows, _counts(sampler)), used
+
+
 def _scores_of_groups(
     sampler: Sampler, u: np.ndarray, most: int | None = None
 ) -> np.ndarray:
@@ -130,7 +142,7 @@ def _scores_of_groups(
     structure, marginal = sampler.request.groups, sampler.request.log_lik
     assert structure is not None and isinstance(marginal, Marginal)
     space, dtype = sampler.target.preconditioned(None).space, sampler.target.dtype
-    position = tf.constant(u, dtype)
+    position, sandwiched = tf.constant(u, dtype), ~_effects_of_large(sampler)
     scores = []
     for likelihood, pieces in whole_groups(structure, marginal, sampler.data, most):
         target, gradients = Target(likelihood, None, space, dtype), None
@@ -139,14 +151,8 @@ def _scores_of_groups(
             if gradients is None:
                 gradients = trace(target.term_gradients, position, packs)
             of_groups = gradients(position, packs).numpy()[:count]
-            scores.append(of_groups[:, ~_effects_of_large(sampler)])
+            scores.append(of_groups[:, sandwiched])
     return np.concatenate(scores).astype(np.float64)
-
-
-def _centered_products(scores: np.ndarray) -> np.ndarray:
-    """Return Σ s_i s_iᵀ − N s̄ s̄ᵀ, (d, d), of N scores, (N, d)."""
-    centered = scores - scores.mean(0)
-    return centered.T @ centered
 
 
 def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
@@ -172,12 +178,7 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     if not mode.converged:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")
     M, effects = mode.information.covariance, _effects_of_large(sampler)
-    if sampler.request.groups is None:
-        K = score_covariance(
-            target, sampler.data, mode.position, counts=_counts(sampler)
-        )
-    else:
-        K = _centered_products(_scores_of_groups(sampler, mode.position))
+    K, _ = _covariance_of_observations(sampler, mode.position)
     of_others = M[np.ix_(~effects, ~effects)]
     root = np.linalg.cholesky(of_others)
     values, vectors = np.linalg.eigh(root.T @ K @ root)
