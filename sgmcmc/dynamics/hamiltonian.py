@@ -137,8 +137,10 @@ class Hamiltonian(ExactDynamics):
     float64 whatever the dtype of the chain.
 
     Attributes:
-        metric: Form of the metric in warm-up, "dense" or "diagonal": the state then holds
-            coordinates that may change between blocks; ``None`` for those of the position.
+        metric: Form of the metric in a warm-up, "dense" or "diagonal": the state then holds
+            coordinates that may change between blocks; "none" for those of the position. The chain
+            after the warm-up has the same, because the two are then compiled once. ``None`` without
+            a warm-up.
     """
 
     metric: str | None = field(
@@ -171,7 +173,7 @@ class Hamiltonian(ExactDynamics):
         """Return the state at the start of a chain."""
         value, gradient = log_post(position)
         size, root = position.shape[0], ()
-        if self.metric is not None:
+        if self.metric in ("dense", "diagonal"):
             root = tf.ones([size], tf.float64)
             root = tf.linalg.diag(root) if self.metric == "dense" else root
         zero = tf.zeros([], tf.float64)

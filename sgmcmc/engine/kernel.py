@@ -87,8 +87,11 @@ def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
     return int(np.clip(BLOCK_BYTES // max(1, weight), 1, longest))
 
 
-Iterate = Callable[[tf.Tensor, tf.Tensor, Carry], tuple[Carry, Tensors]]
-"""Function of an iteration's place, its number and the state; returns state and records."""
+Iterate = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, Carry], tuple[Carry, Tensors]]
+"""Function of an iteration and the state, which returns state and records.
+
+The iteration comes as its place in the block, its number in the chain, and that after burn-in.
+"""
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,11 @@ class BlockLoop:
         """Run the iterations of a block from ``span``; return carry and recorded values.
 
         Args:
-            span: First iteration within the block, from 0; one past the last; and the number, from
-                1, of the first in the chain: (3,).
+            span: Same as in :meth:`Kernel.run`.
             carry: State that the iteration before left.
             iterate: Function that runs one iteration.
         """
-        start, stop, first = tf.unstack(span)
+        start, stop, first, burn_in = tf.unstack(span)
         slots = self.recorder.slots(self.length)
         arrays = {
             name: tf.TensorArray(
@@ -137,12 +139,13 @@ class BlockLoop:
             carry: Carry,
             arrays: Mapping[str, Any],
         ) -> tuple:
-            carry, values = iterate(i, now, carry)
+            past = now - burn_in
+            carry, values = iterate(i, now, past, carry)
             # The slot of a draw still in the making is written again until it is complete.
             arrays = {
                 name: array.write(slot, values[name]) for name, array in arrays.items()
             }
-            slot += self.recorder.completed(now) - self.recorder.completed(now - 1)
+            slot += tf.cast(self.recorder.completes(past), tf.int32)
             return i + 1, now + 1, slot, carry, arrays
 
         *_, carry, arrays = tf.while_loop(
@@ -153,12 +156,12 @@ class BlockLoop:
         )
         return carry, {name: array.stack() for name, array in arrays.items()}
 
-    def fold(self, carry: Carry, now: tf.Tensor) -> tuple[Carry, Tensors]:
+    def fold(self, carry: Carry, past: tf.Tensor) -> tuple[Carry, Tensors]:
         """Return the carry with the reductions one iteration on, and the values to record."""
         recorder, position = self.recorder, carry.state.position
-        reductions = recorder.fold(carry.reductions, position, now)
+        reductions = recorder.fold(carry.reductions, position, past)
         carry = carry._replace(reductions=reductions)
-        return carry, recorder.values(position, carry.gradient, now)
+        return carry, recorder.values(position, carry.gradient, past)
 
 
 class Kernel:
@@ -186,15 +189,15 @@ class Kernel:
 
         The user's functions are called here, in this thread.
         """
-        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
+        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1, 0]))
         self._run = compiler.compile(self._block, *arguments)
         return self._run is not None
 
     def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
         """Run the iterations of a block from ``span``.
 
-        ``span`` is (3,): the first iteration within the block, from 0; one past the last; and the
-        number, from 1, that the first has in the chain.
+        ``span`` is (4,): the first iteration within the block, from 0; one past the last; the
+        number, from 1, that the first has in the chain; and the number of those of burn-in.
         """
         assert self._run is not None, "not compiled"
         return self._run(carry, self.stream.fixed, inputs, span)
@@ -261,9 +264,9 @@ class Kernel:
         block = BlockTensors(fixed, inputs, last)
 
         def iterate(
-            i: tf.Tensor, now: tf.Tensor, carry: Carry
+            i: tf.Tensor, now: tf.Tensor, past: tf.Tensor, carry: Carry
         ) -> tuple[Carry, Tensors]:
-            return self._loop.fold(self.iteration.run(carry, block, i, now), now)
+            return self._loop.fold(self.iteration.run(carry, block, i, now), past)
 
         carry, records = self._loop.run(span, carry, iterate)
         return BlockResult(

@@ -13,7 +13,14 @@ from sgmcmc.data.dataset import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.model.layout import Layout, joined
 from sgmcmc.model.target import Target
-from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALIZED
+from sgmcmc.results.schema import (
+    DRAWS,
+    GRADIENTS,
+    POSITIONS,
+    SLOPES,
+    TEST,
+    UNNORMALIZED,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Recorder:
         unnormalized: Names of the parameters that are stored with their scale too.
         stepwise: Whether the user runs the chain step by step, and so sees the parameters after
             each run and never a log posterior estimate.
+        positions: Whether positions and the gradients there are recorded for a warm-up.
     """
 
     target: Target
@@ -46,6 +54,7 @@ class Recorder:
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
     unnormalized: tuple[str, ...] = ()
     stepwise: bool = False
+    positions: bool = False
 
     @property
     def draw_layout(self) -> Layout:
@@ -58,7 +67,14 @@ class Recorder:
         return self.target.space.score_layout.subset(self.with_gradients)
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
-        """Return shape and dtype of each array that is stored at a kept draw."""
+        """Return shape and dtype of each array that is recorded at a kept draw."""
+        if not self.positions:
+            return self.stored_specs()
+        spec = ((self.target.size,), self.target.dtype)
+        return {**self.stored_specs(), POSITIONS: spec, SLOPES: spec}
+
+    def stored_specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
+        """Return shape and dtype of each array that is stored of a kept draw."""
         specs: dict[str, tuple[tuple[int, ...], tf.DType]] = {}
         if self.stored:
             specs[DRAWS] = ((self.draw_layout.size,), self.target.dtype)
@@ -71,25 +87,36 @@ class Recorder:
             specs[TEST + name] = (value.shape, tf.as_dtype(value.dtype))
         return specs
 
-    def completed(self, iteration: int | tf.Tensor) -> int | tf.Tensor:
+    def completed(self, iteration: int) -> int:
         """Return the number of draws kept by the end of an iteration, counted from 1."""
-        if isinstance(iteration, int):
-            return max(0, iteration - self.burn_in) // self.thin
-        return tf.maximum(0, iteration - self.burn_in) // self.thin
+        return max(0, iteration - self.burn_in) // self.thin
+
+    def completes(self, past: tf.Tensor) -> tf.Tensor:
+        """Return whether a draw is kept after this iteration, counted from the end of burn-in.
+
+        The burn-in is an argument of the compiled chain, so that chains that differ in nothing else
+        share it.
+        """
+        return tf.logical_and(past > 0, past % self.thin == 0)
 
     def slots(self, block_length: int) -> int:
         """Return the number of draws in a block's arrays: one more than it can complete."""
         return -(-block_length // self.thin) + 1
 
     def values(
-        self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor
+        self, position: tf.Tensor, gradient: tf.Tensor, past: tf.Tensor
     ) -> Tensors:
-        """Return the values to store after an iteration, inside the compiled chain.
+        """Return the values to record after an iteration, inside the compiled chain.
 
         Test functions are evaluated at kept draws only; at others their values are zeros, which
         the next kept draw overwrites.
+
+        Args:
+            position: Position, flat.
+            gradient: Gradient there.
+            past: Number of the iteration, counted from the end of burn-in.
         """
-        values = {}
+        values = {POSITIONS: position, SLOPES: gradient} if self.positions else {}
         if self.stored:
             flat = self.target.space.flat_user(position)
             values[DRAWS] = _select(flat, self.target.space.user_layout, self.stored)
@@ -104,7 +131,7 @@ class Recorder:
                 scaled, self.target.space.layout, self.unnormalized
             )
         if self.test_functions:
-            is_kept = self._keeps(iteration)
+            is_kept = self.completes(past)
             values |= tf.cond(is_kept, lambda: self._test(position), self._blank)
         return values
 
@@ -118,7 +145,7 @@ class Recorder:
         }
 
     def fold(
-        self, states: dict[str, Any], position: tf.Tensor, iteration: tf.Tensor
+        self, states: dict[str, Any], position: tf.Tensor, past: tf.Tensor
     ) -> dict[str, Any]:
         """Return the states of the reductions after an iteration, inside the compiled chain."""
         if not self.reductions:
@@ -137,7 +164,7 @@ class Recorder:
                 for name, reduction in self.reductions.items()
             }
 
-        return tf.cond(self._keeps(iteration), updated, lambda: states)
+        return tf.cond(self.completes(past), updated, lambda: states)
 
     def results(self, states: dict[str, Any]) -> dict[str, Any]:
         """Return the results of the reductions, as NumPy arrays."""
@@ -145,10 +172,6 @@ class Recorder:
             name: tf.nest.map_structure(np.asarray, reduction.result(states[name]))
             for name, reduction in self.reductions.items()
         }
-
-    def _keeps(self, iteration: tf.Tensor) -> tf.Tensor:
-        past = iteration - self.burn_in
-        return tf.logical_and(past > 0, past % self.thin == 0)
 
     def _test(self, position: tf.Tensor) -> Tensors:
         params = self.target.space.constrain(position)

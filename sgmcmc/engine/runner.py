@@ -95,7 +95,7 @@ class Runner:
         self._in_part = False
         self.estimate = float("nan")
         self.params: Tensors = {}
-        self._span = Buffer((3,), np.dtype(np.int32))
+        self._span = Buffer((4,), np.dtype(np.int32))
         self._refresh_every = self._kernel.gradient.refresh_every(whole)
         self.carry = carry
 
@@ -246,7 +246,7 @@ class Runner:
                     carry = carry._replace(gradient=tf.constant(gradient))
         stop = min(stop, *(offset + n - self.iteration % n for n in self._lengths))
         inputs = self._inputs(block, offset)
-        self._span.array[:] = offset, stop, self.iteration + 1
+        self._span.array[:] = offset, stop, self.iteration + 1, self.recorder.burn_in
         result = self._kernel.run(carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset
         self.take(result, end, part)
@@ -274,6 +274,7 @@ class Runner:
         records = {
             name: np.asarray(array)[:completed]
             for name, array in result.records.items()
+            if name in self.records
         }
         diverged = not bool(result.finite)
         finite = finite_rows(records.get(DRAWS), completed) if diverged else completed

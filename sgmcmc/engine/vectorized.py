@@ -46,7 +46,7 @@ class GroupKernel:
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
         """Compile ``run``; return whether that worked."""
-        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
+        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1, 0]))
         self._run = compiler.try_to_compile(self._block, *arguments)
         return self._run is not None
 
@@ -63,7 +63,7 @@ class GroupKernel:
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
         def transition(
-            i: tf.Tensor, now: tf.Tensor, carry: Carry
+            i: tf.Tensor, now: tf.Tensor, past: tf.Tensor, carry: Carry
         ) -> tuple[Carry, Tensors]:
             """Return state and records after a move of all chains, of one stepsize."""
             dynamics, layout = self.single.dynamics, self._target.space.layout
@@ -81,12 +81,12 @@ class GroupKernel:
             def of_one(inputs_of_chain: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
                 carry, seed = inputs_of_chain
                 carry = self._iteration.move(carry, columns, stepsize, seed, now)
-                return self._loop.fold(carry, now)
+                return self._loop.fold(carry, past)
 
             return _for_each((carry, drawn), of_one)
 
         def iterate(
-            i: tf.Tensor, now: tf.Tensor, carry: Carry
+            i: tf.Tensor, now: tf.Tensor, past: tf.Tensor, carry: Carry
         ) -> tuple[Carry, Tensors]:
             def of_one(
                 inputs_of_chain: tuple[Carry, BlockInputs],
@@ -95,7 +95,7 @@ class GroupKernel:
                 no_step = tf.constant(-1)
                 block = BlockTensors(fixed, inputs, no_step)
                 carry = self._iteration.run(carry, block, tf.constant(0), now)
-                return self._loop.fold(carry, now)
+                return self._loop.fold(carry, past)
 
             consumed = BlockInputs(
                 self.stream.of_iteration(fixed, rows, i),
@@ -251,7 +251,7 @@ class Group:
     ) -> None:
         self._kernel, self._pool = kernel, pool
         self._runners, self._goals = runners, goals
-        self._span = Buffer((3,), np.dtype(np.int32))
+        self._span = Buffer((4,), np.dtype(np.int32))
         self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None
         self._carry: Carry | None = None
@@ -293,7 +293,8 @@ class Group:
         if part and max_iterations is not None:
             stop = min(stop, offset + max_iterations)
         carry, inputs = self._stacked(), self._inputs(block)
-        self._span.array[:] = offset, stop, at + 1
+        burn_in = self._kernel.single.recorder.burn_in
+        self._span.array[:] = offset, stop, at + 1, burn_in
         result = self._kernel.run(carry, inputs, self._span.tensor())
         if stop == length or at + stop - offset == max(self._goals.values()):
             self._release()

@@ -6,22 +6,19 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.random_numbers import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
-from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.model.geometry import Arrow, Preconditioner
-from sgmcmc.model.layout import Layout
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.start import Start
 from sgmcmc.plan.stopping import Goal
-from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
+from sgmcmc.results.schema import LOG_POST, POSITIONS, SLOPES
 from sgmcmc.run.builder import PhaseRun, RunOutput, make_runners
 from sgmcmc.run.chain_executors import executor_of
 from sgmcmc.run.driver import whole_by_chain
@@ -132,6 +129,7 @@ class WarmedUp:
         mean_change: Largest change of the mean from the first half of the last draws to the second,
             in the coordinates whose scale alone may change; 0 if there are none.
         recent_draws: Some of the last draws, flat and unconstrained, (k, d).
+        metric: Form of the coordinates that could change.
     """
 
     preconditioner: Preconditioner | None
@@ -146,6 +144,7 @@ class WarmedUp:
     width: float
     mean_change: float
     recent_draws: np.ndarray
+    metric: str
 
     def continued(self, further: WarmedUp) -> WarmedUp:
         """Return the result of this warm-up and a further one after it."""
@@ -165,31 +164,6 @@ class WarmedUp:
             1 / widest < self.width < widest
             and self.mean_change < _SETTINGS.mean_change
         )
-
-
-class _PositionRecorder(Recorder):
-    """Writes down the positions themselves, and the gradients there."""
-
-    def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
-        """Return shape and dtype of a position and of a gradient."""
-        spec = ((self.target.size,), self.target.dtype)
-        return {DRAWS: spec, GRADIENTS: spec}
-
-    def values(
-        self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor
-    ) -> Any:
-        """Return position and gradient."""
-        return {DRAWS: position, GRADIENTS: gradient}
-
-    @property
-    def draw_layout(self) -> Layout:
-        """Layout of the position."""
-        return self.target.space.layout
-
-    @property
-    def gradient_layout(self) -> Layout:
-        """Layout of the gradient."""
-        return self.target.space.layout
 
 
 class WarmUp:
@@ -219,6 +193,7 @@ class WarmUp:
         self._windows, self._scaled_indices = windows, start.scaled
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
+        assert dynamics.metric is not None
         self._dynamics, self._metric = dynamics, dynamics.metric
         self._first = float(sampler.chain.stepsizes.at(1, 1).max())
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
@@ -226,8 +201,8 @@ class WarmUp:
         max_iterations = sum(windows) + _SETTINGS.last_window
         self._rows = [
             {
-                DRAWS: np.empty((max_iterations, d), dtype),
-                GRADIENTS: np.empty((max_iterations, d), dtype),
+                POSITIONS: np.empty((max_iterations, d), dtype),
+                SLOPES: np.empty((max_iterations, d), dtype),
                 LOG_POST: np.empty((2 * max_iterations, 2)),
             }
             for _ in sampler.starts
@@ -238,12 +213,7 @@ class WarmUp:
             None,
         )
         label = f"{sampler.chain.label}, warm-up"
-        phase = replace(
-            sampler.chain,
-            kind=RunPhase.MODE,
-            label=label,
-            recorder=_PositionRecorder(sampler.target),
-        )
+        phase = replace(sampler.chain, kind=RunPhase.MODE, label=label)
         phase_run = PhaseRun(sampler, phase, max_iterations)
         self._executor = executor_of(phase_run)
         self._runners = make_runners(
@@ -277,12 +247,12 @@ class WarmUp:
                     break
                 if self._scaled_indices is not None:
                     self._rescale(length)
-                elif self._metric is not None:
+                elif self._metric != "none":
                     if not self._change(length):
                         break
                     averaging = self._averaging(self._restarted)
             else:
-                if self._metric is not None and self._scaled_indices is None:
+                if self._metric != "none" and self._scaled_indices is None:
                     length = _SETTINGS.last_window
                     self._window(_SETTINGS.last_window, averaging, progress)
                     self._astray = not self._normal(_SETTINGS.last_window)[0]
@@ -304,6 +274,7 @@ class WarmUp:
             float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
             self._mean_change(length),
             self._recent_draws(length),
+            self._metric,
         )
 
     @property
@@ -337,7 +308,7 @@ class WarmUp:
         return averaging
 
     def _suitable(self, stepsize: float) -> float:
-        return self._dynamics.suitable(stepsize, self._metric is not None)
+        return self._dynamics.suitable(stepsize, self._metric != "none")
 
     def _scale(self, stepsize: float) -> None:
         for runner in self._runners:
@@ -419,7 +390,7 @@ class WarmUp:
         last = slice(max(0, self._done - length), self._done)
         zeta, gradients = (
             np.concatenate([row[name][last] for row in self._rows]).astype(np.float64)
-            for name in (DRAWS, GRADIENTS)
+            for name in (POSITIONS, SLOPES)
         )
         root = self._root
         if root.ndim == 2:
@@ -442,7 +413,7 @@ class WarmUp:
     def _recent_draws(self, length: int) -> np.ndarray:
         step = max(1, -(-length * len(self._rows) // _SETTINGS.recent_draws))
         last = slice(max(0, self._done - length), self._done, step)
-        rows = [row[DRAWS][last] for row in self._rows]
+        rows = [row[POSITIONS][last] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)

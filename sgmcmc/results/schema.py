@@ -17,6 +17,8 @@ from sgmcmc.results.arrays import LogPost
 DRAWS, GRADIENTS, LOG_POST = "draws", "gradients", "log_post"
 UNNORMALIZED = "unnormalised"
 TEST = "test/"
+# Records of chains for a warm-up: positions, flat and unconstrained, and the gradients there.
+POSITIONS, SLOPES = "positions", "slopes"
 
 
 @dataclass(frozen=True)

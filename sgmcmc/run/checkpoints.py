@@ -323,7 +323,7 @@ def record_specs(
     return {
         **{
             name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))
-            for name, (shape, dtype) in kernel.recorder.specs().items()
+            for name, (shape, dtype) in kernel.recorder.stored_specs().items()
         },
         LOG_POST: ((chains, blocks, 2), np.dtype(np.float64)),
     }

@@ -330,6 +330,7 @@ def _make_recorder(
         try_test_functions(options.test_functions, target, start),
         try_reductions(options.reductions, target, start),
         tuple(name for name in stored if name in scaled),
+        positions=getattr(dynamics, "metric", None) is not None,
     )
 
 

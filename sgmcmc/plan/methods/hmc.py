@@ -402,7 +402,7 @@ def _tuned_at_mode(
 def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Request:
     log.warmed_up = warmed_up
     log.clock.done("warm-up")
-    dynamics = request.dynamics
+    dynamics = replace(request.dynamics, metric=warmed_up.metric)
     if hasattr(dynamics, "frequency"):
         dynamics = replace(dynamics, frequency=warmed_up.frequency)
     return request.tuned(
@@ -498,9 +498,7 @@ def _run_warm_up(
     size = request.read.target.size
     warm_up_request = request.tuned(
         start.params,
-        dynamics=replace(
-            dynamics, metric=None if start.metric == "none" else start.metric
-        ),
+        dynamics=replace(dynamics, metric=start.metric),
         stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
         preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
     )
