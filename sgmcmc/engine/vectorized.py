@@ -24,7 +24,7 @@ from sgmcmc.engine.kernel import BlockLoop, BlockResult, ChainStart, Kernel
 from sgmcmc.engine.prefetcher import Buffer, Pool
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.graphs.compiler import Compiled, Compiler
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import spec_of, trace
 from sgmcmc.minibatches.streams import SharedStream
 
 
@@ -68,10 +68,13 @@ class GroupKernel:
             """Return state and records after a move of all chains, of one stepsize."""
             dynamics, layout = self.single.dynamics, self._target.space.layout
             assert isinstance(dynamics, ExactDynamics)
-            seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
-            drawn = tf.nest.map_structure(
-                lambda *entries: tf.stack(entries),
-                *(dynamics.drawn(s, layout.size) for s in seeds),
+            seeds = tf.gather(inputs.seeds, i)[:, 0]
+            # In a loop, whose body is compiled once, not for each chain.
+            one = dynamics.drawn(seeds[0], layout.size)
+            drawn = tf.map_fn(
+                lambda seed: dynamics.drawn(seed, layout.size),
+                seeds,
+                fn_output_signature=tf.nest.map_structure(spec_of, one),
             )
             stepsize = layout.per_coordinate(
                 tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0]
