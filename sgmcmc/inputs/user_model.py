@@ -56,10 +56,12 @@ class UserModel:
         params = target.space.constrain(position)
         if self.latents is not None:
             columns = self.completed(params, columns)
-        values = self._values(params, columns)
-        missing = list(target.space.layout.names)
-        if any(tf.is_tensor(value) for value in values.values()):
-            missing = target.missing_gradients(position, columns)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(params.values()))
+            values = self._values(params, columns)
+        tensors = [value for value in values.values() if tf.is_tensor(value)]
+        slopes = tape.gradient(tensors, params) if tensors else {}
+        missing = [name for name in params if slopes.get(name) is None]
         if target.log_prior is not None:
             for name, geometry in target.space.geometries.items():
                 if geometry.prior_included:
@@ -74,7 +76,7 @@ class UserModel:
             name: tf.convert_to_tensor(value, target.dtype)
             for name, value in values.items()
         }
-        returned["log_post"] = target.log_post(position, minibatch)
+        returned["log_post"] = self._log_post(position, **returned)
         returned["gradient"] = target.shared.gradient(position, minibatch)
         points = target.space.differentiated(position)[1]
         if target.space.limits(points) is not None:
@@ -82,6 +84,15 @@ class UserModel:
         if with_terms:
             returned["terms"] = self._terms(params, columns)
         return returned
+
+    def _log_post(
+        self, position: tf.Tensor, log_lik: tf.Tensor, log_prior: Any = 0.0
+    ) -> tf.Tensor:
+        """Return the estimate of the log posterior, given log-likelihood and log-prior."""
+        space = self.target.space
+        jacobians = space.log_jacobian(space.coordinates(position))
+        further = [*jacobians, *space.log_prior(position)]
+        return tf.add_n([self.weight * log_lik + log_prior, *further])
 
     def _values(self, params: Tensors, columns: Tensors) -> dict[str, Any]:
         """Return the values of the user's log-likelihood and log-prior."""

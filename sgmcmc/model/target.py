@@ -223,21 +223,6 @@ class Target:
         value = self.log_lik(self.space.constrain(position), dict(columns))
         return getattr(value, "shape", tf.TensorShape([])).rank == 0
 
-    def missing_gradients(self, position: tf.Tensor, columns: Tensors) -> list[str]:
-        """Return the parameters on which the log posterior does not depend differentiably."""
-        params = self.space.constrain(position)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(list(params.values()))
-            value = tf.reduce_sum(self.log_lik(params, dict(columns)))
-            if self.log_prior is not None:
-                value += self.log_prior(dict(params))
-        gradients = tape.gradient(value, list(params.values()))
-        return [
-            name
-            for name, gradient in zip(params, gradients, strict=True)
-            if gradient is None
-        ]
-
     def _data_part(self, params: Tensors, minibatch: Minibatch) -> tf.Tensor:
         """Return Σ w_i log p(x_i | θ)."""
         weights = minibatch.weights
