@@ -11,7 +11,7 @@ from sgmcmc.libraries import without_chatter
 with without_chatter(), warnings.catch_warnings():
     # Its warnings about its own dependencies do not concern the user.
     warnings.simplefilter("ignore")
-    import tensorflow  # noqa: F401
+    import tensorflow
 
 from sgmcmc import dynamics as dynamics
 from sgmcmc import gradients as gradients
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from sgmcmc.shards import divide
 
 _libraries.let_probability_see_old_numpy()
+_libraries.keep_compiled_chains(tensorflow.__version__)
 
 # Leaves of the package, which nothing else in it imports: loaded when a name is first used
 _LEAVES = {

@@ -15,17 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import os
+import platform
 import re
+import shutil
 import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -67,6 +72,60 @@ def silent_seconds() -> float | None:
         return max(0.0, float(os.environ["SGMCMC_SILENT_SECONDS"]))
     except (KeyError, ValueError):
         return None
+
+
+@dataclass(frozen=True)
+class _Settings:
+    compiled_bytes: int = 2**30  # of compiled chains that are kept in a folder, at most
+    free_bytes: int = 2**28  # of its disk, at least
+
+
+_SETTINGS = _Settings()
+
+
+def keep_compiled_chains(version: str) -> None:
+    """Keep what XLA compiles in the folder that ``SGMCMC_COMPILED`` names, for later processes.
+
+    TensorFlow reads its setting when the first operation runs. Each version of TensorFlow and each
+    kind of processor has a folder of its own, from which the oldest files go when it is full.
+    """
+    given = os.environ.get("SGMCMC_COMPILED")
+    if not given:
+        return
+    kind = f"{version} {_processor()}"
+    name = hashlib.sha256(kind.encode()).hexdigest()[:16]
+    folder = Path(given).expanduser().absolute() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
+        size = sum(file.stat().st_size for file in files)
+        for file in files:
+            if size <= _SETTINGS.compiled_bytes:
+                break
+            size -= file.stat().st_size
+            file.unlink()
+        if shutil.disk_usage(folder).free < _SETTINGS.free_bytes or not os.access(
+            folder, os.W_OK
+        ):
+            raise OSError("the disk is full, or the folder cannot be written to")
+    except OSError as error:
+        warnings.warn(
+            f"SGMCMC_COMPILED: nothing is kept in {str(folder)!r}: {error}.",
+            stacklevel=3,
+        )
+        return
+    before = os.environ.get("TF_XLA_FLAGS", "")
+    flag = f'--tf_xla_persistent_cache_directory="{folder}"'
+    os.environ["TF_XLA_FLAGS"] = f"{before} {flag}".strip()
+
+
+def _processor() -> str:
+    """Return a description of the processor that tells which instructions it has."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        kinds = ("model name", "flags", "Features", "CPU part")
+        return "".join(sorted({line for line in lines if line.startswith(kinds)}))
+    return f"{platform.machine()} {platform.processor()}"
 
 
 # A message begins "I0000 00:00:17..." in new releases, "2024-05-01 12:00:00.123: I ..." in older

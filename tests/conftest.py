@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import sgmcmc
-from tests.ladder.table import BY_NAME, DISTINCT, Case
+# What XLA compiles is shared by the workers, and by later runs: a third of the time is compiling.
+_CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+os.environ.setdefault("SGMCMC_COMPILED", str(_CACHE))
+
+import sgmcmc  # noqa: E402
+from tests.ladder.table import BY_NAME, DISTINCT, Case  # noqa: E402
 
 METHODS = tuple(case.name for case in DISTINCT if not case.of_points)
 """The samplers of the tiny model, by the names of their rows in the table."""

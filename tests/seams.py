@@ -35,6 +35,8 @@ HAS_ROOM = "sgmcmc.data.stored._has_room"
 STREAMS_PIECE_BYTES = "sgmcmc.data.tables.PIECE_BYTES"
 TABLES_SETTINGS = "sgmcmc.data.tables._SETTINGS"
 
+LIBRARIES = "sgmcmc.libraries._SETTINGS"
+
 LAST_BANDWIDTH = "sgmcmc.shards.combination._last_bandwidth"
 SHARDS_TIME = "sgmcmc.shards.subposteriors.time"
 

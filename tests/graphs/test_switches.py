@@ -16,6 +16,7 @@ from sgmcmc import libraries
 from sgmcmc.data import native
 from sgmcmc.data.dataset import shares_memory
 from sgmcmc.graphs import compiler
+from tests import seams
 from tests.conftest import short_call
 
 ROOT = Path(__file__).parents[2]
@@ -140,3 +141,67 @@ def test_tensorflows_log_is_left_alone_on_demand() -> None:
     )
     assert "all is well" in log and log.endswith("after\n")
     assert any(line.startswith(("I0", "I1", "20")) for line in log.splitlines()[:-2])
+
+
+COMPILED = """
+import numpy as np
+import tensorflow as tf
+import sgmcmc
+
+draws = sgmcmc.sgld(
+    lambda params, data: -0.5 * tf.reduce_sum((data["x"] - params["theta"]) ** 2),
+    {"x": np.ones(20, "float32")}, {"theta": 0.0}, 1e-3,
+    minibatch_size=5, n_iters=20, seed=1, verbose=False,
+)
+import sys
+print(draws["theta"].tobytes().hex(), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_compiled_chains_are_kept_for_later_processes(tmp_path: Path) -> None:
+    folder = tmp_path / "compiled chains"
+    usual = said_in_a_fresh_process(COMPILED).splitlines()[-1]
+    keeps = {"SGMCMC_COMPILED": str(folder)}
+    first = said_in_a_fresh_process(COMPILED, **keeps).splitlines()[-1]
+    files = {file: file.stat().st_mtime_ns for file in folder.rglob("*.pb")}
+    second = said_in_a_fresh_process(COMPILED, **keeps).splitlines()[-1]
+    assert usual == first == second
+    assert len(files) == 1
+    assert files == {file: file.stat().st_mtime_ns for file in folder.rglob("*.pb")}
+
+
+@pytest.fixture
+def flags(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Restore TensorFlow's flags after a test that changes them."""
+    monkeypatch.setenv("TF_XLA_FLAGS", "--before")
+    return monkeypatch
+
+
+def test_the_oldest_compiled_chains_go(
+    tmp_path: Path, flags: pytest.MonkeyPatch
+) -> None:
+    flags.setattr(seams.LIBRARIES, seams.changed(seams.LIBRARIES, compiled_bytes=25))
+    flags.setenv("SGMCMC_COMPILED", str(tmp_path))
+    libraries.keep_compiled_chains("2")
+    before, flag = os.environ["TF_XLA_FLAGS"].split(" ", 1)
+    (folder,) = tmp_path.iterdir()
+    assert (before, flag.endswith(f'="{folder}"')) == ("--before", True)
+    for age in range(3):
+        file = folder / f"{age}.pb"
+        file.write_bytes(bytes(10))
+        os.utime(file, (1000 - age, 1000 - age))
+    libraries.keep_compiled_chains("2")
+    assert sorted(file.name for file in folder.iterdir()) == ["0.pb", "1.pb"]
+    libraries.keep_compiled_chains("3")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(
+    tmp_path: Path, flags: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    flags.setenv("SGMCMC_COMPILED", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="SGMCMC_COMPILED"):
+        libraries.keep_compiled_chains("2")
+    assert os.environ["TF_XLA_FLAGS"] == "--before"
