@@ -82,6 +82,9 @@ LEAST_WIDTH = "sgmcmc.models.topics._LEAST_WIDTH"
 
 JOINT_MODEL_CHECK = "sgmcmc.bridges.joint.JointModel._check"
 
+INTERPOLATED = "sgmcmc.reduce.interpolated._SETTINGS"
+
+REDUCED = "sgmcmc.regression.reduced._SETTINGS"
 REGRESSION_COLUMNS = "sgmcmc.regression.columns._SETTINGS"
 REGRESSION_DESIGN = "sgmcmc.regression.design._SETTINGS"
 OF_COLUMNS = "sgmcmc.regression.expressions._OF_COLUMNS"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -77,12 +77,14 @@ class MarginalDensity:
         sums: Sums of the data.
         mean, sd: Means and standard deviations of the priors of coefficients, (p,).
         scales: Model of the scales.
+        table: Function of :meth:`log_ratios` in the place of :meth:`eliminated_at`.
     """
 
     sums: GaussianSums
     mean: np.ndarray
     sd: np.ndarray
     scales: ScaleModel
+    table: Callable[[np.ndarray], np.ndarray] | None = None
 
     @cached_property
     def _dense(self) -> int:
@@ -156,7 +158,7 @@ class MarginalDensity:
                 continue
             sigma = self.scales.sigma(part)
             given = np.concatenate([effects[there, :s], coefficients[there]], 1)
-            for k, eliminated in enumerate(self._eliminated(roots, sigma)):
+            for k, eliminated in enumerate(self._eliminated(self._ratios(part))):
                 of_crossed = normals[start - len(part) + k, s:]
                 drawn = eliminated.effects(given[k], sigma[k], of_crossed)
                 effects[start - len(part) + k, s:] = drawn
@@ -203,7 +205,7 @@ class MarginalDensity:
         numbers = self.sums.root.size
         if self.sums.groups is not None:
             numbers += self.sums.groups.projections.size
-        if self.sums.crossed is not None:
+        if self.sums.crossed is not None and self.table is None:
             numbers += self.sums.crossed.within.size + self.sums.crossed.terms.shape[0]
         length = max(1, _SETTINGS.evaluated // numbers)
         return [positions[k : k + length] for k in range(0, len(positions), length)]
@@ -222,11 +224,11 @@ class MarginalDensity:
             rows += _solved(factor, groups)
         stacked = np.concatenate(rows, 1)
         if self.sums.crossed is not None:
-            eliminated = self._eliminated(roots, sigma)
-            constant = constant - [e.half_log_det for e in eliminated]
-            explained = np.stack([e.explained.T @ e.explained for e in eliminated])
+            left = self._left_by_elimination(positions)
+            constant = constant - left[:, 0]
             transposed = stacked.transpose(0, 2, 1)
-            stacked = _root_of(np.matmul(transposed, stacked) - explained)
+            products = np.matmul(transposed, stacked)
+            stacked = _root_of(products - left[:, 1:].reshape(products.shape))
         stacked = stacked / sigma[:, np.newaxis, np.newaxis]
         x, y = self._of_effects(stacked, roots)[..., :-1], stacked[..., -1]
         prior_mean, sd = self._prior
@@ -247,27 +249,60 @@ class MarginalDensity:
         constant = np.where(valid, constant, -np.inf)
         return _CoefficientForm(constant, root, mean, squares)
 
-    def _eliminated(
-        self, roots: Sequence[np.ndarray], sigma: np.ndarray
-    ) -> list[Eliminated]:
-        """Return the effects of crossed factors at each position, integrated out."""
+    def log_ratios(self, positions: np.ndarray) -> np.ndarray:
+        """Return the logs of the scales of eliminated effects over σ, (c, factors).
+
+        They are of the factor that is integrated out first, and of the crossed ones, each of which
+        has one effect for each level.
+        """
+        ratios = [ratio[:, 0, 0] for ratio in self._ratios(positions)]
+        return np.log(np.stack(ratios, 1))
+
+    def eliminated_at(self, log_ratios: np.ndarray) -> np.ndarray:
+        """Return what is left at such logs, (c, 1 + k²), with k the other columns.
+
+        That is half the log determinant, and the products of what the effects explain of columns.
+        """
+        ratios = np.exp(log_ratios)[:, :, np.newaxis, np.newaxis]
+        parts = [_left_by(self._eliminated(at_one[:, np.newaxis])) for at_one in ratios]
+        return np.concatenate(parts)
+
+    def _left_by_elimination(self, positions: np.ndarray) -> np.ndarray:
+        """Return the same at positions."""
+        if self.table is not None:
+            return self.table(self.log_ratios(positions))
+        return _left_by(self._eliminated(self._ratios(positions)))
+
+    def _ratios(self, positions: np.ndarray) -> list[np.ndarray]:
+        """Return L over σ, of the first factor and of the crossed ones, (c, q, q)."""
+        assert self.sums.crossed is not None
+        first, *others = self.scales.roots(positions)
+        sigma = self.scales.sigma(positions)[:, np.newaxis, np.newaxis]
+        crossed = others[-len(self.sums.crossed.levels) :]
+        return [root / sigma for root in (first, *crossed)]
+
+    def _eliminated(self, ratios: Sequence[np.ndarray]) -> list[Eliminated]:
+        """Return the effects of crossed factors, integrated out, at each position.
+
+        Args:
+            ratios: Roots over σ, of the first factor and of the crossed ones, (c, q, q).
+        """
         crossed, groups = self.sums.crossed, self.sums.groups
         assert crossed is not None and groups is not None
-        ratios = [root / sigma[:, np.newaxis, np.newaxis] for root in roots]
-        inverse = inverses_of(groups.roots, ratios[0])
+        first, *own = ratios
+        inverse = inverses_of(groups.roots, first)
         weighted = np.matmul(inverse[:, groups.kinds], groups.projections)
         by_group = weighted.transpose(1, 2, 0, 3)
-        flat = by_group.reshape(-1, len(sigma) * weighted.shape[-1])
-        products = (crossed.projections @ flat).reshape(crossed.size, len(sigma), -1)
-        entries = crossed.entries(ratios[0])
-        own = ratios[-len(crossed.levels) :]
+        flat = by_group.reshape(-1, len(first) * weighted.shape[-1])
+        products = (crossed.projections @ flat).reshape(crossed.size, len(first), -1)
+        entries = crossed.entries(first)
         return [
             crossed.eliminated(
                 entries[:, k],
                 crossed.within + products[:, k],
                 [ratio[k] for ratio in own],
             )
-            for k in range(len(sigma))
+            for k in range(len(first))
         ]
 
     def _of_effects(self, rows: np.ndarray, roots: Sequence[np.ndarray]) -> np.ndarray:
@@ -290,6 +325,13 @@ class MarginalDensity:
         """Return effects of standard normal ones, (c, effects)."""
         transposed = [root.transpose(0, 2, 1) for root in roots]
         return self._of_effects(standard[:, np.newaxis], transposed)[:, 0]
+
+
+def _left_by(eliminated: Sequence[Eliminated]) -> np.ndarray:
+    """Return half the log determinants, and products of what is explained, (c, 1 + k²)."""
+    products = np.stack([e.explained.T @ e.explained for e in eliminated])
+    half = np.array([[e.half_log_det] for e in eliminated])
+    return np.concatenate([half, products.reshape(len(products), -1)], 1)
 
 
 def _root_of(products: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ from sgmcmc.reduce.elliptical import (
     mode_and_width,
 )
 from sgmcmc.reduce.gaussian import GaussianSums
+from sgmcmc.reduce.interpolated import interpolated
 from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
 from sgmcmc.regression.building import RegressionData
 from sgmcmc.regression.conditional_effects import ConditionalEffects
@@ -60,6 +61,7 @@ class _Settings:
     projections: float = 2.0**27  # numbers of all groups, at most
     # Effects in a dense matrix, at most: 2600 densities, the pilots among them, take 18 s with 400.
     crossed: int = 400
+    interpolated: int = 2000  # at most, if the densities are polynomials: 100 take 10 s
     work_at_scales: float = 5e6  # for the density at one position, at most
     least: float = 1e-7  # noise, in SDs of the response, that may be rounding
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
@@ -104,13 +106,19 @@ class SumsDraws:
 
     Args:
         density: Posterior of the scales.
+        start: Position near its mode.
         chains: Number of chains.
         seed: Seed, or the entropy drawn in its place.
         dtype: Floating point type of draws.
     """
 
     def __init__(
-        self, density: MarginalDensity, chains: int, seed: int, dtype: np.dtype
+        self,
+        density: MarginalDensity,
+        start: np.ndarray,
+        chains: int,
+        seed: int,
+        dtype: np.dtype,
     ) -> None:
         assert isinstance(density.scales, RegressionScales)
         self.scales, self._density = density.scales, density
@@ -119,14 +127,14 @@ class SumsDraws:
         self.sampler: EllipticalChains | InvertedChains
         if density.sums.groups is not None:
             self._conditional: MarginalDensity | SharedBasis = density
-            approximation = fitted(density, self.scales.start, seed)
+            approximation = fitted(density, start, seed)
             self.sampler = EllipticalChains(density, approximation, seed, chains)
             return
         noise = abs(density.sums.root[-1, -1]) / np.sqrt(density.sums.total)
         mode = float(np.log(noise if noise > _SETTINGS.least else _SETTINGS.noise))
         shared = SharedBasis(density, float(np.exp(mode)))
-        start, (mode, _width) = mode, mode_and_width(shared, mode)
-        if abs(mode - start) > _SETTINGS.near:
+        before, (mode, _width) = mode, mode_and_width(shared, mode)
+        if abs(mode - before) > _SETTINGS.near:
             shared = SharedBasis(density, float(np.exp(mode)))
         self._conditional = shared
         self.sampler = InvertedChains(shared, mode, seed, chains)
@@ -228,14 +236,31 @@ class SumsCall:
         if float(size) * columns > _SETTINGS.projections:
             return False
         crossed = columns_of(model, factors.crossed, factors.levels.crossed)
-        if crossed > _SETTINGS.crossed or self.sums is None:
+        if crossed > _SETTINGS.interpolated or self.sums is None:
             return False
         groups = self.sums.groups
         assert groups is not None
         work = groups.projections.size * float(columns)
-        if self.sums.crossed is not None:
+        if self.sums.crossed is not None and crossed <= _SETTINGS.crossed:
             work += self.sums.crossed.work
-        return work <= _SETTINGS.work_at_scales
+        if work > _SETTINGS.work_at_scales:
+            return False
+        return crossed <= _SETTINGS.crossed or self.by_polynomials is not None
+
+    @cached_property
+    def by_polynomials(self) -> tuple[MarginalDensity, np.ndarray] | None:
+        """The posterior of scales by polynomials, and its mode, for many crossed effects."""
+        factors, model = self.factors, self.data.model
+        if factors is None:
+            return None
+        eliminated = (factors.order[0], *factors.crossed)
+        crossed = columns_of(model, factors.crossed, factors.levels.crossed)
+        of_one = all(len(model.effects[number].terms) == 1 for number in eliminated)
+        if crossed <= _SETTINGS.crossed or not of_one:
+            return None
+        density = self._density(self.sums, self._few_rows)
+        assert isinstance(density.scales, RegressionScales)
+        return interpolated(density, density.scales.start)
 
     @property
     def _few_rows(self) -> bool:
@@ -261,7 +286,9 @@ class SumsCall:
         """Draws, none to begin with."""
         chains, dtype = self.goal.n_chains, self.data.dtype
         density = self._density(self.sums, self._few_rows)
-        draws = SumsDraws(density, chains, self.seed, dtype)
+        assert isinstance(density.scales, RegressionScales)
+        density, start = self.by_polynomials or (density, density.scales.start)
+        draws = SumsDraws(density, start, chains, self.seed, dtype)
         self.clock.done("scales")
         return draws
 
@@ -497,12 +524,15 @@ def _model_facts(run: SumsCall) -> dict[str, Any]:
             "in closed form": "coefficients given 'sigma'",
             "sampled": "'sigma', by its distribution function",
         }
-    return {
+    facts = {
         Fact.REDUCTION: f"{rows} rows as {_counts_of_sums(run.sums)}",
         "in closed form": "coefficients and effects given the scales",
         "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
         "densities of scales computed": run.draws.sampler.evaluations,
     }
+    if run.by_polynomials is not None:
+        facts["crossed effects"] = "integrated out by polynomials of the scales"
+    return facts
 
 
 def _counts_of_sums(sums: GaussianSums | None) -> str:

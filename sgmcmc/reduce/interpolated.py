@@ -1,0 +1,133 @@
+"""The elimination of large crossed factors, as polynomials of the scales.
+
+To integrate out m effects takes m³/3 multiplications at each position. What it leaves, half a log
+determinant and the products of a few columns, are functions of ℓ, the logs of the scales of
+effects over that of the noise, whose nearest poles have imaginary parts of π/2. So polynomials
+through Chebyshev's nodes in a box of half width w have relative errors of ρ⁻ⁿ with n nodes along
+an axis, log ρ = arsinh(π/2w); with many levels the posterior of ℓ is narrow, and few will do.
+
+Source: Trefethen, *Approximation theory and approximation practice*, SIAM, 2013, chapter 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgmcmc.reduce.elliptical import at_mode
+from sgmcmc.reduce.marginal import MarginalDensity
+
+
+@dataclass(frozen=True)
+class _Settings:
+    digits: float = 23.0  # natural log of the precision of the polynomials
+    nodes: int = 150  # at most, at each of which the factors are eliminated
+    axes: int = 2  # factors among the ratios, at most: nodes are those of a grid
+    half_width: float = 0.5  # of the boxes in which the mode is searched
+    nodes_of_search: int = 3  # along each axis of these
+    searches: int = 12  # such boxes, at most
+    draws: int = 1000  # of the t at the mode, by which the last box is made
+    reach: float = 1.5  # half width of that box, over the largest distance of these
+    error: float = 1e-3  # of differences of the log density, at most
+    checked: int = 3  # positions at which it is measured
+
+
+_SETTINGS = _Settings()
+
+Eliminate = Callable[[np.ndarray], np.ndarray]
+"""Function of ratios' logs, (c, axes), that returns what elimination leaves, (c, values)."""
+
+
+@dataclass(frozen=True)
+class ChebyshevTable:
+    """Polynomials through the values of a function at the nodes of a box.
+
+    Attributes:
+        center: Center of the box, (axes,).
+        half_width: Half its width along each axis, (axes,).
+        coefficients: Coefficients of the products of Chebyshev's polynomials, (n, …, n, values).
+    """
+
+    center: np.ndarray
+    half_width: np.ndarray
+    coefficients: np.ndarray
+
+    @classmethod
+    def of(
+        cls, function: Eliminate, center: np.ndarray, half_width: np.ndarray, nodes: int
+    ) -> ChebyshevTable:
+        """Return that of a function, with so many nodes along each axis."""
+        angles = np.pi * (np.arange(nodes) + 0.5) / nodes
+        axes = np.meshgrid(*[np.cos(angles)] * len(center), indexing="ij")
+        points = np.stack([axis.ravel() for axis in axes], 1)
+        values = function(center + half_width * points)
+        coefficients = values.reshape(*[nodes] * len(center), -1)
+        # Their discrete orthogonality; the first polynomial is 1, of twice the square.
+        k = np.arange(nodes)[:, np.newaxis]
+        transform = np.where(k == 0, 1.0, 2.0) / nodes * np.cos(k * angles)
+        for axis in range(len(center)):
+            moved = np.tensordot(transform, coefficients, (1, axis))
+            coefficients = np.moveaxis(moved, 0, axis)
+        return cls(center, half_width, coefficients)
+
+    def __call__(self, logs: np.ndarray) -> np.ndarray:
+        """Return the values at points, (c, values); NaN outside of the box."""
+        x = (logs - self.center) / self.half_width
+        inside = (np.abs(x) <= 1.0).all(1)
+        angles = np.arccos(np.clip(np.nan_to_num(x), -1.0, 1.0))
+        values = np.broadcast_to(self.coefficients, (len(x), *self.coefficients.shape))
+        for axis in range(x.shape[1]):
+            k = np.arange(self.coefficients.shape[axis])
+            polynomials = np.cos(angles[:, [axis]] * k)
+            values = np.einsum("cn,cn...->c...", polynomials, values)
+        return np.where(inside[:, np.newaxis], values, np.nan)
+
+
+def interpolated(
+    density: MarginalDensity, start: np.ndarray
+) -> tuple[MarginalDensity, np.ndarray] | None:
+    """Return a density whose crossed factors are eliminated by polynomials, and its mode.
+
+    Args:
+        density: Posterior of scales, of which each factor has one effect for each level.
+        start: Position from which the mode is searched.
+
+    Returns:
+        ``None`` if the polynomials would take too many nodes, as where data leave a scale open.
+    """
+    center = density.log_ratios(start[np.newaxis])[0]
+    if len(center) > _SETTINGS.axes:
+        return None
+    half_width = np.full(len(center), _SETTINGS.half_width)
+    position = start
+    for _ in range(_SETTINGS.searches):
+        table = ChebyshevTable.of(
+            density.eliminated_at, center, half_width, _SETTINGS.nodes_of_search
+        )
+        local = replace(density, table=table)
+        approximation = at_mode(local, position)
+        position = approximation.mean
+        mode = density.log_ratios(position[np.newaxis])[0]
+        if (np.abs(mode - center) < 0.5 * half_width).all():
+            break
+        center = np.clip(mode, center - half_width, center + half_width)
+    else:
+        return None
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((_SETTINGS.draws, len(start)))
+    near = approximation.positions(z)
+    distances = np.abs(density.log_ratios(near) - mode)
+    half_width = _SETTINGS.reach * distances.max(0)
+    nodes = math.ceil(_SETTINGS.digits / np.arcsinh(0.5 * np.pi / half_width.max()))
+    if nodes ** len(center) > _SETTINGS.nodes:
+        return None
+    table = ChebyshevTable.of(density.eliminated_at, mode, half_width, nodes)
+    smooth = replace(density, table=table)
+    checked = near[: _SETTINGS.checked]
+    errors = smooth(checked) - density(checked)
+    if not np.ptp(errors) < _SETTINGS.error:
+        return None
+    return smooth, at_mode(smooth, position).mean
