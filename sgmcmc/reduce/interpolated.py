@@ -1,6 +1,6 @@
 """The elimination of large crossed factors, as polynomials of the scales.
 
-To integrate out m effects takes m³/3 multiplications at each position. What it leaves, half a log
+To integrate out m effects takes m³/3 multiplications at each position. What it leaves, a log
 determinant and the products of a few columns, are functions of ℓ, the logs of the scales of
 effects over that of the noise, whose nearest poles have imaginary parts of π/2. So polynomials
 through Chebyshev's nodes in a box of half width w have relative errors of ρ⁻ⁿ with n nodes along

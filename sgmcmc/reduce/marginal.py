@@ -203,7 +203,7 @@ class MarginalDensity:
     def _parts(self, positions: np.ndarray) -> list[np.ndarray]:
         """Return positions in parts whose projections are few enough to be whitened together."""
         numbers = self.sums.root.size
-        if self.sums.groups is not None:
+        if self.sums.groups is not None and self.table is None:
             numbers += self.sums.groups.projections.size
         if self.sums.crossed is not None and self.table is None:
             numbers += self.sums.crossed.within.size + self.sums.crossed.terms.shape[0]
@@ -214,21 +214,16 @@ class MarginalDensity:
         sigma, roots = self.scales.sigma(positions), self.scales.roots(positions)
         constant = self.scales.log_prior(positions) - 0.5 * self._dense * _LOG_2PI
         constant = constant - self.sums.total * (np.log(sigma) + 0.5 * _LOG_2PI)
-        shape = (len(positions), *self.sums.root.shape)
-        rows = [np.broadcast_to(self.sums.root, shape)]
-        if self.sums.groups is not None:
-            groups = self.sums.groups
-            factor = _factor(groups.roots, roots[0], sigma)
-            for i, row in enumerate(factor):
-                constant = constant - np.log(row[i]) @ groups.counts
-            rows += _solved(factor, groups)
-        stacked = np.concatenate(rows, 1)
-        if self.sums.crossed is not None:
-            left = self._left_by_elimination(positions)
-            constant = constant - left[:, 0]
-            transposed = stacked.transpose(0, 2, 1)
-            products = np.matmul(transposed, stacked)
-            stacked = _root_of(products - left[:, 1:].reshape(products.shape))
+        if self.sums.crossed is None:
+            constant, stacked = self._without_groups(constant, roots, sigma)
+        else:
+            if self.table is None:
+                values = self._left(self._ratios(positions))
+            else:
+                values = self.table(self.log_ratios(positions))
+            constant = constant + values[:, 0]
+            k = len(self.sums.root)
+            stacked = _root_of(values[:, 1:].reshape(-1, k, k))
         stacked = stacked / sigma[:, np.newaxis, np.newaxis]
         x, y = self._of_effects(stacked, roots)[..., :-1], stacked[..., -1]
         prior_mean, sd = self._prior
@@ -249,6 +244,25 @@ class MarginalDensity:
         constant = np.where(valid, constant, -np.inf)
         return _CoefficientForm(constant, root, mean, squares)
 
+    def _without_groups(
+        self, constant: np.ndarray, roots: Sequence[np.ndarray], sigma: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return a constant less half a log determinant, and rows without effects of groups.
+
+        Args:
+            constant: Constant, (c,).
+            roots: L of each factor, (c, q, q).
+            sigma: σ, (c,).
+        """
+        rows = [np.broadcast_to(self.sums.root, (len(sigma), *self.sums.root.shape))]
+        if self.sums.groups is not None:
+            groups = self.sums.groups
+            factor = _factor(groups.roots, roots[0], sigma)
+            for i, row in enumerate(factor):
+                constant = constant - np.log(row[i]) @ groups.counts
+            rows += _solved(factor, groups)
+        return constant, np.concatenate(rows, 1)
+
     def log_ratios(self, positions: np.ndarray) -> np.ndarray:
         """Return the logs of the scales of eliminated effects over σ, (c, factors).
 
@@ -259,19 +273,22 @@ class MarginalDensity:
         return np.log(np.stack(ratios, 1))
 
     def eliminated_at(self, log_ratios: np.ndarray) -> np.ndarray:
-        """Return what is left at such logs, (c, 1 + k²), with k the other columns.
+        """Return what elimination leaves at such logs, (c, 1 + k²), with k the other columns.
 
-        That is half the log determinant, and the products of what the effects explain of columns.
+        That is minus half the log determinant, and the products of what is left of the columns.
         """
         ratios = np.exp(log_ratios)[:, :, np.newaxis, np.newaxis]
-        parts = [_left_by(self._eliminated(at_one[:, np.newaxis])) for at_one in ratios]
-        return np.concatenate(parts)
+        return np.concatenate([self._left(at_one[:, np.newaxis]) for at_one in ratios])
 
-    def _left_by_elimination(self, positions: np.ndarray) -> np.ndarray:
-        """Return the same at positions."""
-        if self.table is not None:
-            return self.table(self.log_ratios(positions))
-        return _left_by(self._eliminated(self._ratios(positions)))
+    def _left(self, ratios: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the same at roots over σ, of the first factor and of the crossed ones."""
+        zero = np.zeros(len(ratios[0]))
+        minus_half, rows = self._without_groups(zero, ratios, np.ones_like(zero))
+        products = np.matmul(rows.transpose(0, 2, 1), rows)
+        for k, eliminated in enumerate(self._eliminated(ratios)):
+            minus_half[k] -= eliminated.half_log_det
+            products[k] -= eliminated.explained.T @ eliminated.explained
+        return np.column_stack([minus_half, products.reshape(len(products), -1)])
 
     def _ratios(self, positions: np.ndarray) -> list[np.ndarray]:
         """Return L over σ, of the first factor and of the crossed ones, (c, q, q)."""
@@ -325,13 +342,6 @@ class MarginalDensity:
         """Return effects of standard normal ones, (c, effects)."""
         transposed = [root.transpose(0, 2, 1) for root in roots]
         return self._of_effects(standard[:, np.newaxis], transposed)[:, 0]
-
-
-def _left_by(eliminated: Sequence[Eliminated]) -> np.ndarray:
-    """Return half the log determinants, and products of what is explained, (c, 1 + k²)."""
-    products = np.stack([e.explained.T @ e.explained for e in eliminated])
-    half = np.array([[e.half_log_det] for e in eliminated])
-    return np.concatenate([half, products.reshape(len(products), -1)], 1)
 
 
 def _root_of(products: np.ndarray) -> np.ndarray:
