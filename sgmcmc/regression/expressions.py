@@ -113,7 +113,19 @@ class Parser:
 
     def _expression(self, weakest: int) -> ast.expr:
         """Return an expression of operators with at least this precedence."""
-        left = self._prefixed()
+        in_words = self._now.kind == "name" and self._now.text == "not"
+        left: ast.expr
+        if self._is("-", "+"):
+            sign = ast.USub() if self._next().text == "-" else ast.UAdd()
+            left = ast.UnaryOp(sign, self._expression(_POWER))
+        elif self._is("~"):
+            self._next()
+            left = ast.UnaryOp(ast.Invert(), self._expression(_POWER))
+        elif self._is("!") or (in_words and "not" not in self.columns):
+            self._next()
+            left = ast.UnaryOp(ast.Invert(), self._expression(_NOT))
+        else:
+            left = self._with_calls(self._primary())
         while True:
             text = self._now.text if self._now.kind in ("op", "name") else ""
             if text in ("&&", "||", "and", "or"):
@@ -148,19 +160,6 @@ class Parser:
             left = right
         assert chain is not None
         return chain
-
-    def _prefixed(self) -> ast.expr:
-        if self._is("-", "+"):
-            kind = ast.USub() if self._next().text == "-" else ast.UAdd()
-            return ast.UnaryOp(kind, self._expression(_POWER))
-        if self._is("~"):
-            self._next()
-            return ast.UnaryOp(ast.Invert(), self._expression(_POWER))
-        in_words = self._now.kind == "name" and self._now.text == "not"
-        if self._is("!") or (in_words and "not" not in self.columns):
-            self._next()
-            return ast.UnaryOp(ast.Invert(), self._expression(_NOT))
-        return self._with_calls(self._primary())
 
     def _with_calls(self, expression: ast.expr) -> ast.expr:
         while self._now.kind == "op":
