@@ -44,6 +44,8 @@ class Calibration:
     """
 
     def __init__(self, ranks: Mapping[str, np.ndarray], draws: int) -> None:
+        from scipy.stats import chisquare
+
         self.ranks = {name: np.asarray(values) for name, values in ranks.items()}
         self.draws = draws
         self.n = len(next(iter(self.ranks.values())))
@@ -51,22 +53,19 @@ class Calibration:
         for bins in range(2, _SETTINGS.bins + 1):
             if (draws + 1) % bins == 0 and bins * _SETTINGS.expected <= self.n:
                 self._bins = bins
-        self.p_values = {
-            name: self._p_values(values) for name, values in self.ranks.items()
-        }
+        self.p_values: dict[str, np.ndarray] = {}
+        for name, values in self.ranks.items():
+            shape = values.shape[1:]
+            p_values = np.full(shape, np.nan)
+            if self._bins > 1:
+                flat = values.reshape(self.n, -1).T
+                tests = [chisquare(self._counts(one)) for one in flat]
+                p_values = np.reshape([test.pvalue for test in tests], shape)
+            self.p_values[name] = p_values
 
     def _counts(self, ranks: np.ndarray) -> np.ndarray:
         """Return the number of simulations in each bin of ranks."""
         return np.bincount(ranks * self._bins // (self.draws + 1), minlength=self._bins)
-
-    def _p_values(self, ranks: np.ndarray) -> np.ndarray:
-        from scipy.stats import chisquare
-
-        flat = ranks.reshape(self.n, -1).T
-        if self._bins == 1:
-            return np.full(ranks.shape[1:], np.nan)
-        p_values = [chisquare(self._counts(one)).pvalue for one in flat]
-        return np.reshape(p_values, ranks.shape[1:])
 
     def plot(self, var_names: Any = None) -> Any:
         """Plot the histogram of ranks of each component, with a 99 % band of uniform ones.

@@ -49,12 +49,9 @@ def equation_dtype(value: Any) -> np.dtype:
     )
 
 
-def _unary(operation: Callable[[Any], Any]) -> Rule:
-    return lambda equation, x: operation(x)
-
-
-def _binary(operation: Callable[[Any, Any], Any]) -> Rule:
-    return lambda equation, x, y: operation(x, y)
+def _of_inputs(operation: Callable[..., Any]) -> Rule:
+    """Return the rule of an operation that needs nothing of the equation but its inputs."""
+    return lambda equation, *xs: operation(*xs)
 
 
 def _logical(of_bools: Callable[..., Any], of_integers: Callable[..., Any]) -> Rule:
@@ -64,15 +61,9 @@ def _logical(of_bools: Callable[..., Any], of_integers: Callable[..., Any]) -> R
     )
 
 
-def _of_integers_too(
-    of_floats: Callable[..., Any], of_integers: Callable[..., Any]
-) -> Rule:
-    """Return the rule of a division, which is toward zero for integers."""
-    return lambda equation, *xs: (
-        of_integers(*xs)
-        if np.dtype(equation.dtypes[0]).kind in "iu"
-        else of_floats(*xs)
-    )
+def _divide(equation: Equation, x: Any, y: Any) -> tf.Tensor:
+    are_integers = np.dtype(equation.dtypes[0]).kind in "iu"
+    return tf.truncatediv(x, y) if are_integers else tf.divide(x, y)
 
 
 def _integer_pow(equation: Equation, x: Any) -> tf.Tensor:
@@ -93,10 +84,6 @@ def _round(equation: Equation, x: Any) -> tf.Tensor:
     if int(equation.params["rounding_method"]) == 1:
         return tf.round(x)
     return tf.sign(x) * tf.floor(tf.abs(x) + 0.5)
-
-
-def _one_minus_square(x: Any) -> tf.Tensor:
-    return (1 + tf.convert_to_tensor(x)) * (1 - tf.convert_to_tensor(x))
 
 
 def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> tf.Tensor:
@@ -288,11 +275,6 @@ def _along(column: Any, order: Any, axis: int) -> tf.Tensor:
         batch_dims=last,
     )
     return tf.transpose(gathered, swap)
-
-
-def _top_k(equation: Equation, x: Any) -> list[tf.Tensor]:
-    values, indices = tf.math.top_k(x, equation.params["k"])
-    return [values, indices]
 
 
 class _Windows(NamedTuple):
@@ -505,25 +487,31 @@ def scatter(operation: Any, drops_to: float | None) -> Any:
 
 RULES: dict[str, Rule] = {
     **{
-        name: _unary(operation)
+        name: _of_inputs(operation)
         for name, operation in {
             "abs": tf.abs,
             "acos": tf.acos,
             "acosh": tf.acosh,
+            "add": tf.add,
+            "add_any": tf.add,
             "asin": tf.asin,
             "asinh": tf.asinh,
             "atan": tf.atan,
+            "atan2": tf.atan2,
             "atanh": tf.atanh,
             "bessel_i0e": tf.math.bessel_i0e,
             "bessel_i1e": tf.math.bessel_i1e,
             "cbrt": lambda x: tf.sign(x) * tf.abs(x) ** (1 / 3),
             "ceil": tf.math.ceil,
             "cholesky": tf.linalg.cholesky,
+            "clamp": lambda low, x, high: tf.minimum(tf.maximum(x, low), high),
             "copy": tf.identity,
             "copy_p": tf.identity,
             "cos": tf.cos,
             "cosh": tf.cosh,
             "digamma": tf.math.digamma,
+            "eigh": lambda x: tf.linalg.eigh(x)[::-1],
+            "eq": tf.equal,
             "erf": tf.math.erf,
             "erf_inv": tf.math.erfinv,
             "erfc": tf.math.erfc,
@@ -531,49 +519,44 @@ RULES: dict[str, Rule] = {
             "exp2": lambda x: tf.exp(x * np.log(2).astype(equation_dtype(x))),
             "expm1": tf.math.expm1,
             "floor": tf.floor,
+            "ge": tf.greater_equal,
+            "gt": tf.greater,
+            "igamma": tf.math.igamma,
+            "igammac": tf.math.igammac,
             "is_finite": tf.math.is_finite,
+            "le": tf.less_equal,
             "lgamma": tf.math.lgamma,
             "log": tf.math.log,
             "log1p": tf.math.log1p,
             "logistic": tf.sigmoid,
+            "lt": tf.less,
+            "max": tf.maximum,
+            "min": tf.minimum,
+            "mul": tf.multiply,
+            "ne": tf.not_equal,
             "neg": tf.negative,
-            "one_minus_square": _one_minus_square,
+            "nextafter": tf.math.nextafter,
+            "one_minus_square": lambda x: (
+                (1 + tf.convert_to_tensor(x)) * (1 - tf.convert_to_tensor(x))
+            ),
             "optimization_barrier": tf.identity,
+            "polygamma": tf.math.polygamma,
+            "pow": lambda x, y: tf.pow(x, tf.cast(y, equation_dtype(x))),
             "reduce_precision": tf.identity,
+            "regularized_incomplete_beta": tf.math.betainc,
+            "rem": tf.truncatemod,
             "rsqrt": tf.math.rsqrt,
+            "shift_left": tf.bitwise.left_shift,
+            "shift_right_arithmetic": tf.bitwise.right_shift,
             "sign": tf.sign,
             "sin": tf.sin,
             "sinh": tf.sinh,
             "sqrt": tf.sqrt,
             "square": tf.square,
             "stop_gradient": tf.stop_gradient,
+            "sub": tf.subtract,
             "tan": tf.tan,
             "tanh": tf.tanh,
-        }.items()
-    },
-    **{
-        name: _binary(operation)
-        for name, operation in {
-            "add": tf.add,
-            "add_any": tf.add,
-            "atan2": tf.atan2,
-            "eq": tf.equal,
-            "ge": tf.greater_equal,
-            "gt": tf.greater,
-            "igamma": tf.math.igamma,
-            "igammac": tf.math.igammac,
-            "le": tf.less_equal,
-            "lt": tf.less,
-            "max": tf.maximum,
-            "min": tf.minimum,
-            "mul": tf.multiply,
-            "ne": tf.not_equal,
-            "nextafter": tf.math.nextafter,
-            "polygamma": tf.math.polygamma,
-            "pow": lambda x, y: tf.pow(x, tf.cast(y, equation_dtype(x))),
-            "shift_left": tf.bitwise.left_shift,
-            "shift_right_arithmetic": tf.bitwise.right_shift,
-            "sub": tf.subtract,
             "zeta": tf.math.zeta,
         }.items()
     },
@@ -593,7 +576,6 @@ RULES: dict[str, Rule] = {
     "argmin": _extreme(tf.argmin),
     "bitcast_convert_type": lambda equation, x: tf.bitcast(x, equation.dtypes[0]),
     "broadcast_in_dim": _broadcast,
-    "clamp": lambda equation, low, x, high: tf.minimum(tf.maximum(x, low), high),
     "concatenate": lambda equation, *xs: tf.concat(xs, equation.params["dimension"]),
     "convert_element_type": lambda equation, x: tf.cast(x, equation.dtypes[0]),
     "cumlogsumexp": _cumulative(tf.math.cumulative_logsumexp),
@@ -601,11 +583,10 @@ RULES: dict[str, Rule] = {
     "cummin": _running_extreme(tf.minimum, lowest=False),
     "cumprod": _cumulative(tf.math.cumprod),
     "cumsum": _cumulative(tf.math.cumsum),
-    "div": _of_integers_too(tf.divide, tf.truncatediv),
+    "div": _divide,
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
-    "eigh": lambda equation, x: tf.linalg.eigh(x)[::-1],
     "empty2": lambda equation: tf.zeros([], equation.dtypes[0]),
     "expand_dims": _reshape,
     "gather": gather,
@@ -615,8 +596,6 @@ RULES: dict[str, Rule] = {
     "or": _logical(tf.logical_or, tf.bitwise.bitwise_or),
     "pad": _pad,
     "polynomial": _polynomial,
-    "regularized_incomplete_beta": lambda equation, a, b, x: tf.math.betainc(a, b, x),
-    "rem": _binary(tf.truncatemod),
     "reshape": _reshape,
     "rev": lambda equation, x: tf.reverse(x, list(equation.params["dimensions"])),
     "round": _round,
@@ -633,7 +612,7 @@ RULES: dict[str, Rule] = {
     ),
     "squeeze": _reshape,
     "stack": lambda equation, *xs: tf.stack(xs, equation.params["axis"]),
-    "top_k": _top_k,
+    "top_k": lambda equation, x: list(tf.math.top_k(x, equation.params["k"])),
     "transpose": lambda equation, x: tf.transpose(x, equation.params["permutation"]),
     "triangular_solve": _triangular_solve,
     "unstack": lambda equation, x: tf.unstack(x, axis=equation.params["axis"]),

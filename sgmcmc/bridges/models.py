@@ -426,7 +426,20 @@ def log_prior_of(
         distributions: Distributions of the variables given the global parameters.
         effects: Effects of some groups, (g, ...), by name.
     """
-    terms = [_by_group(distributions[name], effects[name]) for name in plate.names]
+    terms = []
+    for name in plate.names:
+        inner, values = of_one_row(distributions[name]), effects[name]
+        event, batch = inner.event_shape.rank, inner.batch_shape.rank
+        if event is None or batch is None or values.shape.rank - event < 1:
+            raise ValueError(
+                f"{type(inner).__name__} has one density for all groups, of shape "
+                f"{inner.event_shape}"
+            )
+        if batch == values.shape.rank - event:
+            inner = inner[0]  # all groups have the same
+        log_prob = inner.log_prob(values)
+        axes = list(range(1, log_prob.shape.rank))
+        terms.append(tf.reduce_sum(log_prob, axis=axes))
     return tf.add_n(terms)
 
 
@@ -440,19 +453,6 @@ def of_one_row(distribution: Any) -> Any:
         while isinstance(distribution, tfd.Independent):
             distribution = distribution.distribution
     return distribution
-
-
-def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
-    inner = of_one_row(distribution)
-    event, batch = inner.event_shape.rank, inner.batch_shape.rank
-    if event is None or batch is None or effects.shape.rank - event < 1:
-        raise ValueError(
-            f"{type(inner).__name__} has one density for all groups, of shape {inner.event_shape}"
-        )
-    if batch == effects.shape.rank - event:
-        inner = inner[0]  # all groups have the same
-    log_prob = inner.log_prob(effects)
-    return tf.reduce_sum(log_prob, axis=list(range(1, log_prob.shape.rank)))
 
 
 def as_groups(model: Any, plate: Plate, starts: Mapping[str, Any]) -> Groups:

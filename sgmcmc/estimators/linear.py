@@ -95,7 +95,14 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             self._offset = float(np.average(y, weights=weights))
         residuals = y - self._offset
         sd = float(np.sqrt(np.average(residuals**2, weights=weights)))
-        _need_residuals(X, y, weights, self.fit_intercept)
+        # Without residuals the likelihood grows as a power of 1/σ: its integral is infinite.
+        rows = np.arange(len(X)) if weights is None else np.flatnonzero(weights > 0)
+        few = rows[: 2 * (X.shape[1] + 1)]  # what is not linear on these is not on all
+        if all(_is_linear(X[i], y[i], self.fit_intercept) for i in (few, rows)):
+            raise ValueError(
+                "`y` is a linear function of `X`, without any noise: its variance has no "
+                "posterior, and the coefficients need none. Least squares gives them."
+            )
         self._sample(X, residuals, weights, Outcome("gaussian", unit=sd or 1.0))
         self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
         self._keep(X, y, weights)
@@ -115,22 +122,6 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             return eta.mean(0), eta.var(0) + noise
 
         return self._averaged(X, of_responses, return_std)
-
-
-def _need_residuals(
-    X: Array, y: Array, weights: Array | None, with_intercept: bool
-) -> None:
-    """Raise an error if rows beyond the coefficients are fitted exactly.
-
-    Then the likelihood grows as a power of 1/σ, and the integral over σ is infinite.
-    """
-    rows = np.arange(len(X)) if weights is None else np.flatnonzero(weights > 0)
-    few = rows[: 2 * (X.shape[1] + 1)]  # what is not linear on these is not on all
-    if all(_is_linear(X[subset], y[subset], with_intercept) for subset in (few, rows)):
-        raise ValueError(
-            "`y` is a linear function of `X`, without any noise: its variance has no posterior, "
-            "and the coefficients need none. Least squares gives them."
-        )
 
 
 def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:

@@ -117,8 +117,15 @@ def following(
     """
     changes, steps = [], []
     for pair in displaced:
-        forward, backward = (_flat_normals(search.at(point)) for point in pair)
-        changes.append((forward - backward) / 2)
+        normals = []
+        for point in pair:
+            data = search.at(point)
+            modes, roots = (
+                np.asarray(data.columns[name].tensor(0, data.size), np.float64)
+                for name in (MODE, ROOT)
+            )
+            normals.append(flat_numbers(modes, roots))
+        changes.append((normals[0] - normals[1]) / 2)
         steps.append((_flat_params(pair[0]) - _flat_params(pair[1])) / 2)
     fixed = search.at(center)
     derivatives = np.tensordot(
@@ -129,13 +136,6 @@ def following(
     return _with(
         fixed, {CENTER: _tiled_params(center, fixed), DRIFT: derivatives.astype(dtype)}
     )
-
-
-def _flat_normals(data: Data) -> np.ndarray:
-    modes, roots = (
-        np.asarray(data.columns[name].tensor(0, data.size)) for name in (MODE, ROOT)
-    )
-    return flat_numbers(modes.astype(np.float64), roots.astype(np.float64))
 
 
 def _flat_params(point: Point) -> np.ndarray:

@@ -6,7 +6,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -18,7 +17,7 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace, vectorized_map
-from sgmcmc.groups.labels import Labeled, find, labeled
+from sgmcmc.groups.labels import find, labeled
 from sgmcmc.groups.marginal import PROPOSALS, Marginal, Random, Tensors
 from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
@@ -173,21 +172,24 @@ class EffectSampler(ABC):
             labeled_rows = labeled(by, rows[by])
             levels = labeled_rows.levels.values
             numbers = structure.factors[by].codes(levels)
-            numeric = _numeric_labels(structure.labels[by], labeled_rows, numbers)
-            if numeric is None:
-                del rows[by]
+            labels, codes = structure.labels[by], labeled_rows.codes
+            is_number = labels.dtype.kind in "iu"
+            if is_number and (numbers >= 0).all():
+                rows[by] = labels[numbers][codes]
+            elif is_number and labeled_rows.labels.dtype.kind in "iu":
+                rows[by] = labeled_rows.labels[codes]
             else:
-                rows[by] = numeric
+                del rows[by]
             all_draws |= self.of_levels(by, levels)
-            rows[code_column(by)] = tf.constant(labeled_rows.codes.astype(np.int32))
+            rows[code_column(by)] = tf.constant(codes.astype(np.int32))
             indexed.append((code_column(by), tuple(factor.shapes)))
 
         def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
             row_params, row_columns = dict(params), dict(columns)
             for column, names in indexed:
-                codes = row_columns.pop(column)
+                row_codes = row_columns.pop(column)
                 for name in names:
-                    row_params[name] = tf.gather(row_params[name], codes)
+                    row_params[name] = tf.gather(row_params[name], row_codes)
             return f(row_params, row_columns)
 
         return of_rows, all_draws, rows
@@ -297,24 +299,6 @@ def keys_of(by: str, levels: Sequence[Any], seed: int) -> np.ndarray:
 
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 1)
-
-
-def _numeric_labels(
-    labels: np.ndarray, labeled_rows: Labeled, numbers: np.ndarray
-) -> np.ndarray | None:
-    """Return the labels of rows, if those of the model are numbers, else ``None``.
-
-    Args:
-        labels: Labels of the model.
-        labeled_rows: Groups of the rows.
-        numbers: Number of each of these groups in the model; -1 for new ones.
-    """
-    if labels.dtype.kind not in "iu":
-        return None
-    if (numbers >= 0).all():
-        return labels[numbers][labeled_rows.codes]
-    are_integers = labeled_rows.labels.dtype.kind in "iu"
-    return labeled_rows.labels[labeled_rows.codes] if are_integers else None
 
 
 def _draw_packs(
@@ -519,12 +503,4 @@ def units(model: Structure, marginal: Marginal, by: str | None) -> Units:
             "be left out. Leave out rows."
         )
     count = len(packs.labels)
-    return Units(
-        partial(_terms_of_groups, marginal), packs.pack[:count], packs.slot[:count]
-    )
-
-
-def _terms_of_groups(
-    marginal: Marginal, params: Tensors, dataset: Tensors
-) -> tf.Tensor:
-    return tf.reshape(marginal.of_slots(params, dataset), [-1, marginal.most])
+    return Units(marginal.of_groups, packs.pack[:count], packs.slot[:count])

@@ -166,11 +166,17 @@ class Marginal:
         self, params: Tensors, dataset: Tensors, rule: Rule | None
     ) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,), by another quadrature unless it is None."""
-        values = tf.reshape(self.of_slots(params, dataset, rule), [-1, self.most])
+        values = self.of_groups(params, dataset, rule)
         if self.most == 1:
             return values[:, 0]
         is_filled = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
         return tf.reduce_sum(tf.where(is_filled, values, tf.zeros_like(values)), 1)
+
+    def of_groups(
+        self, params: Tensors, dataset: Tensors, rule: Rule | None = None
+    ) -> tf.Tensor:
+        """Return log p(y_g | θ) of the slots of each pack, (packs, most)."""
+        return tf.reshape(self.of_slots(params, dataset, rule), [-1, self.most])
 
     def of_slots(
         self, params: Tensors, dataset: Tensors, rule: Rule | None = None

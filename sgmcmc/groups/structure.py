@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -319,7 +319,12 @@ def read_groups(
     coordinates = tuple(factor for factor in factors if factor is not integrated)
     trial = GroupTrial.of(log_lik, factors, rows, codes, starts[0], dtype)
     try_functions(trial, factors)
-    found_normal = _may_be_normal(integrated) and is_quadratic(trial, integrated)
+    found_normal = (
+        integrated is not None
+        and integrated.normal is None  # the user leaves it open
+        and not integrated.nodes_given
+        and is_quadratic(trial, integrated)
+    )
     if integrated is not None and found_normal:
         integrated = replace(integrated, normal=True, nodes=None)
     columns: dict[str, Any] = dict(rows.columns)
@@ -381,11 +386,6 @@ def read_groups(
             found_normal,
         ),
     )
-
-
-def _may_be_normal(factor: Groups | None) -> TypeGuard[Groups]:
-    """Return whether the user leaves it open if effects are integrated out in closed form."""
-    return factor is not None and factor.normal is None and not factor.nodes_given
 
 
 def _are_crossed(

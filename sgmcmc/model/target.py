@@ -114,12 +114,12 @@ class Target:
     def _gradient(
         self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
     ) -> tf.Tensor:
-        weights = minibatch.weights
-        if not isinstance(weights, float) and self._gives_sum(
-            position, minibatch.columns
-        ):
-            slope = self._weighted_rows(position, minibatch)
-            return slope + self.prior_gradient(position) if with_prior else slope
+        if not isinstance(minibatch.weights, float):
+            params = self.space.constrain(position)
+            log_lik = self.log_lik(params, dict(minibatch.columns))
+            if getattr(log_lik, "shape", tf.TensorShape([])).rank == 0:  # a sum
+                slope = self._weighted_rows(position, minibatch)
+                return slope + self.prior_gradient(position) if with_prior else slope
 
         def value(params: Tensors, u: Tensors) -> tf.Tensor:
             data_part = self._data_part(params, minibatch)
@@ -218,10 +218,6 @@ class Target:
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row if ``log_lik`` gives their sum."""
         return terms(self.log_lik, params, columns)
-
-    def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
-        value = self.log_lik(self.space.constrain(position), dict(columns))
-        return getattr(value, "shape", tf.TensorShape([])).rank == 0
 
     def _data_part(self, params: Tensors, minibatch: Minibatch) -> tf.Tensor:
         """Return Σ w_i log p(x_i | θ)."""

@@ -449,7 +449,20 @@ class Ratings(NamedTuple):
         missing = [name for name in COLUMNS if name not in set(ratings.keys())]
         if missing:
             raise ValueError(f"`ratings` lacks the column {missing[0]!r}.")
-        user, item, rating = (_vector(name, ratings[name]) for name in COLUMNS)
+        columns = []
+        for name in COLUMNS:
+            column = np.asarray(ratings[name])
+            if column.dtype.kind not in "iuf":
+                raise TypeError(
+                    f"`ratings[{name!r}]` must hold numbers; it is {describe(ratings[name])}."
+                )
+            if column.ndim != 1:
+                raise ValueError(
+                    f"`ratings[{name!r}]` must be a vector, an entry for each rating; its shape is "
+                    f"{column.shape}."
+                )
+            columns.append(column)
+        user, item, rating = columns
         if not len(user) == len(item) == len(rating):
             raise ValueError(
                 "`ratings`: the columns 'user', 'item' and 'rating' must have equal lengths; they "
@@ -604,20 +617,6 @@ class HeldOutRatings:
     def _rmse(self, mean: tf.Tensor) -> tf.Tensor:
         error = tf.constant(self._deviations, mean.dtype) - mean
         return self._unit * tf.sqrt(tf.reduce_mean(error * error))
-
-
-def _vector(name: str, values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(
-            f"`ratings[{name!r}]` must hold numbers; it is {describe(values)}."
-        )
-    if array.ndim != 1:
-        raise ValueError(
-            f"`ratings[{name!r}]` must be a vector, an entry for each rating; its shape is "
-            f"{array.shape}."
-        )
-    return array
 
 
 def _numbers(name: str, array: np.ndarray, size: int | None) -> NDArray[np.int32]:

@@ -263,7 +263,7 @@ def crossed_sums(
         terms = _dense_terms(projections[0], _between(nodes, _sizes(roots))[kinds])
         roots = np.sqrt(nodes)[:, np.newaxis, np.newaxis]
         explained = terms.sum(1)
-    left = _lower(products.squares)
+    left = np.tril(products.squares.toarray()).ravel()
     sizes = np.sqrt(left[:: m + 1])
     left -= explained
     left[np.abs(left) <= _SETTINGS.rounding * np.outer(sizes, sizes).ravel()] = 0.0
@@ -285,14 +285,6 @@ def crossed_sums(
         transposed.tocsc()[:, by_group].tocsr(),
         within,
     )
-
-
-def _lower(matrix: scipy.sparse.csr_matrix) -> np.ndarray:
-    """Return the lower triangle of a matrix, with zeros above, row by row, (m · m,)."""
-    lower = scipy.sparse.tril(matrix).tocoo()
-    entries = np.zeros(matrix.shape[0] ** 2)
-    entries[lower.row.astype(np.int64) * matrix.shape[0] + lower.col] = lower.data
-    return entries
 
 
 def _pairs(

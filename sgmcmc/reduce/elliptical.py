@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import scipy.optimize
@@ -47,15 +46,6 @@ class _Settings:
 
 
 _SETTINGS = _Settings()
-
-
-class ScaleChains(Protocol):
-    """Chains of positions, made block by block; numbers come from (seed, chain, block)."""
-
-    burn_in: int
-
-    def block(self, number: int) -> np.ndarray:
-        """Return a block of positions, (chains, BLOCK, d), after all those before it."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +139,10 @@ class StudentApproximation:
         return np.asarray(self.transform.log_slope(v).sum(-1))
 
 
+# Far out, infinities less others, and slopes whose product is too large.
+@np.errstate(invalid="ignore", over="ignore")
 def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
     """Return the t with the mode of a log density, and its curvature there."""
-    # Far out, infinities less others, and slopes whose product is too large.
-    with np.errstate(invalid="ignore", over="ignore"):
-        return _at_mode(log_density, start)
-
-
-def _at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
 
     def loss(x: np.ndarray) -> float:
         return -float(log_density(x[np.newaxis])[0])

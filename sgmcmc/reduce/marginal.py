@@ -153,7 +153,9 @@ class MarginalDensity:
             moves = np.linalg.solve(uu.transpose(0, 2, 1), toward[..., np.newaxis])
             standard = form.mean[:, :s] + moves[..., 0]
             roots = self.scales.roots(part)
-            effects[there, :s] = self._of_standard(standard, roots)
+            transposed = [root.transpose(0, 2, 1) for root in roots]
+            of_standard = self._of_effects(standard[:, np.newaxis], transposed)
+            effects[there, :s] = of_standard[:, 0]
             if self.sums.crossed is None:
                 continue
             sigma = self.scales.sigma(part)
@@ -335,13 +337,6 @@ class MarginalDensity:
             scaled = np.matmul(by_level, root[:, np.newaxis])
             rows[..., columns] = scaled.reshape(*rows.shape[:2], -1)
         return rows
-
-    def _of_standard(
-        self, standard: np.ndarray, roots: Sequence[np.ndarray]
-    ) -> np.ndarray:
-        """Return effects of standard normal ones, (c, effects)."""
-        transposed = [root.transpose(0, 2, 1) for root in roots]
-        return self._of_effects(standard[:, np.newaxis], transposed)[:, 0]
 
 
 def _root_of(products: np.ndarray) -> np.ndarray:

@@ -197,26 +197,17 @@ def _kinds(columns: Sequence[Any], max_share: float = 1.0) -> np.ndarray | None:
 
     ``None`` if there are more than this share of the rows.
     """
+    import pandas as pd
+
     size = len(columns[0])
     codes = np.zeros(size, np.int64)
     for column in columns:
-        codes = _refined(codes, column)
+        entries = [column]
+        if np.ndim(column) > 1:
+            entries = list(np.reshape(column, (len(column), -1)).T)
+        for entry in entries:
+            labels, levels = pd.factorize(entry, use_na_sentinel=False)
+            codes, _ = pd.factorize(codes * len(levels) + labels)
         if int(codes.max()) >= max_share * size:
             return None
-    return codes
-
-
-def _refined(codes: np.ndarray, column: Any) -> np.ndarray:
-    """Return the number of each row's kind, if rows of a kind agree in one more column.
-
-    Kinds are numbered from 0 in the order in which they occur.
-    """
-    import pandas as pd
-
-    entries = [column]
-    if np.ndim(column) > 1:
-        entries = list(np.reshape(column, (len(column), -1)).T)
-    for entry in entries:
-        labels, levels = pd.factorize(entry, use_na_sentinel=False)
-        codes, _ = pd.factorize(codes * len(levels) + labels)
     return codes

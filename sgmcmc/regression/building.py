@@ -215,7 +215,8 @@ def _make_effects(
         designs: list[Design] = []
         terms: list[str] = []
         correlated: list[tuple[int, ...]] = []
-        sizes: list[tuple[np.ndarray, np.ndarray]] = []
+        centers: list[np.ndarray] = []
+        scales: list[np.ndarray] = []
         for bar in factor_bars:
             design = make_design(bar.terms, frame, large=len(frame))
             if not design.terms:
@@ -223,14 +224,24 @@ def _make_effects(
             indices = range(len(terms), len(terms) + len(design.terms))
             terms += design.terms
             designs.append(design)
-            sizes.append(_center_and_scale(design, frame, weights, bar.correlated))
+            center, scale = np.zeros(1), np.ones(1)
+            if design.terms != (INTERCEPT,):
+                columns = moments(design, frame, weights)
+                # The size of a column that does not vary, 1 of zeros.
+                size = np.where(columns.mean != 0, np.abs(columns.mean), 1.0)
+                scale = np.where(columns.varies, columns.sd, size)
+                # Zero unless the intercept of these effects is free to move.
+                has_intercept = bar.correlated and design.terms[0] == INTERCEPT
+                is_centered = columns.varies & has_intercept
+                center = np.where(is_centered, columns.mean, 0.0)
+            centers.append(center)
+            scales.append(scale)
             if bar.correlated:
                 correlated.append(tuple(indices))
             else:
                 correlated += [(index,) for index in indices]
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        center, scale = (np.concatenate(arrays) for arrays in zip(*sizes, strict=True))
         of_factor = Effects(
             by=by,
             name=name,
@@ -238,29 +249,12 @@ def _make_effects(
             terms=tuple(terms),
             designs=tuple(designs),
             correlated=tuple(correlated),
-            center=center,
-            scale=scale,
+            center=np.concatenate(centers),
+            scale=np.concatenate(scales),
             unit=unit,
         )
         effects.append(of_factor)
     return tuple(effects)
-
-
-def _center_and_scale(
-    design: Design, frame: pd.DataFrame, weights: np.ndarray | None, correlated: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the center of each effect's column, 0 unless its intercept is free to move, and scale.
-
-    The scale is the standard deviation; the size of a column that does not vary; 1 of zeros.
-    """
-    if design.terms == (INTERCEPT,):
-        return np.zeros(1), np.ones(1)
-    columns = moments(design, frame, weights)
-    size = np.where(columns.mean != 0, np.abs(columns.mean), 1.0)
-    scale = np.where(columns.varies, columns.sd, size)
-    has_intercept = correlated and design.terms[0] == INTERCEPT
-    is_centered = columns.varies & has_intercept
-    return np.where(is_centered, columns.mean, 0.0), scale
 
 
 def posterior(

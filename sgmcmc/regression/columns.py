@@ -242,7 +242,17 @@ def dependent(
     suspect = np.flatnonzero(unexplained < _SETTINGS.suspect)
     if suspect.size and not design.coded:
         center = mean[compared] * has_intercept
-        triangle = _triangle(design, frame, (compared, center, size), weights)
+        # R of a QR decomposition, chunk by chunk: its diagonal are the columns' residuals.
+        triangle: np.ndarray = np.zeros((0, len(size)))
+        start = 0
+        for _, chunk in blocks(design, frame):
+            scaled = (chunk.dense[:, compared] - center) / size
+            if weights is not None:
+                of_rows = weights[start : start + len(scaled), np.newaxis]
+                scaled *= np.sqrt(of_rows)
+            start += len(scaled)
+            stacked = np.concatenate([triangle, scaled])
+            triangle = np.asarray(np.linalg.qr(stacked, mode="r"))
         suspect = np.flatnonzero(np.abs(np.diag(triangle)) < _SETTINGS.unexplained)
     return aliased | {terms[compared[index]]: _COMBINED for index in suspect}
 
@@ -289,29 +299,3 @@ def least_squares(column_moments: Moments, intercept: bool) -> np.ndarray:
     standard = np.linalg.solve(scaled, column_moments.response[varying] / sizes)
     coefficients[varying] = standard / sizes
     return coefficients
-
-
-def _triangle(
-    design: Design,
-    frame: pd.DataFrame,
-    columns: tuple[np.ndarray, np.ndarray, np.ndarray],
-    weights: np.ndarray | None,
-) -> np.ndarray:
-    """Return R of a QR decomposition, chunk by chunk; its diagonal are the columns' residuals.
-
-    Args:
-        design, frame: Terms and rows.
-        columns: Indices, centers and sizes of the columns.
-        weights: Weight of each row; ``None`` for 1.
-    """
-    compared, center, size = columns
-    triangle: np.ndarray = np.zeros((0, len(size)))
-    start = 0
-    for _, chunk in blocks(design, frame):
-        scaled = (chunk.dense[:, compared] - center) / size
-        if weights is not None:
-            scaled *= np.sqrt(weights[start : start + len(scaled), np.newaxis])
-        start += len(scaled)
-        stacked = np.concatenate([triangle, scaled])
-        triangle = np.asarray(np.linalg.qr(stacked, mode="r"))
-    return triangle

@@ -16,7 +16,7 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -407,8 +407,15 @@ class _Learner:
         dense_spec = spec if dense else None
         if dense and coded:
             dense_spec = spec.subset(_formula(dense_terms))
+        plain = [subexpressions.written(name) for name in names]
+        count = Counter(plain)
+        terms = []
+        for index, (name, shown) in enumerate(zip(names, plain, strict=True)):
+            if count[shown] > 1:  # in backticks
+                shown = subexpressions.written(name, unique=True)
+            terms.append(escaped(shown, [INTERCEPT] * (index in columns)))
         return Design(
-            terms=tuple(_shown_terms(names, columns, subexpressions)),
+            terms=tuple(terms),
             dense=np.asarray(dense, int),
             spec=dense_spec,
             coded=tuple(coded),
@@ -455,21 +462,17 @@ def _need_few_levels(values: pd.Series, name: str, written_out: bool) -> None:
             f"`data[{name!r}]` is a factor with a level of its own in each of {len(values)} rows. "
             "Leave it out of the terms; if these are measurements, make them numbers."
         )
-    if not written_out and isinstance(levels[0], str) and _are_numbers(levels):
+    if not written_out and isinstance(levels[0], str):
+        try:
+            for text in levels:
+                float(text)
+        except ValueError:
+            return
         raise ValueError(
             f"`data[{name!r}]` holds numbers as text, which would be a factor of {len(levels)} "
             f"levels. Make it numbers, pd.to_numeric(data[{name!r}]), or write C({name}) for a "
             "factor."
         )
-
-
-def _are_numbers(texts: Iterable[str]) -> bool:
-    try:
-        for text in texts:
-            float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _need_levels(
@@ -483,28 +486,6 @@ def _need_levels(
         if column is None or frame[column].dtype.kind in "iuf":
             name = f"`formula`: {subexpressions.written(expression)}"
         raise ValueError(f"{name} has one level: a factor needs two or more.")
-
-
-def _shown_terms(
-    names: list[str], columns: Collection[int], subexpressions: Subexpressions
-) -> list[str]:
-    """Return the names of terms as they are shown, in backticks where two would be the same.
-
-    Args:
-        names: Names, as formulaic has them.
-        columns: Indices of those that are not the intercept.
-        subexpressions: Subexpressions by their plain names.
-    """
-    shown_names = [subexpressions.written(name) for name in names]
-    count = Counter(shown_names)
-    shown_names = [
-        subexpressions.written(name, unique=True) if count[shown] > 1 else shown
-        for name, shown in zip(names, shown_names, strict=True)
-    ]
-    return [
-        escaped(name, [INTERCEPT] * (index in columns))
-        for index, name in enumerate(shown_names)
-    ]
 
 
 def _coded_columns(

@@ -113,7 +113,19 @@ class Parser:
 
     def _expression(self, weakest: int) -> ast.expr:
         """Return an expression of operators with at least this precedence."""
-        left = self._prefixed()
+        in_words = self._now.kind == "name" and self._now.text == "not"
+        left: ast.expr
+        if self._is("-", "+"):
+            sign = ast.USub() if self._next().text == "-" else ast.UAdd()
+            left = ast.UnaryOp(sign, self._expression(_POWER))
+        elif self._is("~"):
+            self._next()
+            left = ast.UnaryOp(ast.Invert(), self._expression(_POWER))
+        elif self._is("!") or (in_words and "not" not in self.columns):
+            self._next()
+            left = ast.UnaryOp(ast.Invert(), self._expression(_NOT))
+        else:
+            left = self._with_calls(self._primary())
         while True:
             text = self._now.text if self._now.kind in ("op", "name") else ""
             if text in ("&&", "||", "and", "or"):
@@ -148,19 +160,6 @@ class Parser:
             left = right
         assert chain is not None
         return chain
-
-    def _prefixed(self) -> ast.expr:
-        if self._is("-", "+"):
-            kind = ast.USub() if self._next().text == "-" else ast.UAdd()
-            return ast.UnaryOp(kind, self._expression(_POWER))
-        if self._is("~"):
-            self._next()
-            return ast.UnaryOp(ast.Invert(), self._expression(_POWER))
-        in_words = self._now.kind == "name" and self._now.text == "not"
-        if self._is("!") or (in_words and "not" not in self.columns):
-            self._next()
-            return ast.UnaryOp(ast.Invert(), self._expression(_NOT))
-        return self._with_calls(self._primary())
 
     def _with_calls(self, expression: ast.expr) -> ast.expr:
         while self._now.kind == "op":
@@ -346,20 +345,19 @@ class Expression:
         self._check(self.tree, names)
         need_moderate(text, self.tree)
 
-    def _refuse_function(self, name: str) -> None:
-        functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
-        hint = did_you_mean(name, sorted(functions))
-        if name in _OF_R:
-            hint = f" Write {_OF_R[name]}."
-        written = name.replace("as_", "as.", 1) if name.startswith("as_") else name
-        raise ValueError(
-            f"`formula` names {written!r}, a function that formulas lack.{hint}"
-        )
-
     def _check(self, node: ast.AST, names: list[str]) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id not in FUNCTIONS and node.func.id not in transforms():
-                self._refuse_function(node.func.id)
+            name = node.func.id
+            if name not in FUNCTIONS and name not in transforms():
+                functions = [f for f in {**FUNCTIONS, **transforms()} if f.islower()]
+                hint = did_you_mean(name, sorted(functions))
+                if name in _OF_R:
+                    hint = f" Write {_OF_R[name]}."
+                if name.startswith("as_"):
+                    name = name.replace("as_", "as.", 1)
+                raise ValueError(
+                    f"`formula` names {name!r}, a function that formulas lack.{hint}"
+                )
         elif isinstance(node, ast.Name) and node.id not in self._columns:
             if node.id not in FUNCTIONS and node.id not in transforms():
                 self._refuse(node.id, names)
@@ -518,20 +516,18 @@ class _Freezer(ast.NodeTransformer):
         sampled = np.unique(rows)[::2]
         alone = frame.iloc[sampled].reset_index(drop=True)
         recomputed = np.asarray(expression.values(node, alone, constants))
-        if not _is_close(np.asarray(value)[sampled], recomputed):
+        expected = np.asarray(value)[sampled]
+        is_same = expected.shape == recomputed.shape
+        if is_same and expected.dtype.kind == "f":
+            is_same = np.allclose(expected, recomputed, equal_nan=True)
+        elif is_same:
+            is_same = bool((expected == recomputed).all())
+        if not is_same:
             raise ValueError(
                 f"`formula`: {written!r} of a row depends on other rows, and would be another "
                 "number in predictions. Compute a column of `data` before."
             )
         return node
-
-
-def _is_close(values: np.ndarray, recomputed: np.ndarray) -> bool:
-    if values.shape != recomputed.shape:
-        return False
-    if values.dtype.kind == "f":
-        return bool(np.allclose(values, recomputed, equal_nan=True))
-    return bool((values == recomputed).all())
 
 
 @dataclass(frozen=True)
@@ -567,8 +563,21 @@ def need_moderate(text: str, tree: ast.expr) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             _need_few_columns(text, node, node.func.id)
-        if isinstance(node, ast.BinOp):
-            _need_small(text, node)
+        if not isinstance(node, ast.BinOp):
+            continue
+        if isinstance(node.op, ast.Mult | ast.Mod) and (
+            _is_sequence(node.left) or _is_sequence(node.right)
+        ):
+            raise ValueError(
+                f"`formula`: {text!r} multiplies or formats text or a list, which formulas may "
+                "not. Compute a column of `data` before."
+            )
+        if isinstance(node.op, ast.LShift):
+            raise ValueError(
+                f"`formula`: {text!r} has <<, which formulas may not. Write * 2**k."
+            )
+        if isinstance(node.op, _UP_TO_THE_POWER):
+            _constant(text, node)
 
 
 def need_low_powers(terms: str) -> None:
@@ -614,23 +623,6 @@ def _need_few_columns(text: str, call: ast.Call, name: str) -> None:
             raise ValueError(
                 f"`formula`: {name}() has more than {_SETTINGS.max_columns} knots."
             )
-
-
-def _need_small(text: str, node: ast.BinOp) -> None:
-    """Refuse large numbers, repeated texts and lists, and texts with numbers put in."""
-    if isinstance(node.op, ast.Mult | ast.Mod):
-        for operand in (node.left, node.right):
-            if _is_sequence(operand):
-                raise ValueError(
-                    f"`formula`: {text!r} multiplies or formats text or a list, which formulas may "
-                    "not. Compute a column of `data` before."
-                )
-    if isinstance(node.op, ast.LShift):
-        raise ValueError(
-            f"`formula`: {text!r} has <<, which formulas may not. Write * 2**k."
-        )
-    if isinstance(node.op, _UP_TO_THE_POWER):
-        _constant(text, node)
 
 
 def _is_sequence(node: ast.expr) -> bool:

@@ -367,7 +367,10 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
         ValueError: There are no other columns.
     """
     columns = [str(name) for name in frame.columns]
-    formula = _with_quoted_names(formula, columns)
+    fixed, offset = _quoted_in(formula.fixed, columns), formula.offset
+    offset = None if offset is None else _quoted_in(offset, columns)
+    bars = [replace(bar, terms=_quoted_in(bar.terms, columns)) for bar in formula.bars]
+    formula = replace(formula, fixed=fixed, offset=offset, bars=tuple(bars))
     if not any(match[1] is None for match in _DOT.finditer(formula.fixed)):
         return formula
     expressions = [formula.response, formula.trials, formula.censored, formula.offset]
@@ -389,21 +392,14 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     return replace(formula, fixed=fixed, dotted=True)
 
 
-def _with_quoted_names(formula: Formula, columns: list[str]) -> Formula:
-    def quoted_in(text: str) -> str:
-        replaced, last = "", 0
-        for token in tokens_of(text, columns):
-            if token.kind == "quoted":
-                replaced += text[last : token.start] + quoted(token.text)
-                last = token.end
-        return replaced + text[last:]
-
-    return replace(
-        formula,
-        fixed=quoted_in(formula.fixed),
-        offset=None if formula.offset is None else quoted_in(formula.offset),
-        bars=tuple(replace(bar, terms=quoted_in(bar.terms)) for bar in formula.bars),
-    )
+def _quoted_in(text: str, columns: list[str]) -> str:
+    """Return a text with all quoted names, and names with dots, in backticks."""
+    replaced, last = "", 0
+    for token in tokens_of(text, columns):
+        if token.kind == "quoted":
+            replaced += text[last : token.start] + quoted(token.text)
+            last = token.end
+    return replaced + text[last:]
 
 
 def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[Any]:

@@ -157,7 +157,13 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """
     import pandas as pd
 
-    columns = {name: _column_of_dict(name, values) for name, values in data.items()}
+    columns: dict[Any, Any] = {}
+    for name, values in data.items():
+        if isinstance(values, np.ma.MaskedArray | list | tuple):
+            # What is masked, or NaN among text, is missing.
+            values = pd.Series(values)
+        coded = read_categories(values, f"data[{name!r}]")
+        columns[name] = np.asarray(values) if coded is None else categories(coded)
     sizes: dict[Any, int] = {}
     for name, values in columns.items():
         if np.ndim(values) > 1:
@@ -184,16 +190,6 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
     for name, index in indexed.items():
         need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
     return columns
-
-
-def _column_of_dict(name: Any, values: Any) -> Any:
-    """Return a column of a dict for a frame; categories keep their levels and their order."""
-    import pandas as pd
-
-    if isinstance(values, np.ma.MaskedArray | list | tuple):
-        values = pd.Series(values)  # with what is masked, or NaN among text, missing
-    coded = read_categories(values, f"data[{name!r}]")
-    return np.asarray(values) if coded is None else categories(coded)
 
 
 def need_one_order(
@@ -476,9 +472,15 @@ def _plain_column(values: pd.Series) -> pd.Series:
 
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        levels = _plain_levels(values.cat.categories)
-        is_plain = levels is values.cat.categories
-        return values if is_plain else values.cat.rename_categories(levels)
+        levels = values.cat.categories
+        as_they_are = pd.IntervalDtype | pd.DatetimeTZDtype | pd.PeriodDtype
+        if isinstance(levels.dtype, np.dtype) and levels.dtype.itemsize > 2:
+            return values
+        if str(levels.dtype) == "str" or isinstance(levels.dtype, as_they_are):
+            return values
+        plain = _plain_column(levels.to_series())
+        plain_levels = pd.Index(plain.to_numpy(), dtype=plain.dtype)
+        return values.cat.rename_categories(plain_levels)
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return _of_objects(values)
     if str(dtype) == "str":  # text of pandas 3
@@ -509,19 +511,6 @@ def _plain_column(values: pd.Series) -> pd.Series:
     if kind == "b" and not missing.any():
         return pd.Series(values.to_numpy(bool), values.index)
     return _of_objects(values.astype(object).where(~missing, None))
-
-
-def _plain_levels(levels: pd.Index) -> pd.Index:
-    import pandas as pd
-
-    if isinstance(levels.dtype, np.dtype) and levels.dtype.itemsize > 2:
-        return levels
-    if str(levels.dtype) == "str":
-        return levels
-    if isinstance(levels.dtype, pd.IntervalDtype | pd.DatetimeTZDtype | pd.PeriodDtype):
-        return levels
-    series = _plain_column(levels.to_series())
-    return pd.Index(series.to_numpy(), dtype=series.dtype)
 
 
 def _of_objects(values: pd.Series) -> pd.Series:

@@ -182,24 +182,17 @@ class Members:
             cached, drawn = self._cache.get(number, (np.zeros(0, int), np.zeros(0)))
             has_all = len(cached) == len(labels) or np.isin(row_groups, cached).all()
             if not has_all:
-                cached = self._groups_to_draw(number, row_groups, codes[later])
+                cached, capacity = np.arange(len(labels)), self._capacities[number]
+                if len(labels) > capacity:  # those of rows asked for next
+                    needed = np.unique(codes[later])
+                    first = np.searchsorted(needed, row_groups.min())
+                    cached = np.union1d(needed[first : first + capacity], row_groups)
                 drawn = self.linear.effects(
                     number, [labels[group] for group in cached], self.seed
                 )
                 self._cache[number] = cached, drawn
             drawn_effects.append((drawn, np.searchsorted(cached, row_groups)))
         return drawn_effects
-
-    def _groups_to_draw(
-        self, number: int, groups: np.ndarray, later: np.ndarray
-    ) -> np.ndarray:
-        """Return the groups whose effects are drawn: all, or those of rows asked for next."""
-        total, capacity = len(self._labels[number]), self._capacities[number]
-        if total <= capacity:
-            return np.arange(total)
-        needed = np.unique(later)
-        first = np.searchsorted(needed, groups.min())
-        return np.union1d(needed[first : first + capacity], groups)
 
 
 class LinearPredictor:

@@ -105,7 +105,16 @@ class Predictor:
     ) -> np.ndarray:
         """Return predictions, as :meth:`Regression.predict` does."""
         if kind == "response":
-            return self._responses(data, seed)
+            model, family = self.model, self.model.family
+            rng = np.random.default_rng(seed)
+            draws = []
+            for rows, eta in self.predictors(data, seed):
+                trials = trials_of(model.formula, rows) if family.has_trials else None
+                drawn = family.draw(rng, eta, self.linear.aux, trials)
+                if family.by_level:
+                    drawn = np.asarray(model.outcomes)[drawn]
+                draws.append(drawn)
+            return np.concatenate(draws, axis=1)
         frame = self.frame if data is None else as_frame(data)
         weights = self.linear.weights
 
@@ -118,18 +127,6 @@ class Predictor:
 
         values = by_row(self.linear, frame, summary, seed)
         return values[0] if kind == "mean" else values
-
-    def _responses(self, data: Any, seed: int) -> np.ndarray:
-        model, family = self.model, self.model.family
-        rng = np.random.default_rng(seed)
-        draws = []
-        for frame, eta in self.predictors(data, seed):
-            trials = trials_of(model.formula, frame) if family.has_trials else None
-            drawn = family.draw(rng, eta, self.linear.aux, trials)
-            if family.by_level:
-                drawn = np.asarray(model.outcomes)[drawn]
-            draws.append(drawn)
-        return np.concatenate(draws, axis=1)
 
     def response(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the response of some rows in numbers."""
@@ -506,12 +503,22 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
     checks.known_keys("data", values, list(map(str, frame.columns)), "the columns are")
     columns: dict[str, list[Any]] = {}
     for name, choice in values.items():
-        if choice is None:
-            columns[name] = _usual(predictor, name)
-        elif isinstance(choice, list):
+        if isinstance(choice, list):
             columns[name] = choice
-        else:
+            continue
+        if choice is not None:
             columns[name] = list(np.atleast_1d(np.asarray(choice)))
+            continue
+        levels, column = _levels(predictor, name), frame[name]
+        if levels is not None:
+            columns[name] = list(levels)
+        elif not _is_numeric(column):
+            columns[name] = list(column.drop_duplicates().to_numpy())
+        else:
+            numbers = np.unique(column.to_numpy())
+            if len(numbers) > _SETTINGS.grid:
+                numbers = np.linspace(numbers[0], numbers[-1], _SETTINGS.grid)
+            columns[name] = list(numbers)
     product = pd.MultiIndex.from_product(list(columns.values()), names=list(columns))
     rows = product.to_frame(index=False)
     row_weights = pd.Series(
@@ -528,15 +535,3 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
             typical = row_weights.groupby(column, observed=True).sum().idxmax()
             rows[name] = pd.Series([typical] * len(rows), dtype=column.dtype)
     return rows
-
-
-def _usual(predictor: Predictor, name: str) -> list[Any]:
-    levels, column = _levels(predictor, name), predictor.frame[name]
-    if levels is not None:
-        return list(levels)
-    if not _is_numeric(column):
-        return list(column.drop_duplicates().to_numpy())
-    distinct = np.unique(column.to_numpy())
-    if len(distinct) <= _SETTINGS.grid:
-        return list(distinct)
-    return list(np.linspace(distinct[0], distinct[-1], _SETTINGS.grid))

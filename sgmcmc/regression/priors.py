@@ -126,9 +126,19 @@ def _log_prior_of_terms(model: Model, b: tf.Tensor) -> tf.Tensor:
     for index in np.flatnonzero(custom):
         value = b[..., index] * float(unit[index]) + float(model.origin[index])
         total += _log_density(model.priors[model.terms[index]], value)
-    if not (custom[0] or normal[0]):
-        total += _log_prior_of_intercept(model, b[..., 0])
-    return total
+    if custom[0] or normal[0]:
+        return total
+    # The intercept, whose prior is not normal.
+    intercept, kind = b[..., 0], model.family.intercept
+    if kind in ("rate", "time"):
+        size = intercept + float(model.origin[0] - model.start)
+        size = size if kind == "rate" else -size
+        return total + (size - tf.exp(size) / _SETTINGS.rate)
+    if kind == "simplex":
+        with_first = tf.concat([tf.zeros([1], b.dtype), intercept], 0)
+        return total + tf.reduce_sum(tf.nn.log_softmax(with_first))
+    eta = intercept + float(model.origin[0] + model.offset_mean)
+    return total + LINKS[model.family.link].log_uniform(eta)
 
 
 def _normals(model: Model) -> tuple[np.ndarray, np.ndarray]:
@@ -155,20 +165,6 @@ def normal_priors(model: Model) -> tuple[np.ndarray, np.ndarray]:
     intercept = np.array(model.is_intercept, bool)
     unit = np.where(intercept, model.unit, model.unit / model.scale)
     return (mean - model.origin) / unit, sd / unit
-
-
-def _log_prior_of_intercept(model: Model, b: tf.Tensor) -> tf.Tensor:
-    """Return the log density of an intercept whose prior is not normal."""
-    kind = model.family.intercept
-    if kind in ("rate", "time"):
-        size = b + float(model.origin[0] - model.start)
-        size = size if kind == "rate" else -size
-        return size - tf.exp(size) / _SETTINGS.rate
-    if kind == "simplex":
-        with_first = tf.concat([tf.zeros([1], b.dtype), b], 0)
-        return tf.reduce_sum(tf.nn.log_softmax(with_first))
-    eta = b + float(model.origin[0] + model.offset_mean)
-    return LINKS[model.family.link].log_uniform(eta)
 
 
 def _log_prior_of_sds(model: Model, effects: Effects, params: Tensors) -> tf.Tensor:
@@ -207,7 +203,7 @@ def default_sds(model: Model) -> dict[str, float]:
 
 def described_priors(model: Model) -> dict[str, str]:
     """Return the prior of each parameter, in words."""
-    described = {}
+    described, kind = {}, model.family.intercept
     for term, mean, sd in zip(model.terms, *_normals(model), strict=True):
         prior = model.priors.get(term)
         at = _AT_MEANS if term == INTERCEPT else ""
@@ -215,8 +211,16 @@ def described_priors(model: Model) -> dict[str, str]:
             described[term] = str(prior)
         elif np.isfinite(sd):
             described[term] = f"normal({mean:.4g}, {sd:.4g}){at}"
+        elif kind == "rate":
+            rate = np.exp(-model.start) / _SETTINGS.rate
+            described[term] = f"log of exponential({rate:.4g}){at}"
+        elif kind == "time":
+            rate = np.exp(model.start) / _SETTINGS.rate
+            described[term] = f"-log of exponential({rate:.4g}){at}"
+        elif kind == "probability":
+            described[term] = f"uniform probability{at}"
         else:
-            described[term] = _intercept_in_words(model) + at
+            described[term] = f"uniform probabilities of levels{at}"
     for parameter in model.family.aux:
         prior = model.prior_of(parameter)
         in_words = parameter.prior(model.unit) if prior is None else _in_words(prior)
@@ -231,17 +235,6 @@ def described_priors(model: Model) -> dict[str, str]:
             at = _AT_MEANS if centered and term == INTERCEPT else ""
             described[name] = _in_words(rate) + at
     return described
-
-
-def _intercept_in_words(model: Model) -> str:
-    kind = model.family.intercept
-    if kind == "rate":
-        return f"log of exponential({np.exp(-model.start) / _SETTINGS.rate:.4g})"
-    if kind == "time":
-        return f"-log of exponential({np.exp(model.start) / _SETTINGS.rate:.4g})"
-    if kind == "probability":
-        return "uniform probability"
-    return "uniform probabilities of levels"
 
 
 def _in_words(prior: Any) -> str:

@@ -345,7 +345,14 @@ class SumsCall:
         size = sum(columns_of(model, [k], [count]) for k, count in factors.others)
         assert structure.integrated is not None
         large, q = len(structure.large), structure.integrated.size
-        normals = self._normals_at(draws, size + large * q)
+        # Standard normals whose key is a draw itself.
+        sigma = np.ascontiguousarray(draws["sigma"]).ravel()
+        normals = np.empty((len(sigma), size + large * q))
+        for row, value in zip(normals, sigma, strict=True):
+            text = f"{self.seed}".encode() + value.tobytes()
+            key = np.frombuffer(blake2b(text, digest_size=16).digest(), np.uint64)
+            rng = np.random.Generator(np.random.Philox(key=key))
+            rng.standard_normal(out=row)
         others = density.draw_others(positions, b, normals[:, :size])
         effects, start = {}, 0
         for number, count in factors.others:
@@ -363,17 +370,6 @@ class SumsCall:
         return {
             name: values.astype(self.data.dtype) for name, values in effects.items()
         }
-
-    def _normals_at(self, draws: Mapping[str, np.ndarray], size: int) -> np.ndarray:
-        """Return standard normals whose key is a draw itself, (draws, size)."""
-        sigma = np.ascontiguousarray(draws["sigma"]).ravel()
-        normals = np.empty((len(sigma), size))
-        for row, value in zip(normals, sigma, strict=True):
-            text = f"{self.seed}".encode() + value.tobytes()
-            key = np.frombuffer(blake2b(text, digest_size=16).digest(), np.uint64)
-            rng = np.random.Generator(np.random.Philox(key=key))
-            rng.standard_normal(out=row)
-        return normals
 
     def finish(self) -> Samples:
         """Return as many draws as the call asks for, with their report."""
@@ -487,9 +483,17 @@ def report_on(
     """Return the report on draws, with their diagnostics if these are known."""
     diagnostics = diagnostics or diagnose(by_chain(samples.settings, samples))
     messages = diagnostics.warnings(run.goal.ess)
-    messages += _rounding_warnings(samples)
+    if "b" in samples:
+        dtype = np.dtype(samples.settings["dtype"])
+        b = np.asarray(samples["b"], np.float64)
+        sds = b.std((0, 1))
+        sizes = np.finfo(dtype).eps * np.abs(b).max((0, 1))
+        rounding = np.max(sizes / np.where(sds > 0, sds, np.inf))
+        messages += coarse_rounding_warnings(float(rounding), dtype)
     messages += _variance_warnings(run, samples)
     clock.done("report")
+    names = diagnostics.names
+    named = {"of": ", ".join(names)} if len(names) <= _SETTINGS.named else {}
     return Report(
         {
             "method": samples.settings["method"],
@@ -498,7 +502,7 @@ def report_on(
                 Fact.CHAINS: samples.settings["n_chains"],
                 Fact.DRAWS_PER_CHAIN: diagnostics.draws,
                 Fact.BURN_IN: samples.settings["burn_in"],
-                **_names_of(diagnostics),
+                **named,
                 **diagnostics.facts,
             },
             **_group_facts(run),
@@ -506,12 +510,6 @@ def report_on(
             Section.WARNINGS: messages,
         }
     )
-
-
-def _names_of(diagnostics: Diagnostics) -> dict[str, str]:
-    """Return the names of coordinates in the order of their diagnostics, if they are few."""
-    names = diagnostics.names
-    return {"of": ", ".join(names)} if len(names) <= _SETTINGS.named else {}
 
 
 def _model_facts(run: SumsCall) -> dict[str, Any]:
@@ -524,8 +522,17 @@ def _model_facts(run: SumsCall) -> dict[str, Any]:
             "in closed form": "coefficients given 'sigma'",
             "sampled": "'sigma', by its distribution function",
         }
+    assert run.sums is not None and run.sums.groups is not None
+    groups, crossed = run.sums.groups, run.sums.crossed
+    columns, q = len(run.sums.root), groups.roots.shape[1]
+    by_group = q * (q + 1) // 2 + q * columns
+    of_all = columns * (columns + 1) // 2 + 1
+    sums = f"{int(groups.counts.sum())} groups of {by_group} sums, and {of_all} of all"
+    if crossed is not None:
+        by_pair = crossed.projections.nnz
+        sums += f"; {crossed.size} crossed effects of {by_pair} sums"
     facts = {
-        Fact.REDUCTION: f"{rows} rows as {_counts_of_sums(run.sums)}",
+        Fact.REDUCTION: f"{rows} rows as {sums}",
         "in closed form": "coefficients and effects given the scales",
         "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
         "densities of scales computed": run.draws.sampler.evaluations,
@@ -533,20 +540,6 @@ def _model_facts(run: SumsCall) -> dict[str, Any]:
     if run.by_polynomials is not None:
         facts["crossed effects"] = "integrated out by polynomials of the scales"
     return facts
-
-
-def _counts_of_sums(sums: GaussianSums | None) -> str:
-    """Return the numbers of sums in words."""
-    assert sums is not None and sums.groups is not None
-    groups = int(sums.groups.counts.sum())
-    columns, q = len(sums.root), sums.groups.roots.shape[1]
-    by_group = q * (q + 1) // 2 + q * columns
-    of_all = columns * (columns + 1) // 2 + 1
-    text = f"{groups} groups of {by_group} sums, and {of_all} of all"
-    if sums.crossed is None:
-        return text
-    by_pair = sums.crossed.projections.nnz
-    return text + f"; {sums.crossed.size} crossed effects of {by_pair} sums"
 
 
 def _group_facts(run: SumsCall) -> dict[str, Any]:
@@ -558,17 +551,6 @@ def _group_facts(run: SumsCall) -> dict[str, Any]:
     }
     facts |= {"integrated out": ", ".join(labels), "integral": "in closed form"}
     return {Section.GROUPS: facts}
-
-
-def _rounding_warnings(samples: Samples) -> list[str]:
-    """Return a warning if rounding is large relative to an SD of coefficients."""
-    dtype, rounding = np.dtype(samples.settings["dtype"]), 0.0
-    if "b" in samples:
-        b = np.asarray(samples["b"], np.float64)
-        sds = b.std((0, 1))
-        sizes = np.finfo(dtype).eps * np.abs(b).max((0, 1))
-        rounding = float(np.max(sizes / np.where(sds > 0, sds, np.inf)))
-    return coarse_rounding_warnings(rounding, dtype)
 
 
 def _variance_warnings(run: SumsCall, samples: Samples) -> list[str]:

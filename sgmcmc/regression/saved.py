@@ -328,13 +328,21 @@ def in_units_of(
     converted = {name: np.asarray(values) for name, values in draws.items()}
     shift: float | np.ndarray = 0.0
     if model.terms:
-        b = converted["b"].astype(np.float64)
-        coefficients, cut_shift = _earlier_coefficients(model, b, frame)
-        centered = coefficients.copy()
+        columns = moments(model.design, frame)
+        scale = columns.scale
         if model.has_intercept:
-            centered[..., 0] += coefficients[..., 1:] @ model.center[1:]
+            scale[0] = 1.0
+        coefficients = converted["b"].astype(np.float64) / scale
+        centered = coefficients
+        if model.has_intercept:
+            slopes = coefficients[..., 1:]
+            coefficients[..., 0] -= slopes @ columns.mean[1:]
+            centered = coefficients.copy()
+            centered[..., 0] += slopes @ model.center[1:]
+        else:  # cutpoints were those at the means
+            shift = (coefficients @ columns.mean)[..., np.newaxis]
+        shift = shift - (coefficients @ model.center)[..., np.newaxis]
         converted["b"] = (centered - model.origin) * (model.scale / model.unit)
-        shift = cut_shift - (coefficients @ model.center)[..., np.newaxis]
     if "cut" in converted:
         converted["cut"] = converted["cut"] + shift - model.level
     for factor_effects in model.effects:
@@ -352,21 +360,6 @@ def in_units_of(
             effects[..., intercept] += center[index] * effects[..., index]
         converted[name] = effects * (factor_effects.scale / factor_effects.unit)
     return {name: converted[name].astype(draws[name].dtype) for name in draws}
-
-
-def _earlier_coefficients(
-    model: Model, b: np.ndarray, frame: pd.DataFrame
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients of the user's columns, and what cutpoints at means lack, (..., 1)."""
-    columns = moments(model.design, frame)
-    scale, center = columns.scale, columns.mean
-    if model.has_intercept:
-        scale[0] = 1.0
-        coefficients = b / scale
-        coefficients[..., 0] -= coefficients[..., 1:] @ center[1:]
-        return coefficients, np.zeros(1)
-    coefficients = b / scale
-    return coefficients, (coefficients @ center)[..., np.newaxis]
 
 
 def _convert_scales(effects: Effects, draws: dict[str, np.ndarray]) -> None:

@@ -194,7 +194,18 @@ def _merged(
 
     number = _SETTINGS.pairs
     distances = [pairs(c, number // chains)[2] for c in range(chains)]
-    h = _bandwidth(np.concatenate(distances))
+    # The mean of exp(−squares / 2h²) is the share of accepted pairs.
+    squares = np.concatenate(distances)
+    log_largest = np.log(squares.max() + 1e-300)
+    low, high = log_largest - 100.0, log_largest + 10.0
+    for _ in range(_SETTINGS.bisections):
+        middle = 0.5 * (low + high)
+        accepted_share = np.exp(-squares / (2 * np.exp(middle))).mean()
+        if accepted_share >= _SETTINGS.accepted:
+            high = middle
+        else:
+            low = middle
+    h = float(np.exp(0.5 * high))
     out = np.empty_like(a)
     for c in range(chains):
         done = 0
@@ -206,20 +217,6 @@ def _merged(
             out[c, done : done + len(accepted)] = means
             done += len(accepted)
     return out, h
-
-
-def _bandwidth(squares: np.ndarray) -> float:
-    """Return h for which the mean of exp(−squares / 2h²) is the share of accepted pairs."""
-    log_largest = np.log(squares.max() + 1e-300)
-    low, high = log_largest - 100.0, log_largest + 10.0
-    for _ in range(_SETTINGS.bisections):
-        middle = 0.5 * (low + high)
-        accepted = np.exp(-squares / (2 * np.exp(middle))).mean()
-        if accepted >= _SETTINGS.accepted:
-            high = middle
-        else:
-            low = middle
-    return float(np.exp(0.5 * high))
 
 
 METHODS: dict[str, Any] = {

@@ -175,7 +175,9 @@ def divide(
     checks.choice("method", method, METHODS)
     shown = checks.flag("verbose", verbose)
     name, function = _read_sampler(sampler, keywords)
-    densities = _read_densities(log_lik, log_prior)
+    checks.function("log_lik", log_lik, "of `params` and `dataset`")
+    if log_prior is not None:
+        checks.function("log_prior", log_prior, "of `params`")
     coordinates = _read_coordinates(function, params, bijectors, keywords)
     largest = _SETTINGS.largest_kernel_size
     if method == "kernel_density" and coordinates.size > largest:
@@ -193,7 +195,9 @@ def divide(
             f"is {count}."
         )
     number, start = checks.seed_number("seed", seed), time.monotonic()
-    shard = _ShardSampler(function, densities, coordinates, keywords, 1.0 / count)
+    shard = _ShardSampler(
+        function, (log_lik, log_prior), coordinates, keywords, 1.0 / count
+    )
     until = math.inf
     if keywords.get("max_seconds") is not None:
         until = start + checks.positive_number("max_seconds", keywords["max_seconds"])
@@ -253,13 +257,6 @@ def _read_sampler(
         if key in keywords and keywords[key] is not DEFAULTS.get(key):
             raise ValueError(f"`{key}` does not apply to divide(): {reason}.")
     return name, sampler if callable(sampler) else getattr(samplers, name)
-
-
-def _read_densities(log_lik: Any, log_prior: Any) -> tuple[LogLik, LogPrior | None]:
-    checks.function("log_lik", log_lik, "of `params` and `dataset`")
-    if log_prior is not None:
-        checks.function("log_prior", log_prior, "of `params`")
-    return log_lik, log_prior
 
 
 def _read_coordinates(

@@ -210,10 +210,18 @@ class Space:
     def start(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position at which a chain starts that the user starts at ``params``."""
         values = self._coordinates_of(params, dtype)
-        u = {
-            name: _finite_start(self.geometries[name], np.asarray(value), dtype)
-            for name, value in values.items()
-        }
+        u = {}
+        for name, value in values.items():
+            geometry, array = self.geometries[name], np.asarray(value)
+            u[name] = geometry.start(array, dtype)
+            # Its neighbor's, if a value is rounded to the end of a space: tanh(9.5) is 1.
+            for direction in (-np.inf, np.inf):
+                bad = ~np.isfinite(u[name])
+                if not bad.any():
+                    break
+                nearest = np.nextafter(array, array.dtype.type(direction))
+                neighbor = geometry.start(nearest, dtype)
+                u[name] = np.where(bad & np.isfinite(neighbor), neighbor, u[name])
         flat = self.layout.join(u, dtype.as_numpy_dtype)
         return self._into(flat, dtype)
 
@@ -354,20 +362,3 @@ def _flat(vectors: Tensors) -> tf.Tensor:
 
 def _terms(terms: Iterable[tf.Tensor | None]) -> list[tf.Tensor]:
     return [term for term in terms if term is not None]
-
-
-def _finite_start(geometry: Geometry, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
-    """Return the coordinates of a value, of its neighbor if it was rounded to the end of a space.
-
-    So tanh(9.5) is 1 in float32.
-    """
-    u = geometry.start(value, dtype)
-    for direction in (-np.inf, np.inf):
-        bad = ~np.isfinite(u)
-        if not bad.any():
-            break
-        neighbor = geometry.start(
-            np.nextafter(value, value.dtype.type(direction)), dtype
-        )
-        u = np.where(bad & np.isfinite(neighbor), neighbor, u)
-    return u
