@@ -61,7 +61,9 @@ class _Settings:
     projections: float = 2.0**27  # numbers of all groups, at most
     # Effects in a dense matrix, at most: 2600 densities, the pilots among them, take 18 s with 400.
     crossed: int = 400
-    interpolated: int = 2000  # at most, if the densities are polynomials: 100 take 10 s
+    # The same if a hundred densities are enough, for polynomials, and from how many on they pay.
+    crossed_of_polynomials: int = 2000
+    polynomials_from: int = 100
     work_at_scales: float = 5e6  # for the density at one position, at most
     least: float = 1e-7  # noise, in SDs of the response, that may be rounding
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
@@ -236,7 +238,7 @@ class SumsCall:
         if float(size) * columns > _SETTINGS.projections:
             return False
         crossed = columns_of(model, factors.crossed, factors.levels.crossed)
-        if crossed > _SETTINGS.interpolated or self.sums is None:
+        if crossed > _SETTINGS.crossed_of_polynomials or self.sums is None:
             return False
         groups = self.sums.groups
         assert groups is not None
@@ -256,7 +258,7 @@ class SumsCall:
         eliminated = (factors.order[0], *factors.crossed)
         crossed = columns_of(model, factors.crossed, factors.levels.crossed)
         of_one = all(len(model.effects[number].terms) == 1 for number in eliminated)
-        if crossed <= _SETTINGS.crossed or not of_one:
+        if crossed < _SETTINGS.polynomials_from or not of_one:
             return None
         density = self._density(self.sums, self._few_rows)
         assert isinstance(density.scales, RegressionScales)

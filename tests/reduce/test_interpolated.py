@@ -118,7 +118,7 @@ def test_regressions_have_the_same_posterior(monkeypatch: pytest.MonkeyPatch) ->
     exact = sgmcmc.glm("y ~ x + (1 | a) + (1 | b)", frame, **call)
     settings = seams.changed(seams.INTERPOLATED, nodes=400)
     monkeypatch.setattr(seams.INTERPOLATED, settings)
-    monkeypatch.setattr(seams.REDUCED, seams.changed(seams.REDUCED, crossed=0))
+    monkeypatch.setattr(seams.REDUCED, seams.changed(seams.REDUCED, polynomials_from=0))
     smooth = sgmcmc.glm("y ~ x + (1 | a) + (1 | b)", frame, **call)
     assert "polynomials" in smooth.report["Model"]["crossed effects"]
     assert "crossed effects" not in exact.report["Model"]
