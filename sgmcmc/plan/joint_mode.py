@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy
@@ -25,8 +25,8 @@ from sgmcmc.model.geometry import (
 )
 from sgmcmc.model.geometry.space import Joint
 from sgmcmc.model.target import Target
-from sgmcmc.plan.curvature import Directions, Product, unusual_directions
 from sgmcmc.plan.fixed_nodes import Searching, find_fixed_nodes, with_fixed_nodes
+from sgmcmc.plan.lanczos import Directions, Product, unusual_directions
 from sgmcmc.plan.mode import MANY
 from sgmcmc.plan.objective import Objective
 from sgmcmc.run.request import LaplaceApproximation, Request
@@ -327,29 +327,23 @@ def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
     joint, u = search.run(model.starts[0].astype(np.float64))
     transformed = with_joint_coordinates(request, joint)
     if len(factors) > 1 or model.target.size > MANY:
-        transformed = replace(transformed, laplace=search.around(joint, u))
-        transformed = _with_nodes(transformed, seed) if fix_nodes else transformed
+        laplace = search.around(joint, u)
+        transformed = replace(transformed, laplace=laplace)
+        marginal, moved = transformed.log_lik, transformed.read
+        if fix_nodes and _has_nodes(marginal):
+            origin, times = laplace.whitening.origin, laplace.whitening.times
+            fixed_nodes = find_fixed_nodes(
+                marginal, moved.target, moved.data, origin, times, seed
+            )
+            if fixed_nodes is not None:
+                transformed = with_fixed_nodes(transformed, fixed_nodes)
     if len(model.params) > 1:
         return transformed
     params = space.params(u, model.target.dtype)
     return replace(transformed, model=replace(transformed.read, params=[params]))
 
 
-def _with_nodes(request: Request, seed: int) -> Request:
-    """Return a request with fixed quadrature nodes, if they suffice."""
-    marginal, model, laplace = request.log_lik, request.read, request.laplace
-    assert laplace is not None and request.groups is not None
-    if not _has_nodes(marginal):
-        return request
-    assert isinstance(marginal, Marginal)
-    whitening = laplace.whitening
-    fixed_nodes = find_fixed_nodes(
-        marginal, model.target, model.data, whitening.origin, whitening.times, seed
-    )
-    return request if fixed_nodes is None else with_fixed_nodes(request, fixed_nodes)
-
-
-def _has_nodes(log_lik: Any) -> bool:
+def _has_nodes(log_lik: Any) -> TypeGuard[Marginal]:
     return (
         isinstance(log_lik, Marginal)
         and log_lik.nodes > 1
@@ -400,10 +394,16 @@ class Search(JointMode):
         names = [name for factor in factors for name in factor.shapes]
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_
-        self._factor_entries = [
-            _FactorEntries(factor, _effect_indices(target.space, factor))
-            for factor in factors
-        ]
+        self._factor_entries = []
+        layout = target.space.layout
+        for factor in factors:
+            indices = []
+            for name in factor.shapes:
+                entries, levels = layout.slices[name], layout.shapes[name][0]
+                every = np.arange(entries.start, entries.stop)
+                indices.append(every.reshape(levels, -1))
+            entries_of_factor = _FactorEntries(factor, np.concatenate(indices, 1))
+            self._factor_entries.append(entries_of_factor)
 
     def run(self, u: np.ndarray) -> tuple[EffectCoordinates, np.ndarray]:
         """Return coordinates with the information at the mode, and the mode with centered effects.
@@ -462,12 +462,3 @@ class Search(JointMode):
                 Known(factor_entries.factor, information, score)
             )
         return EffectCoordinates(information_by_factor, self._globals)
-
-
-def _effect_indices(space: Space, factor: Groups) -> np.ndarray:
-    indices = []
-    for name in factor.shapes:
-        entries = space.layout.slices[name]
-        levels = space.layout.shapes[name][0]
-        indices.append(np.arange(entries.start, entries.stop).reshape(levels, -1))
-    return np.concatenate(indices, 1)
