@@ -108,7 +108,14 @@ class _Count:
             )
         if node.op.endswith("PartitionedCall"):
             return self.of_function(node.attr["f"].func.name)
-        inputs = [_shape_of(name, shapes) for name in node.input if name[0] != "^"]
+        inputs = []
+        for name in node.input:
+            if name[0] == "^":  # no value, but an order
+                continue
+            source, *index = name.split(":")
+            number = int(index[-1]) if index else 0
+            of_source = shapes.get(source, [])
+            inputs.append(of_source[number] if number < len(of_source) else [])
         results = sum(math.prod(shape) for shape in shapes[node.name])
         return _of_arithmetic(node, inputs, results)
 
@@ -146,13 +153,6 @@ def _of_arithmetic(node: Any, inputs: Shapes, results: float) -> float:
     elif node.op.removesuffix("Grad") in _SPECIAL:
         factor = _SETTINGS.special
     return factor * results
-
-
-def _shape_of(name: str, shapes: Mapping[str, Shapes]) -> list[int]:
-    node, *index = name.split(":")
-    results = shapes.get(node, [])
-    number = int(index[-1]) if index else 0
-    return results[number] if number < len(results) else []
 
 
 def _trips(node: Any, constants: Mapping[str, Any]) -> float:

@@ -609,10 +609,12 @@ def _unbounded_parameters(
     ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
         return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
+    objective = climber.objective if whole is None else whole
+    steps = [sign * t for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)]
     for level in mode.information.level[: _SURVEY_SETTINGS.max_level_directions]:
-        if _is_level(
-            climber.objective if whole is None else whole, mode.position, level.step
-        ):
+        lowest = objective.value_and_gradient(mode.position)[0] - fall
+        ends = (mode.position + step * level.step for step in steps)
+        if all(lowest < objective.value_and_gradient(u)[0] < np.inf for u in ends):
             return _named(level.shares, _SURVEY_SETTINGS.min_share, target)
     for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
@@ -624,16 +626,6 @@ def _unbounded_parameters(
         if whole is None or _stays_up(Climber(whole, mode), origin, unit):
             return _parameters(climber, maximum, unit, target)
     return ()
-
-
-def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:
-    threshold = objective.value_and_gradient(u)[0] - _SURVEY_SETTINGS.required_fall
-    ends = [
-        u + sign * t * step for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)
-    ]
-    return all(
-        threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends
-    )
 
 
 def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
