@@ -487,10 +487,9 @@ def _read_alpha(
                 raise ValueError(
                     f"`alpha` names {name!r}, which has a gamma prior by `gamma`."
                 )
-        entries = {f"alpha[{name!r}]": (name, value) for name, value in alpha.items()}
         return {
-            name: _read_points(label, v, start[name])
-            for label, (name, v) in entries.items()
+            name: _read_points(f"alpha[{name!r}]", value, start[name])
+            for name, value in alpha.items()
         }
     return {
         name: _read_points("alpha", alpha, value)

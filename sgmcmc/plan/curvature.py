@@ -420,9 +420,16 @@ def find_structure(
     rng = np.random.default_rng([seed, len(u)])
     candidates: list[_Candidate] = []
     for name in layout.names:
-        for candidate in _candidates(name, layout):
-            if _has_blocks(objective, u, candidate.indices, rng):
-                candidates.append(candidate)
+        shape, entries = layout.shapes[name], layout.slices[name]
+        all_indices = np.arange(entries.start, entries.stop).reshape(shape)
+        # It may be made of groups along its first or last axis.
+        for axis in {0, len(shape) - 1} if shape else ():
+            indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
+            groups, size = indices.shape
+            if groups < _ARROW_SETTINGS.min_groups or size > _ARROW_SETTINGS.max_block:
+                continue
+            if _has_blocks(objective, u, indices, rng):
+                candidates.append(_Candidate(name, indices))
                 break
     chosen = _together(objective, u, candidates, rng)
     if not chosen:
@@ -447,22 +454,6 @@ def find_structure(
         for slices in (core_slices, small_slices)
     )
     return Structure(leaves, core, few, names)
-
-
-def _candidates(name: str, layout: Layout) -> list[_Candidate]:
-    """Return the ways in which a parameter may be made of groups: along its first or last axis."""
-    shape = layout.shapes[name]
-    entries = layout.slices[name]
-    all_indices = np.arange(entries.start, entries.stop).reshape(shape)
-    candidates = []
-    for axis in {0, len(shape) - 1} if shape else ():
-        indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
-        if (
-            len(indices) >= _ARROW_SETTINGS.min_groups
-            and indices.shape[1] <= _ARROW_SETTINGS.max_block
-        ):
-            candidates.append(_Candidate(name, indices))
-    return candidates
 
 
 def _has_blocks(
