@@ -388,19 +388,6 @@ class Structure:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A parameter that may be made of blocks.
-
-    Attributes:
-        name: Name.
-        indices: Indices of its coordinates, (G, k).
-    """
-
-    name: str
-    indices: np.ndarray
-
-
 def find_structure(
     objective: Objective, layout: Layout, u: np.ndarray, seed: int
 ) -> Structure | None:
@@ -418,7 +405,7 @@ def find_structure(
         seed: Seed of the signs.
     """
     rng = np.random.default_rng([seed, len(u)])
-    candidates: list[_Candidate] = []
+    candidates: dict[str, np.ndarray] = {}
     for name in layout.names:
         shape, entries = layout.shapes[name], layout.slices[name]
         all_indices = np.arange(entries.start, entries.stop).reshape(shape)
@@ -429,13 +416,12 @@ def find_structure(
             if groups < _ARROW_SETTINGS.min_groups or size > _ARROW_SETTINGS.max_block:
                 continue
             if _has_blocks(objective, u, indices, rng):
-                candidates.append(_Candidate(name, indices))
+                candidates[name] = indices
                 break
     chosen = _together(objective, u, candidates, rng)
     if not chosen:
         return None
-    leaves = np.concatenate([candidate.indices for candidate in chosen], 1)
-    names = tuple(candidate.name for candidate in chosen)
+    leaves, names = np.concatenate(list(chosen.values()), 1), tuple(chosen)
     core_slices = [
         entries for name, entries in layout.slices.items() if name not in names
     ]
@@ -485,20 +471,25 @@ def _blocks(
 def _together(
     objective: Objective,
     u: np.ndarray,
-    candidates: list[_Candidate],
+    candidates: dict[str, np.ndarray],
     rng: np.random.Generator,
-) -> list[_Candidate]:
-    """Return the candidates of one set of groups that have the most coordinates."""
-    best: list[_Candidate] = []
-    for G in {len(candidate.indices) for candidate in candidates}:
-        group: list[_Candidate] = []
-        of_size = [candidate for candidate in candidates if len(candidate.indices) == G]
-        for candidate in sorted(of_size, key=lambda c: -c.indices.size):
-            indices = np.concatenate([c.indices for c in (*group, candidate)], 1)
+) -> dict[str, np.ndarray]:
+    """Return the candidates of one set of groups that have the most coordinates.
+
+    A candidate has the indices of its coordinates, (groups, coordinates of each).
+    """
+    best: dict[str, np.ndarray] = {}
+    largest_first = sorted(candidates, key=lambda name: -candidates[name].size)
+    for G in {len(indices) for indices in candidates.values()}:
+        group: dict[str, np.ndarray] = {}
+        for name in largest_first:
+            if len(candidates[name]) != G:
+                continue
+            indices = np.concatenate([*group.values(), candidates[name]], 1)
             fits = indices.shape[1] <= _ARROW_SETTINGS.max_block
             if not group or (fits and _has_blocks(objective, u, indices, rng)):
-                group.append(candidate)
-        best = max(best, group, key=lambda one: sum(c.indices.size for c in one))
+                group[name] = candidates[name]
+        best = max(best, group, key=lambda one: sum(i.size for i in one.values()))
     return best
 
 

@@ -362,14 +362,6 @@ def globals_of(request: Request) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _FactorEntries:
-    """Indices of the effects of a factor in the position, (J, q)."""
-
-    factor: Groups
-    indices: np.ndarray
-
-
 class Search(JointMode):
     """The search for the mode, and for the information about effects there.
 
@@ -394,7 +386,9 @@ class Search(JointMode):
         names = [name for factor in factors for name in factor.shapes]
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_
-        self._factor_entries = []
+        self._factors = factors
+        # Of the effects of each factor in the position, (J, q).
+        self._indices: list[np.ndarray] = []
         layout = target.space.layout
         for factor in factors:
             indices = []
@@ -402,8 +396,7 @@ class Search(JointMode):
                 entries, levels = layout.slices[name], layout.shapes[name][0]
                 every = np.arange(entries.start, entries.stop)
                 indices.append(every.reshape(levels, -1))
-            entries_of_factor = _FactorEntries(factor, np.concatenate(indices, 1))
-            self._factor_entries.append(entries_of_factor)
+            self._indices.append(np.concatenate(indices, 1))
 
     def run(self, u: np.ndarray) -> tuple[EffectCoordinates, np.ndarray]:
         """Return coordinates with the information at the mode, and the mode with centered effects.
@@ -411,10 +404,7 @@ class Search(JointMode):
         Args:
             u: Position to begin at, flat, with centered effects.
         """
-        widths = [
-            np.full(factor_entries.indices.shape, 0.5)
-            for factor_entries in self._factor_entries
-        ]
+        widths = [np.full(indices.shape, 0.5) for indices in self._indices]
         scale = self.scale(u)
         for _ in range(_SETTINGS.rounds):
             joint = self._at_position(u, widths)
@@ -437,28 +427,23 @@ class Search(JointMode):
         means; nested groups have nothing else.
         """
         gradient, information_by_factor = self.objective.likelihood_gradient(u), []
-        for factor_entries, width in zip(self._factor_entries, widths, strict=True):
-            levels, q = factor_entries.indices.shape
+        per_factor = zip(self._factors, self._indices, widths, strict=True)
+        for factor, indices, width in per_factor:
+            levels, q = indices.shape
             blocks = np.zeros((levels, q, q))
             for _ in range(_SETTINGS.probes):
                 signs = self.rng.choice([-1.0, 1.0], levels)[:, np.newaxis] * width
                 for k in range(q):
                     vector = np.zeros((len(u), 1))
-                    vector[factor_entries.indices[:, k]] = signs[:, k : k + 1]
-                    product = self.objective.times_hessians(u, vector)[:, 0][
-                        factor_entries.indices
-                    ]
+                    vector[indices[:, k]] = signs[:, k : k + 1]
+                    product = self.objective.times_hessians(u, vector)[:, 0][indices]
                     blocks[:, :, k] -= product / signs[:, k : k + 1] / _SETTINGS.probes
             # Eigenvalues below zero are noise of the signs.
             symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
             values, vectors = np.linalg.eigh(symmetric)
             scaled = vectors * np.maximum(values, 0.0)[:, np.newaxis, :]
             information = scaled @ np.swapaxes(vectors, 1, 2)
-            effects = u[factor_entries.indices]
-            score = gradient[factor_entries.indices] + np.einsum(
-                "jkl,jl->jk", information, effects
-            )
-            information_by_factor.append(
-                Known(factor_entries.factor, information, score)
-            )
+            products = np.einsum("jkl,jl->jk", information, u[indices])
+            score = gradient[indices] + products
+            information_by_factor.append(Known(factor, information, score))
         return EffectCoordinates(information_by_factor, self._globals)
