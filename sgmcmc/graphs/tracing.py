@@ -178,12 +178,8 @@ def graphs_of(model: Any) -> dict[Any, Any]:
     content = _content(model, jit_compile=False)
     if content is None:
         return {}
-    with _lock:
-        entry = _models.pop(content, (model, {}))  # the graph holds what has the ids
-        _models[content] = entry
-        if len(_models) > _SETTINGS.models:
-            _models.popitem(last=False)
-    return entry[1]
+    # The graph holds what has the ids.
+    return _kept(_models, content, (model, {}), _SETTINGS.models)[1]
 
 
 def has_own_gradients(graph: Any) -> bool:
@@ -206,12 +202,17 @@ def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) ->
     content = _content(graph, jit_compile, any_captured)
     if content is None:
         return graph
+    return _kept(_graphs, content, graph, _SETTINGS.graphs)
+
+
+def _kept(cache: OrderedDict[bytes, Any], key: bytes, new: Any, most: int) -> Any:
+    """Return what a cache holds for a key, or keep what is new; the oldest makes room."""
     with _lock:
-        cached = _graphs.pop(content, graph)
-        _graphs[content] = cached
-        if len(_graphs) > _SETTINGS.graphs:
-            _graphs.popitem(last=False)
-    return cached
+        entry = cache.pop(key, new)
+        cache[key] = entry
+        if len(cache) > most:
+            cache.popitem(last=False)
+    return entry
 
 
 def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes | None:
