@@ -424,28 +424,21 @@ def jacobian(
             experimental_use_pfor=vectorized,
         )
 
-    if vectorized and not makes_loops() and not _has_loops(value):
-        try:
-            return derivative(True)
-        except Exception as error:
-            looped = derivative(False)
-            pass_on(error)
-            warn_of_loops()
-            return looped
-    return derivative(False)
-
-
-def _has_loops(value: tf.Tensor) -> bool:
-    """Return whether the graph of a value has loops, whose vectorized derivatives are slow to make.
-
-    Most cannot be made, which shows after half a minute.
-    """
-    if not tf.is_symbolic_tensor(value):
-        return False
-    return any(
-        node.op in ("While", "StatelessWhile")
-        for node in nodes_of(value.graph.as_graph_def())
-    )
+    if not vectorized or makes_loops():
+        return derivative(False)
+    if tf.is_symbolic_tensor(value):
+        # Vectorized derivatives of loops are slow to make; most cannot be made, which shows after
+        # half a minute.
+        nodes = nodes_of(value.graph.as_graph_def())
+        if any(node.op in ("While", "StatelessWhile") for node in nodes):
+            return derivative(False)
+    try:
+        return derivative(True)
+    except Exception as error:
+        looped = derivative(False)
+        pass_on(error)
+        warn_of_loops()
+        return looped
 
 
 def nodes_of(definition: tf.compat.v1.GraphDef) -> Iterator[Any]:
