@@ -206,7 +206,7 @@ def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) ->
 
 
 def _kept(cache: OrderedDict[bytes, Any], key: bytes, new: Any, most: int) -> Any:
-    """Return what a cache holds for a key, or keep what is new; the oldest makes room."""
+    """Return the entry of a cache for a key, or keep a new one; the oldest makes room."""
     with _lock:
         entry = cache.pop(key, new)
         cache[key] = entry
