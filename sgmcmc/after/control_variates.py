@@ -139,7 +139,15 @@ class DrawSource:
         for segment in segments:
             for chunk in segment.chunks(length):
                 values = matrix(self._values(chunk))
-                yield chunk, values, self._control_variates(chunk)
+                gradients = {name: chunk.of(a) for name, a in self._gradients.items()}
+                z = -0.5 * matrix(gradients)
+                variates = z
+                if self._center is not None:
+                    theta = self._positions(chunk) - self._center
+                    i, j = np.triu_indices(z.shape[1], 1)
+                    mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
+                    variates = np.concatenate([z, theta * z - 0.5, mixed], axis=1)
+                yield chunk, values, variates
 
     def _values(self, segment: DrawSegment) -> dict[str, np.ndarray]:
         if not self._functions:
@@ -156,16 +164,6 @@ class DrawSource:
 
     def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {name: vectorized_map(f, params) for name, f in self._functions.items()}
-
-    def _control_variates(self, segment: DrawSegment) -> np.ndarray:
-        gradients = {name: segment.of(a) for name, a in self._gradients.items()}
-        z = -0.5 * matrix(gradients)
-        if self._center is None:
-            return z
-        theta = self._positions(segment) - self._center
-        i, j = np.triu_indices(z.shape[1], 1)
-        mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
-        return np.concatenate([z, theta * z - 0.5, mixed], axis=1)
 
     def _positions(self, segment: DrawSegment) -> np.ndarray:
         """Return draws in the space that the chain moves in."""
@@ -464,10 +462,15 @@ def best(
     samples: Samples, test_functions: TestFunctions | None, bijectors: Mapping[str, Any]
 ) -> Fitted:
     """Return the form whose gain is largest in the median over the quantities."""
+    gradients: Mapping[str, Any] = samples.gradients or {}
+    run_bijectors = samples.settings.get("bijectors") or {}
+    # Whether the draws are available in the space in which the chain moved.
+    has_positions = not samples.settings.get("own_coordinates") and all(
+        name in samples and (name not in run_bijectors or name in bijectors)
+        for name in gradients
+    )
     best_form = None
-    for degree in (1, 2):
-        if degree == 2 and not _has_positions(samples, bijectors):
-            break
+    for degree in (1, 2) if has_positions else (1,):
         source = DrawSource(samples, degree, test_functions, bijectors)
         segments = _segments(source, "others")
         needed = _SETTINGS.draws_each * source.features
@@ -536,13 +539,3 @@ def _fewest(segments: list[DrawSegment], length: int) -> int:
     """Return the least number of batches of this length in all segments but one."""
     sizes = sorted((segment.stop - segment.start) // length for segment in segments)
     return sum(sizes[:-1])
-
-
-def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:
-    """Return whether the draws are available in the space in which the chain moved."""
-    gradients: Mapping[str, Any] = samples.gradients or {}
-    run_bijectors = samples.settings.get("bijectors") or {}
-    return not samples.settings.get("own_coordinates") and all(
-        name in samples and (name not in run_bijectors or name in bijectors)
-        for name in gradients
-    )

@@ -115,7 +115,12 @@ def plot_posterior(
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
     shown, _ = _worst(samples, var_names, most)
-    keywords.setdefault("round_to", _digits(shown))
+    needed = [2]
+    for column in shown.values():
+        size, sd = np.abs(column).max(), column.std()
+        if sd > 0 and np.isfinite(size):
+            needed.append(2 + ceil(log10(size / sd)))
+    keywords.setdefault("round_to", min(max(needed), _SETTINGS.digits))
     return _plots().plot_posterior(shown, **keywords)
 
 
@@ -234,16 +239,6 @@ def _worst(
     names = list(columns)
     title = f"{limit} of {len(names)} coordinates: those with the smallest effective sample sizes"
     return {names[index]: columns[names[index]] for index in selected}, title
-
-
-def _digits(columns: dict[str, np.ndarray]) -> int:
-    """Return the number of significant digits that distinguishes the ends of every interval."""
-    needed = [2]
-    for column in columns.values():
-        size, sd = np.abs(column).max(), column.std()
-        if sd > 0 and np.isfinite(size):
-            needed.append(2 + ceil(log10(size / sd)))
-    return min(max(needed), _SETTINGS.digits)
 
 
 def plot_log_post(samples: Samples, ax: Any = None) -> Any:

@@ -197,7 +197,18 @@ def _local_parquet(label: str, where: Path, arrow: Any) -> Any:
     """
     if not where.is_dir():
         return arrow.dataset(where, format="parquet")
-    files = sorted(str(file) for file in _parquet_files(where))
+    files = []
+    for folder, folders, names in os.walk(where):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        shown_names = [name for name in names if not name.startswith((".", "_"))]
+        for path in (Path(folder, name) for name in shown_names):
+            is_parquet = path.suffix.lower() in _PARQUET
+            if not path.suffix or path.suffix[1:].isdigit():
+                with open(path, "rb") as opened:
+                    is_parquet = opened.read(4) == b"PAR1"
+            if is_parquet:
+                files.append(str(path))
+    files.sort()
     if not files:
         raise ValueError(f"`{label}`: {str(where)!r} contains no Parquet files.")
     keys: dict[str, list[str]] = {}
@@ -211,20 +222,6 @@ def _local_parquet(label: str, where: Path, arrow: Any) -> Any:
         options["partitioning"] = _partitioning(keys, arrow)
         options["partition_base_dir"] = str(where)
     return arrow.dataset(files, format="parquet", **options)
-
-
-def _parquet_files(where: Path) -> Iterator[Path]:
-    """Yield the Parquet files in a folder: by their names, or by their first bytes without one."""
-    for folder, names, files in os.walk(where):
-        names[:] = [name for name in names if not name.startswith((".", "_"))]
-        shown_names = [name for name in files if not name.startswith((".", "_"))]
-        for file in (Path(folder, name) for name in shown_names):
-            if file.suffix.lower() in _PARQUET:
-                yield file
-            elif not file.suffix or file.suffix[1:].isdigit():
-                with open(file, "rb") as opened:
-                    if opened.read(4) == b"PAR1":
-                        yield file
 
 
 def _partitioning(keys: Mapping[str, list[str]], arrow: Any) -> Any:

@@ -54,7 +54,12 @@ class _PackedData:
 
     def __init__(self, data: Data) -> None:
         source, dtype, integers, levels = data.read_from or ({}, None, (), None)
-        openers = _openers(source)
+        entries = source if isinstance(source, Mapping) else {_TABLE: source}
+        openers = {}
+        for name, values in entries.items():
+            opener = _opener(values)
+            if opener is not None:
+                openers[name] = opener
         opened = [name for name in data.columns if name in openers or _TABLE in openers]
         self._parcel = _Parcel(
             sent={
@@ -122,19 +127,18 @@ class _Parcel:
         dtype, integers, levels = self.reading
         sources = {name: opener() for name, opener in self.openers.items()}
         for name, kind in self.dtypes:
-            is_array = name in sources and _is_array(sources[name])
-            if is_array and name not in (levels or ()):
+            if name not in sources or name in (levels or ()):
+                continue
+            source = sources[name]
+            is_path = isinstance(source, str | os.PathLike)
+            is_table = is_path or hasattr(source, "to_dask_array")
+            # Rows of an array can be read from any place.
+            if not is_table and library_of(source) != "pyarrow":
                 columns[name] = open_stored(sources.pop(name), kind)
         if sources:
             source = sources.get(_TABLE, sources)
             columns |= read_dataset(source, dtype, integers, levels=levels).columns
         return columns
-
-
-def _is_array(source: Any) -> bool:
-    """Return whether rows of an opened source can be read from any place."""
-    is_table = isinstance(source, str | os.PathLike) or hasattr(source, "to_dask_array")
-    return not is_table and library_of(source) != "pyarrow"
 
 
 def _sample_digest(column: Column, size: int) -> str:
@@ -154,15 +158,6 @@ def _portable(column: Column, size: int) -> Column:
     if isinstance(column, DenseColumn) and not isinstance(column, ArrayColumn):
         return ArrayColumn(np.array(column.slice(0, size)))
     return column
-
-
-def _openers(source: Any) -> dict[str, Opener]:
-    """Return functions that open those entries of a dataset that are in files."""
-    if not isinstance(source, Mapping):
-        opener = _opener(source)
-        return {} if opener is None else {_TABLE: opener}
-    openers = {name: _opener(values) for name, values in source.items()}
-    return {name: opener for name, opener in openers.items() if opener is not None}
 
 
 def _opener(values: Any) -> Opener | None:

@@ -206,7 +206,13 @@ def _download(
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
-    raise DownloadError(_advice(source, failures))
+    advice = (
+        f"To go without: get {source.urls[0]} by other means, put it as {source.filename!r} into "
+        f"your own folder, and set the environment variable {VARIABLE} to that folder (now: "
+        f"{own_folder() or 'not set'})."
+    )
+    lines = [f"could not download {source.filename}:", *failures, advice]
+    raise DownloadError("\n  ".join(lines))
 
 
 def _transfer(url: str, partial: Path, title: str, verbose: bool) -> None:
@@ -237,13 +243,3 @@ def _shows_progress() -> bool:
     if "ipykernel" in sys.modules:  # not a terminal, but a notebook can show a bar
         return True
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _advice(source: Source, failures: list[str]) -> str:
-    folder = own_folder() or "not set"
-    advice = (
-        f"To go without: get {source.urls[0]} by other means, put it as {source.filename!r} into "
-        f"your own folder, and set the environment variable {VARIABLE} to that folder (now: "
-        f"{folder})."
-    )
-    return "\n  ".join([f"could not download {source.filename}:", *failures, advice])

@@ -252,12 +252,19 @@ class SGFS(Dynamics):
         ready = seen >= (1.0 if self.diagonal else gradient.shape[0] + 1.0)
         if not isinstance(self.B, str):
             ready = tf.constant(True)
-        information, scores = state.information.mean, (gradient, stepsize, normals[0])
+        information = state.information.mean
         if self.diagonal:
-            regular = tf.where(ready, information, tf.ones_like(information))
-            direction = self._diagonal_direction(regular, *scores)
+            information = tf.where(ready, information, tf.ones_like(information))
+            B = information
+            if not isinstance(self.B, str):
+                B = tf.constant(self.B, gradient.dtype)
+            injected = 4.0 * B / stepsize
+            whole = (1.0 + self._noise) * information + injected
+            direction = (gradient + tf.sqrt(injected) * normals[0]) / whole
         else:
-            direction = self._direction(information, ready, *scores)
+            direction = self._direction(
+                information, ready, gradient, stepsize, normals[0]
+            )
         position = tf.where(ready, state.position + 2.0 * direction, state.position)
         return state._replace(position=position)
 
@@ -273,21 +280,6 @@ class SGFS(Dynamics):
         """V as a multiple of F."""
         return self.rows / self.size * self.unseen
 
-    def _diagonal_direction(
-        self,
-        information: tf.Tensor,
-        gradient: tf.Tensor,
-        stepsize: tf.Tensor,
-        normals: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return A⁻¹ (ĝ + η), all by coordinate."""
-        B = information
-        if not isinstance(self.B, str):
-            B = tf.constant(self.B, gradient.dtype)
-        injected = 4.0 * B / stepsize
-        whole = (1.0 + self._noise) * information + injected
-        return (gradient + tf.sqrt(injected) * normals) / whole
-
     def _direction(
         self,
         information: tf.Tensor,
@@ -301,7 +293,12 @@ class SGFS(Dynamics):
         scale = 2.0 * tf.math.rsqrt(stepsize) * tf.ones([size], dtype)
         if isinstance(self.B, str):
             eye = tf.eye(size, dtype=dtype)
-            information = tf.where(ready, _regular(information), eye)
+            # Rounding, or a coordinate without rows, does not make it singular.
+            diagonal = tf.linalg.diag_part(information)
+            rounding = np.finfo(dtype.as_numpy_dtype).eps
+            jitter = 8.0 * rounding * tf.reduce_max(diagonal)
+            regular = tf.linalg.set_diag(information, diagonal + jitter)
+            information = tf.where(ready, regular, eye)
             root = scale[:, tf.newaxis] * tf.linalg.cholesky(information)
         else:
             root = tf.linalg.diag(scale * tf.sqrt(tf.constant(self.B, dtype)))
@@ -309,11 +306,3 @@ class SGFS(Dynamics):
         whole = tf.linalg.cholesky((1.0 + self._noise) * information + injected)
         kicked = gradient + tf.linalg.matvec(root, normals)
         return tf.linalg.cholesky_solve(whole, kicked[:, tf.newaxis])[:, 0]
-
-
-def _regular(information: tf.Tensor) -> tf.Tensor:
-    """Return an information that rounding, or a coordinate without rows, has not made singular."""
-    diagonal = tf.linalg.diag_part(information)
-    rounding = np.finfo(information.dtype.as_numpy_dtype).eps
-    jitter = 8.0 * rounding * tf.reduce_max(diagonal)
-    return tf.linalg.set_diag(information, diagonal + jitter)

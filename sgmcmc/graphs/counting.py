@@ -99,7 +99,15 @@ class _Count:
             return 0.0
         if node.op.endswith("While"):
             names = node.attr["body"].func.name, node.attr["cond"].func.name
-            return _trips(node, constants) * sum(map(self.of_function, names))
+            # The largest number of rounds is its second input, if that is a number.
+            maximum = None
+            if len(node.input) > 1:
+                maximum = constants.get(node.input[1].split(":")[0])
+            trips = _SETTINGS.trips
+            if maximum is not None:
+                number = int(tf.make_ndarray(maximum.attr["value"].tensor))
+                trips = number if number > 0 else trips
+            return trips * sum(map(self.of_function, names))
         if node.op.endswith(("If", "Case")):
             branches = [node.attr["then_branch"].func, node.attr["else_branch"].func]
             branches += node.attr["branches"].list.func
@@ -108,7 +116,14 @@ class _Count:
             )
         if node.op.endswith("PartitionedCall"):
             return self.of_function(node.attr["f"].func.name)
-        inputs = [_shape_of(name, shapes) for name in node.input if name[0] != "^"]
+        inputs = []
+        for name in node.input:
+            if name[0] == "^":  # no value, but an order
+                continue
+            source, *index = name.split(":")
+            number = int(index[-1]) if index else 0
+            of_source = shapes.get(source, [])
+            inputs.append(of_source[number] if number < len(of_source) else [])
         results = sum(math.prod(shape) for shape in shapes[node.name])
         return _of_arithmetic(node, inputs, results)
 
@@ -146,21 +161,3 @@ def _of_arithmetic(node: Any, inputs: Shapes, results: float) -> float:
     elif node.op.removesuffix("Grad") in _SPECIAL:
         factor = _SETTINGS.special
     return factor * results
-
-
-def _shape_of(name: str, shapes: Mapping[str, Shapes]) -> list[int]:
-    node, *index = name.split(":")
-    results = shapes.get(node, [])
-    number = int(index[-1]) if index else 0
-    return results[number] if number < len(results) else []
-
-
-def _trips(node: Any, constants: Mapping[str, Any]) -> float:
-    """Return the largest number of rounds of a loop, its second input, or a number if unknown."""
-    maximum = (
-        constants.get(node.input[1].split(":")[0]) if len(node.input) > 1 else None
-    )
-    if maximum is None:
-        return _SETTINGS.trips
-    number = int(tf.make_ndarray(maximum.attr["value"].tensor))
-    return number if number > 0 else _SETTINGS.trips

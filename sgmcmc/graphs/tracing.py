@@ -178,12 +178,8 @@ def graphs_of(model: Any) -> dict[Any, Any]:
     content = _content(model, jit_compile=False)
     if content is None:
         return {}
-    with _lock:
-        entry = _models.pop(content, (model, {}))  # the graph holds what has the ids
-        _models[content] = entry
-        if len(_models) > _SETTINGS.models:
-            _models.popitem(last=False)
-    return entry[1]
+    # The graph holds what has the ids.
+    return _kept(_models, content, (model, {}), _SETTINGS.models)[1]
 
 
 def has_own_gradients(graph: Any) -> bool:
@@ -206,12 +202,17 @@ def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) ->
     content = _content(graph, jit_compile, any_captured)
     if content is None:
         return graph
+    return _kept(_graphs, content, graph, _SETTINGS.graphs)
+
+
+def _kept(cache: OrderedDict[bytes, Any], key: bytes, new: Any, most: int) -> Any:
+    """Return the entry of a cache for a key, or keep a new one; the oldest makes room."""
     with _lock:
-        cached = _graphs.pop(content, graph)
-        _graphs[content] = cached
-        if len(_graphs) > _SETTINGS.graphs:
-            _graphs.popitem(last=False)
-    return cached
+        entry = cache.pop(key, new)
+        cache[key] = entry
+        if len(cache) > most:
+            cache.popitem(last=False)
+    return entry
 
 
 def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes | None:
@@ -423,28 +424,21 @@ def jacobian(
             experimental_use_pfor=vectorized,
         )
 
-    if vectorized and not makes_loops() and not _has_loops(value):
-        try:
-            return derivative(True)
-        except Exception as error:
-            looped = derivative(False)
-            pass_on(error)
-            warn_of_loops()
-            return looped
-    return derivative(False)
-
-
-def _has_loops(value: tf.Tensor) -> bool:
-    """Return whether the graph of a value has loops, whose vectorized derivatives are slow to make.
-
-    Most cannot be made, which shows after half a minute.
-    """
-    if not tf.is_symbolic_tensor(value):
-        return False
-    return any(
-        node.op in ("While", "StatelessWhile")
-        for node in nodes_of(value.graph.as_graph_def())
-    )
+    if not vectorized or makes_loops():
+        return derivative(False)
+    if tf.is_symbolic_tensor(value):
+        # Vectorized derivatives of loops are slow to make; most cannot be made, which shows after
+        # half a minute.
+        nodes = nodes_of(value.graph.as_graph_def())
+        if any(node.op in ("While", "StatelessWhile") for node in nodes):
+            return derivative(False)
+    try:
+        return derivative(True)
+    except Exception as error:
+        looped = derivative(False)
+        pass_on(error)
+        warn_of_loops()
+        return looped
 
 
 def nodes_of(definition: tf.compat.v1.GraphDef) -> Iterator[Any]:

@@ -324,8 +324,17 @@ class Tried:
         self._in_parts = in_parts
         self._content: tuple[Any, ...] | None = None
         codes = [_code(function) for function in functions]
-        if None not in codes:
-            self._content = (id(graph), tuple(codes), _digest(columns), in_parts)
+        if None in codes:
+            return
+        digest = hashlib.sha256()
+        for tensor in tf.nest.flatten(columns, expand_composites=True):
+            rows = tensor.numpy()
+            if tensor.shape.rank:
+                rows = rows[: _SETTINGS.compared_rows]
+            array = np.ascontiguousarray(rows)
+            digest.update(f"{tensor.shape} {array.dtype}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        self._content = (id(graph), tuple(codes), digest.digest(), in_parts)
 
     @property
     def before(self) -> bool:
@@ -366,18 +375,6 @@ def _code(function: Callable[..., Any] | None) -> CodeType | str | None:
         function = function.func
     code = getattr(function, "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-def _digest(columns: Any) -> bytes:
-    digest = hashlib.sha256()
-    for tensor in tf.nest.flatten(columns, expand_composites=True):
-        rows = tensor.numpy()
-        if tensor.shape.rank:
-            rows = rows[: _SETTINGS.compared_rows]
-        array = np.ascontiguousarray(rows)
-        digest.update(f"{tensor.shape} {array.dtype}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.digest()
 
 
 def try_test_functions(

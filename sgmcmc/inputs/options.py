@@ -379,9 +379,14 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
     """
     for name in keywords:
         if name not in DEFAULTS:
-            raise TypeError(
-                f"{method}() has no argument `{name}`.{_hint(method, name)}"
-            )
+            owners = [owner for owner, names in ARGUMENTS.items() if name in names]
+            # The R package writes minibatchSize, nIters.
+            in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+            known = ARGUMENTS.get(method, list(DEFAULTS))
+            hint = did_you_mean(in_snake_case, known, "`")
+            if owners:
+                hint = f" It is one of {', '.join(owners)}."
+            raise TypeError(f"{method}() has no argument `{name}`.{hint}")
     values = {**DEFAULTS, **keywords}
     for name in OF_A_RUN if stepwise else ():
         if name == "executor" and values[name] is not None:
@@ -420,16 +425,6 @@ def without(options: Options, names: Iterable[str]) -> Options:
     """Return the keyword arguments with the defaults of some."""
     defaults = {name: KEYWORDS[name]["reader"](name, DEFAULTS[name]) for name in names}
     return replace(options, **defaults)
-
-
-def _hint(method: str, name: str) -> str:
-    """Return a hint on an argument that ``method`` does not have."""
-    owners = [function for function, names in ARGUMENTS.items() if name in names]
-    if owners:
-        return f" It is one of {', '.join(owners)}."
-    # The R package writes minibatchSize, nIters.
-    in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    return did_you_mean(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), "`")
 
 
 def read_length(n_iters: Any, thin: int) -> int:

@@ -208,10 +208,14 @@ def _read_gamma_prior(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
             f"`{label}` must be a pair (shape, rate), or with a power (shape, rate, power); it is "
             f"{describe(prior)}."
         )
-    shape, rate = (
-        _prior_numbers(f"{label}[{number}]", value, start)
-        for number, value in enumerate(prior[:2])
-    )
+    arrays = []
+    for number, value in enumerate(prior[:2]):
+        place = f"{label}[{number}]"
+        array = as_numbers(place, value).astype(np.float64)
+        if not np.isfinite(array).all():
+            raise ValueError(f"`{place}` must be finite; it is {describe(value)}.")
+        arrays.append(broadcast(place, array, start.shape))
+    shape, rate = arrays
     if not (shape > 0).all():
         raise ValueError(
             f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}."
@@ -227,13 +231,6 @@ def _read_gamma_prior(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
             f"`{label}[2]`: the power must be a number, and not 0; it is {describe(power)}."
         )
     return OnHalfLine(shape, rate, float(power))
-
-
-def _prior_numbers(label: str, value: Any, start: np.ndarray) -> np.ndarray:
-    array = as_numbers(label, value).astype(np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError(f"`{label}` must be finite; it is {describe(value)}.")
-    return broadcast(label, array, start.shape)
 
 
 @dataclass(frozen=True)
@@ -490,10 +487,9 @@ def _read_alpha(
                 raise ValueError(
                     f"`alpha` names {name!r}, which has a gamma prior by `gamma`."
                 )
-        entries = {f"alpha[{name!r}]": (name, value) for name, value in alpha.items()}
         return {
-            name: _read_points(label, v, start[name])
-            for label, (name, v) in entries.items()
+            name: _read_points(f"alpha[{name!r}]", value, start[name])
+            for name, value in alpha.items()
         }
     return {
         name: _read_points("alpha", alpha, value)

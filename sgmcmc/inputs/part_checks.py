@@ -167,19 +167,19 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
         size = (np.shape(alpha) or (3,))[-1]
         counts = np.resize(rng.multinomial(5, [0.2, 0.3, 0.5], 40), (40, size))
         omega = np.full(size, 1.0 / size)
-        return _of_counts, {"counts": counts}, {"omega": omega}
+
+        def of_counts(params: Tensors, data: Tensors) -> tf.Tensor:
+            return tf.reduce_sum(data["counts"] * tf.math.log(params["omega"]), 1)
+
+        return of_counts, {"counts": counts}, {"omega": omega}
     x = rng.normal(size=(40, 2))
     y = x @ [1.0, -0.5] + 0.3 + rng.normal(size=40)
-    return _of_regression, {"x": x, "y": y}, {"bias": 0.2, "beta": [0.6, -0.8]}
 
+    def of_regression(params: Tensors, data: Tensors) -> tf.Tensor:
+        mean = params["bias"] + tf.linalg.matvec(data["x"], params["beta"])
+        return -0.5 * (data["y"] - mean) ** 2
 
-def _of_counts(params: Tensors, data: Tensors) -> tf.Tensor:
-    return tf.reduce_sum(data["counts"] * tf.math.log(params["omega"]), 1)
-
-
-def _of_regression(params: Tensors, data: Tensors) -> tf.Tensor:
-    mean = params["bias"] + tf.linalg.matvec(data["x"], params["beta"])
-    return -0.5 * (data["y"] - mean) ** 2
+    return of_regression, {"x": x, "y": y}, {"bias": 0.2, "beta": [0.6, -0.8]}
 
 
 def try_parts(iteration: Iteration, start: ChainStart) -> None:

@@ -16,7 +16,6 @@ set against an (n,), a prior within it) or draws random numbers, and its draws a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -359,9 +358,25 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _refuse_broadcasting(model: UserModel, start: np.ndarray, columns: Tensors) -> None:
-    for name, reshaped in _reshaped(columns):
+    # One column at a time becomes a vector in place of an (n, 1), or the other way.
+    dense = [
+        (name, column)
+        for name, column in columns.items()
+        if not isinstance(column, tf.SparseTensor)
+    ]
+    reshaped = [
+        (name, column[:, 0])
+        for name, column in dense
+        if column.shape.rank == 2 and column.shape[1] == 1
+    ]
+    reshaped += [
+        (name, column[:, tf.newaxis])
+        for name, column in dense
+        if column.shape.rank == 1
+    ]
+    for name, column in reshaped:
         try:
-            changes = Trial(model, start, reshaped).changes()
+            changes = Trial(model, start, {**columns, name: column}).changes()
         except Exception as error:  # in that shape the model makes no sense
             pass_on(error)
             continue
@@ -377,19 +392,6 @@ def _refuse_broadcasting(model: UserModel, start: np.ndarray, columns: Tensors) 
             f"`dataset[{name!r}]` has the shape {shape}: an (n, 1) and an (n,) broadcast to "
             f"(n, n). Please {advice}."
         )
-
-
-def _reshaped(columns: Tensors) -> Iterator[tuple[str, Tensors]]:
-    """Yield the columns with one of them a vector in place of an (n, 1), or the other way."""
-    dense = {
-        name: c for name, c in columns.items() if not isinstance(c, tf.SparseTensor)
-    }
-    for name, column in dense.items():
-        if column.shape.rank == 2 and column.shape[1] == 1:
-            yield name, {**columns, name: column[:, 0]}
-    for name, column in dense.items():
-        if column.shape.rank == 1:
-            yield name, {**columns, name: column[:, tf.newaxis]}
 
 
 def _compare_with_single_rows(change: LogLikChange, by_row: np.ndarray | None) -> None:

@@ -145,10 +145,17 @@ class LastingExecutor:
         self._user_executor = None if self._maker else checked(executor)
         self._made_executor: Executor | None = None
         self.generation = 0
-        if self._user_executor is not None and getattr(
-            self._user_executor, "_broken", False
-        ):
-            _warn_once(self._user_executor)
+        own = self._user_executor
+        if own is not None and getattr(own, "_broken", False) and own not in _warned:
+            _warned.add(own)
+            warnings.warn(
+                "`executor` is broken, because one of its workers died in an earlier call. A new "
+                "pool like it replaces it for this call, and for each later one; its workers have "
+                "to start and import TensorFlow each time. Create a new executor, or pass a "
+                "function that makes one.",
+                RuntimeWarning,
+                stacklevel=1,
+            )
 
     @property
     def is_given(self) -> bool:
@@ -223,19 +230,6 @@ class LastingExecutor:
             if self._maker is None:
                 # The user's own is broken for good.
                 self.generation += 1
-
-
-def _warn_once(executor: Executor) -> None:
-    if executor not in _warned:
-        _warned.add(executor)
-        warnings.warn(
-            "`executor` is broken, because one of its workers died in an earlier call. A new "
-            "pool like it replaces it for this call, and for each later one; its workers have to "
-            "start and import TensorFlow each time. Create a new executor, or pass a function "
-            "that makes one.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def given_up() -> BrokenExecutor:

@@ -184,21 +184,17 @@ def try_minibatches(
             "again when a chain is resumed."
         )
     if neighbours:
-        _need_neighbours(label, first)
+        runs = 1 + (np.diff(first, axis=1) != 0).sum(1)
+        distinct = 1 + (np.diff(np.sort(first, axis=1), axis=1) != 0).sum(1)
+        bad = np.flatnonzero(runs != distinct)
+        if bad.size:
+            raise ValueError(
+                f"{label} puts a row into a minibatch twice at places that are no neighbours: "
+                f"{describe(first[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
+            )
     if count >= _SETTINGS.min_minibatches:
         second = drawn(draws, rows, np.random.default_rng(2), count)
         _need_right_weights(label, draws.weights, rows, first, second)
-
-
-def _need_neighbours(label: str, minibatches: np.ndarray) -> None:
-    runs = 1 + (np.diff(minibatches, axis=1) != 0).sum(1)
-    distinct = 1 + (np.diff(np.sort(minibatches, axis=1), axis=1) != 0).sum(1)
-    bad = np.flatnonzero(runs != distinct)
-    if bad.size:
-        raise ValueError(
-            f"{label} puts a row into a minibatch twice at places that are no neighbours: "
-            f"{describe(minibatches[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
-        )
 
 
 def _need_right_weights(

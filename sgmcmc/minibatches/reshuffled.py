@@ -132,8 +132,19 @@ class OrderedDraws:
         while done < stop:
             epoch, within = divmod(done, self._rows)
             of_epoch = min(stop - done, self._rows - within)
+            number = epoch // 2 if self._symmetric else epoch
+            key = (*block_start.chain, number)
+            order = self._orders.get(key)
+            if order is None:
+                order = self._orders[key] = self._order(block_start.epoch(number))
+                while len(self._orders) > self._kept_orders:
+                    self._orders.popitem(last=False)
             target = rows[done - start : done - start + of_epoch]
-            target[:] = self._epoch_rows(block_start, epoch, within, of_epoch)
+            if self._symmetric and epoch % 2 == 1:  # the same order, backwards
+                first = self._rows - within - of_epoch
+                target[:] = self._rows_of(order, first, of_epoch)[::-1]
+            else:
+                target[:] = self._rows_of(order, within, of_epoch)
             done += of_epoch
         rows = rows.reshape(count, self.size)
         # They are gathered faster, and a row that comes twice has neighboring places.
@@ -150,22 +161,6 @@ class OrderedDraws:
             start = int(rng.integers(0, self._rows - self.size + 1))
             minibatch[...] = np.sort(self._rows_of(order, start, self.size))
         return minibatches
-
-    def _epoch_rows(
-        self, block_start: SequenceStart, epoch: int, start: int, count: int
-    ) -> np.ndarray:
-        """Return some rows of an epoch, from a place in its order."""
-        backwards = self._symmetric and epoch % 2 == 1
-        number = epoch // 2 if self._symmetric else epoch
-        key = (*block_start.chain, number)
-        order = self._orders.get(key)
-        if order is None:
-            order = self._orders[key] = self._order(block_start.epoch(number))
-            while len(self._orders) > self._kept_orders:
-                self._orders.popitem(last=False)
-        if backwards:
-            return self._rows_of(order, self._rows - start - count, count)[::-1]
-        return self._rows_of(order, start, count)
 
     def _order(self, rng: np.random.Generator) -> _Order:
         blocks = -(-self._rows // self._block)

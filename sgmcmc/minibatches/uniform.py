@@ -65,17 +65,9 @@ def draw_rows(
             row[:] = rng.choice(rows, size, replace=False, shuffle=False)
         drawn.sort(axis=1)
         return drawn
-    return _draw_distinct(rng, rows, size, count)
-
-
-def _draw_distinct(
-    rng: np.random.Generator, rows: int, size: int, count: int
-) -> np.ndarray:
-    """Draw with replacement, then draw each repeat again until its minibatch lacks it.
-
-    What is drawn again depends only on which entries are equal, so renaming the rows renames
-    the result: all subsets are equally likely.
-    """
+    # Each is drawn with replacement, then each repeat again until its minibatch lacks it. What is
+    # drawn again depends only on which entries are equal, so renaming the rows renames the result:
+    # all subsets are equally likely.
     drawn = np.empty((count, size), row_dtype(rows))
     chunk_size = max(1, _SETTINGS.drawn_together // size)
     for first in range(0, count, chunk_size):
@@ -304,18 +296,16 @@ class WeightedDraws:
         uniforms = rng.random((count, self.size))
         uniforms += np.arange(self.size)
         uniforms *= 1.0 / self.size
-        return self._invert(uniforms.reshape(-1)).reshape(count, self.size)
-
-    def _invert(self, uniforms: np.ndarray) -> np.ndarray:
-        """Return the first row whose distribution function exceeds each value."""
-        # Never begin too far, however products are rounded.
+        # The first row whose distribution function exceeds each value. Never begin too far,
+        # however products are rounded.
+        uniforms = uniforms.reshape(-1)
         scale = len(self._first) * (1.0 - 2.0**-50)
         rows = self._first[(uniforms * scale).astype(self._first.dtype)]
         behind = np.flatnonzero(self._upper[rows] <= uniforms)
         for _ in range(_SETTINGS.steps):
             if not behind.size:
-                return rows
+                break
             rows[behind] += 1
             behind = behind[self._upper[rows[behind]] <= uniforms[behind]]
         rows[behind] = np.searchsorted(self._upper, uniforms[behind], "right")
-        return rows
+        return rows.reshape(count, self.size)

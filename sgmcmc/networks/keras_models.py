@@ -191,13 +191,16 @@ def _refuse_state(model: Any) -> None:
         if id(variable) in frozen:
             continue
         owner = owners.get(id(variable))
-        if path[-1] == _RANDOM and _is_random(owner):
-            name = getattr(owner, "name", path[0])
-            raise ValueError(
-                f"`model` draws random numbers in {name!r}, in dropout or a layer of noise. A "
-                "posterior needs a likelihood that is the same each time; the draws of the weights "
-                "replace dropout. Remove these layers, use a rate of 0, or freeze them."
-            )
+        if path[-1] == _RANDOM:
+            # Recurrent layers have a generator for dropout at a rate of zero too.
+            rates = [getattr(owner, name) for name in _RATES if hasattr(owner, name)]
+            if not rates or any(rates):
+                name = getattr(owner, "name", path[0])
+                raise ValueError(
+                    f"`model` draws random numbers in {name!r}, in dropout or a layer of noise. A "
+                    "posterior needs a likelihood that is the same each time; the draws of the "
+                    "weights replace dropout. Remove these layers, use a rate of 0, or freeze them."
+                )
         if path[-1] in _MOVING:
             raise ValueError(
                 f"`model`: with the batch normalization in {path[-2]!r} the output of a row "
@@ -205,15 +208,6 @@ def _refuse_state(model: Any) -> None:
                 "keras.layers.LayerNormalization or GroupNormalization, or freeze the layer "
                 "(layer.trainable = False): then it uses the means and variances that it has."
             )
-
-
-def _is_random(layer: Any) -> bool:
-    """Return whether a layer with a generator draws random numbers: its rates are not all zero.
-
-    Recurrent layers have a generator for dropout at a rate of zero too.
-    """
-    rates = [getattr(layer, name) for name in _RATES if hasattr(layer, name)]
-    return not rates or any(rates)
 
 
 def _refuse_unused(model: Any) -> None:

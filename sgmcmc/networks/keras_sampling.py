@@ -142,30 +142,25 @@ class KerasNetwork:
     def calibration(self, outputs: Array, y: Array, members: int) -> dict[str, Any]:
         """Return facts on calibration, of outputs (draws, n, ...), if the loss has any."""
         density = self.log_density
-        if density.loss is not None:
-            is_of_classes = "crossentropy" in density.name
-            return _classes(density, outputs, y, members) if is_of_classes else {}
-        try:
-            cdf = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
-        except (NotImplementedError, AttributeError):
+        if density.loss is None:
+            try:
+                cdf = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
+            except (NotImplementedError, AttributeError):
+                return {}
+            error = uniformity_error(np.mean(cdf, 0).ravel())
+            return {"calibration error, mean over intervals": error}
+        if "crossentropy" not in density.name:
             return {}
-        error = uniformity_error(np.mean(cdf, 0).ravel())
-        return {"calibration error, mean over intervals": error}
-
-
-def _classes(
-    density: RowDensity, outputs: Array, y: Array, members: int
-) -> dict[str, Any]:
-    logits = density.from_logits
-    if density.name == BINARY:
-        p = 1 / (1 + np.exp(-outputs)) if logits else outputs
-        if p.shape[-1] != 1:
-            return {}
-        both = np.concatenate([1 - p, p], -1)
-        return classes_judged(both, y.ravel().astype(int), members)
-    p = softmax(outputs, -1) if logits else outputs
-    codes = y.ravel().astype(int) if density.name == SPARSE else y.argmax(-1)
-    return classes_judged(p, codes, members) if p.ndim == 3 else {}
+        logits = density.from_logits
+        if density.name == BINARY:
+            p = 1 / (1 + np.exp(-outputs)) if logits else outputs
+            if p.shape[-1] != 1:
+                return {}
+            both = np.concatenate([1 - p, p], -1)
+            return classes_judged(both, y.ravel().astype(int), members)
+        p = softmax(outputs, -1) if logits else outputs
+        codes = y.ravel().astype(int) if density.name == SPARSE else y.argmax(-1)
+        return classes_judged(p, codes, members) if p.ndim == 3 else {}
 
 
 def _split(model: Any) -> tuple[Any, Any]:

@@ -316,17 +316,6 @@ class RowDensity:
         losses = np.asarray(self._rows(terms, outputs), np.float64)
         return losses if np.isfinite(losses).all() else None
 
-    def _check_labels(self, y: Array, classes: int) -> None:
-        ignored = self._options.get("ignore_class")
-        used = y if ignored is None else y[y != ignored]
-        if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
-            raise ValueError(
-                f"{self._targets} must be integers from 0 to {classes - 1}, a number for each "
-                "output of the network. Number the classes from 0, as "
-                "np.unique(y, return_inverse=True)[1] does. They are from "
-                f"{used.min()} to {used.max()}."
-            )
-
     def check(self, y: Array, outputs: Any) -> None:
         """Raise an error if targets or outputs are not those that the likelihood is made for.
 
@@ -340,7 +329,15 @@ class RowDensity:
             self._check_targets(y)
             self.check_outputs(np.asarray(outputs))
             if self.name == SPARSE:
-                self._check_labels(y, outputs.shape[-1])
+                classes, ignored = outputs.shape[-1], self._options.get("ignore_class")
+                used = y if ignored is None else y[y != ignored]
+                if ((used < 0) | (used >= classes) | (used != np.floor(used))).any():
+                    raise ValueError(
+                        f"{self._targets} must be integers from 0 to {classes - 1}, a number for "
+                        "each output of the network. Number the classes from 0, as "
+                        "np.unique(y, return_inverse=True)[1] does. They are from "
+                        f"{used.min()} to {used.max()}."
+                    )
         rows = min(len(y), len(tf.nest.flatten(outputs)[0]))
         values = self(
             tf.constant(y[:rows]), tf.nest.map_structure(lambda a: a[:rows], outputs)

@@ -1,9 +1,8 @@
-"""Curvature of a log posterior: information, directions of unusual curvature, arrows."""
+"""Curvature of a log posterior: information, and arrows."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -143,14 +142,29 @@ def observed_information(
     covariance = inverse.plain(extra)
     if covariance is not None:
         return Information(matrix, covariance, extra, scale)
-    units, values, vectors = _eigen(matrix)
-    count, upward = _not_positive(units, values, vectors)
-    scales = np.outer(units, units)
+    return _turned_up_information(matrix, extra, scale)
+
+
+def _turned_up_information(
+    matrix: np.ndarray, held_up: np.ndarray, sds: np.ndarray
+) -> Information:
+    """Return the information whose eigenvalues are the absolute values of those of a matrix."""
+    scale, values, vectors = _eigen(matrix)
+    largest = np.abs(values).max()
+    floor = _INFORMATION_SETTINGS.floor * largest
+    count = int((values <= floor).sum())
+    upward = None
+    if values[0] < -_INFORMATION_SETTINGS.clearly_upward * largest:
+        upward = vectors[:, 0] / scale / np.sqrt(-values[0])
+    # Eigenvalues that are zero, but for rounding; nothing at all counts as in `_turned_up`.
+    level_floor = floor if floor > 0 else 1.0
+    flat = vectors[:, np.abs(values) <= level_floor]
+    level = tuple(Level(v / scale / np.sqrt(level_floor), v**2) for v in flat.T)
+    scales = np.outer(scale, scale)
     positive = _turned_up(values)
     matrix = (vectors * positive) @ vectors.T * scales
     covariance = (vectors / positive) @ vectors.T / scales
-    level = _level(units, values, vectors)
-    return Information(matrix, covariance, extra, scale, count, upward, level)
+    return Information(matrix, covariance, held_up, sds, count, upward, level)
 
 
 def prior_on_both_sides(
@@ -174,27 +188,6 @@ def mean_prior_gradient(
     values = objective.prior_values(np.concatenate([u - steps, u + steps]))
     with np.errstate(invalid="ignore"):
         return (values[len(u) :] - values[: len(u)]) / (2 * scale)
-
-
-def _not_positive(
-    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
-) -> tuple[int, np.ndarray | None]:
-    largest = np.abs(values).max()
-    count = int((values <= _INFORMATION_SETTINGS.floor * largest).sum())
-    if values[0] >= -_INFORMATION_SETTINGS.clearly_upward * largest:
-        return count, None
-    return count, vectors[:, 0] / scale / np.sqrt(-values[0])
-
-
-def _level(
-    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
-) -> tuple[Level, ...]:
-    """Return the directions whose eigenvalues are zero, but for rounding."""
-    floor = _INFORMATION_SETTINGS.floor * np.abs(values).max()
-    if not floor > 0:
-        floor = 1.0  # as in :func:`_turned_up`
-    flat = vectors[:, np.abs(values) <= floor]
-    return tuple(Level(v / scale / np.sqrt(floor), v**2) for v in flat.T)
 
 
 class _LastInverse:
@@ -273,134 +266,6 @@ def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
     centered = draws - draws.mean(0)
     covariance = centered.T @ centered / (len(draws) - 1)
     return (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)
-
-
-Product = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class _LanczosSettings:
-    # Of curvatures up to which, or its inverse, none is unusual.
-    usual_ratio: float = 2.0
-    # Of an eigenvector that is used, relative to its eigenvalue.
-    max_residual: float = 0.05
-    # Residual relative to the distance of the next eigenvalue. Beyond, the vector may be a mixture
-    # of many of a dense spectrum, and undoing its curvature alone gains nothing.
-    max_residual_of_gap: float = 0.5
-    min_ratio: float = 1e-4  # of curvatures that are scaled, relative to the usual one
-
-
-_LANCZOS_SETTINGS = _LanczosSettings()
-
-
-@dataclass(frozen=True)
-class Directions:
-    """Eigenvalues and eigenvectors of a symmetric matrix that are far from the usual ones.
-
-    Attributes:
-        values: Eigenvalues, (k,).
-        vectors: Eigenvectors, (d, k).
-        usual: A usual eigenvalue.
-        smallest, largest: The extremes of all other eigenvalues.
-    """
-
-    values: np.ndarray
-    vectors: np.ndarray
-    usual: float
-    smallest: float
-    largest: float
-
-
-def unusual_directions(
-    product: Product,
-    d: int,
-    steps: int,
-    max_directions: int,
-    rng: np.random.Generator,
-    until: float = np.inf,
-    isolated: bool = False,
-) -> Directions:
-    """Return the directions in which curvature is more than twice the usual one, or below half.
-
-    Args:
-        product: Product of the matrix with a vector, (d,).
-        d: Size of the matrix.
-        steps: Largest number of products.
-        max_directions: Largest number of directions: those farthest from the usual, as ratios.
-        rng: Generator of the first direction.
-        until: Time at which to stop, by the monotonic clock.
-        isolated: Whether to return only directions whose eigenvalues are isolated.
-    """
-    values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
-    limits = _LANCZOS_SETTINGS.max_residual * np.abs(values)
-    if isolated:
-        gaps = np.diff(values, prepend=-np.inf, append=np.inf)
-        limits = np.minimum(
-            limits,
-            _LANCZOS_SETTINGS.max_residual_of_gap * np.minimum(gaps[:-1], gaps[1:]),
-        )
-    exact = residuals <= limits
-    is_stiff = values > _LANCZOS_SETTINGS.usual_ratio * usual
-    is_soft = values < usual / _LANCZOS_SETTINGS.usual_ratio
-    is_unusual = is_stiff | (is_soft & (values > _LANCZOS_SETTINGS.min_ratio * usual))
-    chosen = np.flatnonzero(exact & is_unusual)
-    order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
-    chosen = np.sort(chosen[order[:max_directions]])
-    unselected = np.delete(values, chosen)
-    smallest, largest = (
-        (unselected.min(), unselected.max()) if len(unselected) else (usual, usual)
-    )
-    return Directions(
-        values[chosen], vectors[:, chosen], usual, float(smallest), float(largest)
-    )
-
-
-def _ritz(
-    product: Product, d: int, steps: int, rng: np.random.Generator, until: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return Ritz values and vectors of a symmetric matrix, their residuals, and a usual value.
-
-    All vectors are kept orthogonal. The usual value is the median of the Ritz values, each weighted
-    by the square of its vector's component in the first direction, which is random.
-    """
-    basis = np.zeros((steps, d))
-    diagonal = np.zeros(steps)
-    off_diagonal = np.zeros(steps)
-    vector = rng.standard_normal(d)
-    vector /= np.linalg.norm(vector)
-    for k in range(steps):
-        basis[k] = vector
-        image = product(vector)
-        if not np.isfinite(image).all():
-            steps = k
-            break
-        diagonal[k] = vector @ image
-        for _ in range(2):
-            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
-        off_diagonal[k] = np.linalg.norm(image)
-        if (
-            off_diagonal[k] <= 1e-10 * abs(diagonal[: k + 1]).max()
-            or time.monotonic() > until
-        ):
-            steps = k + 1
-            break
-        vector = image / off_diagonal[k]
-    if steps == 0:
-        return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
-    small = np.diag(diagonal[:steps])
-    small += np.diag(off_diagonal[: steps - 1], 1) + np.diag(
-        off_diagonal[: steps - 1], -1
-    )
-    values, small_vectors = np.linalg.eigh(small)
-    weights = np.cumsum(small_vectors[0] ** 2)
-    usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
-    residuals = np.abs(off_diagonal[steps - 1] * small_vectors[-1])
-    return (
-        values,
-        basis[:steps].T @ small_vectors,
-        residuals,
-        usual if usual > 0 else 1.0,
-    )
 
 
 @dataclass(frozen=True)
@@ -523,19 +388,6 @@ class Structure:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A parameter that may be made of blocks.
-
-    Attributes:
-        name: Name.
-        indices: Indices of its coordinates, (G, k).
-    """
-
-    name: str
-    indices: np.ndarray
-
-
 def find_structure(
     objective: Objective, layout: Layout, u: np.ndarray, seed: int
 ) -> Structure | None:
@@ -553,17 +405,23 @@ def find_structure(
         seed: Seed of the signs.
     """
     rng = np.random.default_rng([seed, len(u)])
-    candidates: list[_Candidate] = []
+    candidates: dict[str, np.ndarray] = {}
     for name in layout.names:
-        for candidate in _candidates(name, layout):
-            if _has_blocks(objective, u, candidate.indices, rng):
-                candidates.append(candidate)
+        shape, entries = layout.shapes[name], layout.slices[name]
+        all_indices = np.arange(entries.start, entries.stop).reshape(shape)
+        # It may be made of groups along its first or last axis.
+        for axis in {0, len(shape) - 1} if shape else ():
+            indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
+            groups, size = indices.shape
+            if groups < _ARROW_SETTINGS.min_groups or size > _ARROW_SETTINGS.max_block:
+                continue
+            if _has_blocks(objective, u, indices, rng):
+                candidates[name] = indices
                 break
     chosen = _together(objective, u, candidates, rng)
     if not chosen:
         return None
-    leaves = np.concatenate([candidate.indices for candidate in chosen], 1)
-    names = tuple(candidate.name for candidate in chosen)
+    leaves, names = np.concatenate(list(chosen.values()), 1), tuple(chosen)
     core_slices = [
         entries for name, entries in layout.slices.items() if name not in names
     ]
@@ -582,22 +440,6 @@ def find_structure(
         for slices in (core_slices, small_slices)
     )
     return Structure(leaves, core, few, names)
-
-
-def _candidates(name: str, layout: Layout) -> list[_Candidate]:
-    """Return the ways in which a parameter may be made of groups: along its first or last axis."""
-    shape = layout.shapes[name]
-    entries = layout.slices[name]
-    all_indices = np.arange(entries.start, entries.stop).reshape(shape)
-    candidates = []
-    for axis in {0, len(shape) - 1} if shape else ():
-        indices = np.moveaxis(all_indices, axis, 0).reshape(shape[axis], -1)
-        if (
-            len(indices) >= _ARROW_SETTINGS.min_groups
-            and indices.shape[1] <= _ARROW_SETTINGS.max_block
-        ):
-            candidates.append(_Candidate(name, indices))
-    return candidates
 
 
 def _has_blocks(
@@ -629,20 +471,25 @@ def _blocks(
 def _together(
     objective: Objective,
     u: np.ndarray,
-    candidates: list[_Candidate],
+    candidates: dict[str, np.ndarray],
     rng: np.random.Generator,
-) -> list[_Candidate]:
-    """Return the candidates of one set of groups that have the most coordinates."""
-    best: list[_Candidate] = []
-    for G in {len(candidate.indices) for candidate in candidates}:
-        group: list[_Candidate] = []
-        of_size = [candidate for candidate in candidates if len(candidate.indices) == G]
-        for candidate in sorted(of_size, key=lambda c: -c.indices.size):
-            indices = np.concatenate([c.indices for c in (*group, candidate)], 1)
+) -> dict[str, np.ndarray]:
+    """Return the candidates of one set of groups that have the most coordinates.
+
+    A candidate has the indices of its coordinates, (groups, coordinates of each).
+    """
+    best: dict[str, np.ndarray] = {}
+    largest_first = sorted(candidates, key=lambda name: -candidates[name].size)
+    for G in {len(indices) for indices in candidates.values()}:
+        group: dict[str, np.ndarray] = {}
+        for name in largest_first:
+            if len(candidates[name]) != G:
+                continue
+            indices = np.concatenate([*group.values(), candidates[name]], 1)
             fits = indices.shape[1] <= _ARROW_SETTINGS.max_block
             if not group or (fits and _has_blocks(objective, u, indices, rng)):
-                group.append(candidate)
-        best = max(best, group, key=lambda one: sum(c.indices.size for c in one))
+                group[name] = candidates[name]
+        best = max(best, group, key=lambda one: sum(i.size for i in one.values()))
     return best
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy
@@ -25,8 +25,8 @@ from sgmcmc.model.geometry import (
 )
 from sgmcmc.model.geometry.space import Joint
 from sgmcmc.model.target import Target
-from sgmcmc.plan.curvature import Directions, Product, unusual_directions
 from sgmcmc.plan.fixed_nodes import Searching, find_fixed_nodes, with_fixed_nodes
+from sgmcmc.plan.lanczos import Directions, Product, unusual_directions
 from sgmcmc.plan.mode import MANY
 from sgmcmc.plan.objective import Objective
 from sgmcmc.run.request import LaplaceApproximation, Request
@@ -327,29 +327,23 @@ def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
     joint, u = search.run(model.starts[0].astype(np.float64))
     transformed = with_joint_coordinates(request, joint)
     if len(factors) > 1 or model.target.size > MANY:
-        transformed = replace(transformed, laplace=search.around(joint, u))
-        transformed = _with_nodes(transformed, seed) if fix_nodes else transformed
+        laplace = search.around(joint, u)
+        transformed = replace(transformed, laplace=laplace)
+        marginal, moved = transformed.log_lik, transformed.read
+        if fix_nodes and _has_nodes(marginal):
+            origin, times = laplace.whitening.origin, laplace.whitening.times
+            fixed_nodes = find_fixed_nodes(
+                marginal, moved.target, moved.data, origin, times, seed
+            )
+            if fixed_nodes is not None:
+                transformed = with_fixed_nodes(transformed, fixed_nodes)
     if len(model.params) > 1:
         return transformed
     params = space.params(u, model.target.dtype)
     return replace(transformed, model=replace(transformed.read, params=[params]))
 
 
-def _with_nodes(request: Request, seed: int) -> Request:
-    """Return a request with fixed quadrature nodes, if they suffice."""
-    marginal, model, laplace = request.log_lik, request.read, request.laplace
-    assert laplace is not None and request.groups is not None
-    if not _has_nodes(marginal):
-        return request
-    assert isinstance(marginal, Marginal)
-    whitening = laplace.whitening
-    fixed_nodes = find_fixed_nodes(
-        marginal, model.target, model.data, whitening.origin, whitening.times, seed
-    )
-    return request if fixed_nodes is None else with_fixed_nodes(request, fixed_nodes)
-
-
-def _has_nodes(log_lik: Any) -> bool:
+def _has_nodes(log_lik: Any) -> TypeGuard[Marginal]:
     return (
         isinstance(log_lik, Marginal)
         and log_lik.nodes > 1
@@ -366,14 +360,6 @@ def globals_of(request: Request) -> tuple[str, ...]:
     return tuple(
         name for name in request.read.target.space.geometries if name not in effects
     )
-
-
-@dataclass(frozen=True)
-class _FactorEntries:
-    """Indices of the effects of a factor in the position, (J, q)."""
-
-    factor: Groups
-    indices: np.ndarray
 
 
 class Search(JointMode):
@@ -400,10 +386,17 @@ class Search(JointMode):
         names = [name for factor in factors for name in factor.shapes]
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_
-        self._factor_entries = [
-            _FactorEntries(factor, _effect_indices(target.space, factor))
-            for factor in factors
-        ]
+        self._factors = factors
+        # Of the effects of each factor in the position, (J, q).
+        self._indices: list[np.ndarray] = []
+        layout = target.space.layout
+        for factor in factors:
+            indices = []
+            for name in factor.shapes:
+                entries, levels = layout.slices[name], layout.shapes[name][0]
+                every = np.arange(entries.start, entries.stop)
+                indices.append(every.reshape(levels, -1))
+            self._indices.append(np.concatenate(indices, 1))
 
     def run(self, u: np.ndarray) -> tuple[EffectCoordinates, np.ndarray]:
         """Return coordinates with the information at the mode, and the mode with centered effects.
@@ -411,10 +404,7 @@ class Search(JointMode):
         Args:
             u: Position to begin at, flat, with centered effects.
         """
-        widths = [
-            np.full(factor_entries.indices.shape, 0.5)
-            for factor_entries in self._factor_entries
-        ]
+        widths = [np.full(indices.shape, 0.5) for indices in self._indices]
         scale = self.scale(u)
         for _ in range(_SETTINGS.rounds):
             joint = self._at_position(u, widths)
@@ -437,37 +427,23 @@ class Search(JointMode):
         means; nested groups have nothing else.
         """
         gradient, information_by_factor = self.objective.likelihood_gradient(u), []
-        for factor_entries, width in zip(self._factor_entries, widths, strict=True):
-            levels, q = factor_entries.indices.shape
+        per_factor = zip(self._factors, self._indices, widths, strict=True)
+        for factor, indices, width in per_factor:
+            levels, q = indices.shape
             blocks = np.zeros((levels, q, q))
             for _ in range(_SETTINGS.probes):
                 signs = self.rng.choice([-1.0, 1.0], levels)[:, np.newaxis] * width
                 for k in range(q):
                     vector = np.zeros((len(u), 1))
-                    vector[factor_entries.indices[:, k]] = signs[:, k : k + 1]
-                    product = self.objective.times_hessians(u, vector)[:, 0][
-                        factor_entries.indices
-                    ]
+                    vector[indices[:, k]] = signs[:, k : k + 1]
+                    product = self.objective.times_hessians(u, vector)[:, 0][indices]
                     blocks[:, :, k] -= product / signs[:, k : k + 1] / _SETTINGS.probes
             # Eigenvalues below zero are noise of the signs.
             symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
             values, vectors = np.linalg.eigh(symmetric)
             scaled = vectors * np.maximum(values, 0.0)[:, np.newaxis, :]
             information = scaled @ np.swapaxes(vectors, 1, 2)
-            effects = u[factor_entries.indices]
-            score = gradient[factor_entries.indices] + np.einsum(
-                "jkl,jl->jk", information, effects
-            )
-            information_by_factor.append(
-                Known(factor_entries.factor, information, score)
-            )
+            products = np.einsum("jkl,jl->jk", information, u[indices])
+            score = gradient[indices] + products
+            information_by_factor.append(Known(factor, information, score))
         return EffectCoordinates(information_by_factor, self._globals)
-
-
-def _effect_indices(space: Space, factor: Groups) -> np.ndarray:
-    indices = []
-    for name in factor.shapes:
-        entries = space.layout.slices[name]
-        levels = space.layout.shapes[name][0]
-        indices.append(np.arange(entries.start, entries.stop).reshape(levels, -1))
-    return np.concatenate(indices, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -114,12 +114,10 @@ def _to_arrays(
         "frequency": getattr(tuned.dynamics, "frequency", None),
     }
     arrays: dict[str, Any] = {}
-    preconditioner, minibatches = (
-        model.options.preconditioner,
-        model.options.minibatches,
-    )
+    preconditioner = model.options.preconditioner
+    minibatches = model.options.minibatches
     if isinstance(preconditioner, Preconditioner):
-        arrays |= {f"{_WHITENING}{k}": a for k, a in preconditioner.arrays().items()}
+        arrays |= _prefixed(_WHITENING, preconditioner.arrays())
     if isinstance(minibatches, Weighted):
         arrays["p"] = minibatches.p
     about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
@@ -129,8 +127,7 @@ def _to_arrays(
         )
     if isinstance(gradient, ControlVariate):
         about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
-        center = gradient.center_at or {}
-        arrays |= {f"{_CENTER}{name}": value for name, value in center.items()}
+        arrays |= _prefixed(_CENTER, gradient.center_at or {})
     joint = model.target.space.joint
     if isinstance(joint, EffectCoordinates):
         about["levels"] = [effects.groups.by for effects in joint.known]
@@ -139,13 +136,15 @@ def _to_arrays(
         about["field"] = joint.name
         arrays |= joint.arrays(_FIELD)
     if tuned.fixed_nodes is not None:
-        about["held"] = {
-            "nodes": tuned.fixed_nodes.nodes,
-            "sides": len(tuned.fixed_nodes.sides),
-        }
-        arrays |= _nodes_to_arrays(tuned.fixed_nodes)
+        center, slope = tuned.fixed_nodes.center, tuned.fixed_nodes.slope
+        sides = tuned.fixed_nodes.sides
+        about["held"] = {"nodes": tuned.fixed_nodes.nodes, "sides": len(sides)}
+        arrays |= _prefixed(_FIXED_NODES, center) | _prefixed(_SLOPE, slope)
+        for number, (first, last) in enumerate(sides):
+            arrays |= _prefixed(f"{_SLOPE_END}{number}/0/", first)
+            arrays |= _prefixed(f"{_SLOPE_END}{number}/1/", last)
     for number, params in enumerate(model.params):
-        arrays |= {f"{number}/{name}": value for name, value in params.items()}
+        arrays |= _prefixed(f"{number}/", params)
     return {**arrays, "about": np.array(json.dumps(about))}
 
 
@@ -193,33 +192,19 @@ def _from_arrays(
         )
         request = with_joint_coordinates(request, field)
     if "held" in about:
-        request = with_fixed_nodes(request, _nodes_from_arrays(stored, **about["held"]))
+        sides = []
+        for number in range(about["held"]["sides"]):
+            first = _with_prefix(stored, f"{_SLOPE_END}{number}/0/")
+            last = _with_prefix(stored, f"{_SLOPE_END}{number}/1/")
+            sides.append((first, last))
+        center, slope = _with_prefix(stored, _FIXED_NODES), _with_prefix(stored, _SLOPE)
+        nodes = FixedNodes(about["held"]["nodes"], center, tuple(sides), slope)
+        request = with_fixed_nodes(request, nodes)
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)
 
 
-def _nodes_to_arrays(fixed_nodes: FixedNodes) -> dict[str, np.ndarray]:
-    by_prefix = {_FIXED_NODES: fixed_nodes.center, _SLOPE: fixed_nodes.slope}
-    for number, ends in enumerate(fixed_nodes.sides):
-        by_prefix |= {
-            f"{_SLOPE_END}{number}/{end}/": params for end, params in enumerate(ends)
-        }
-    return {
-        f"{prefix}{name}": array
-        for prefix, params in by_prefix.items()
-        for name, array in params.items()
-    }
-
-
-def _nodes_from_arrays(
-    stored: dict[str, np.ndarray], nodes: int, sides: int
-) -> FixedNodes:
-    center, slope = _with_prefix(stored, _FIXED_NODES), _with_prefix(stored, _SLOPE)
-    pairs = []
-    for number in range(sides):
-        first = _with_prefix(stored, f"{_SLOPE_END}{number}/0/")
-        last = _with_prefix(stored, f"{_SLOPE_END}{number}/1/")
-        pairs.append((first, last))
-    return FixedNodes(nodes, center, tuple(pairs), slope)
+def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def _with_prefix(stored: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -308,27 +308,23 @@ class _PriorProbe:
             if _differ(self._products(perturbed, 0.1 * along, along)[1], product):
                 suspects += range(entries.start, entries.stop)
         for coordinate in suspects:
-            forward, backward = (
-                self._products(self._perturbed(coordinate, step), 0.1 * along, along)[1]
-                - product
-                for step in (
-                    _FIELD_SETTINGS.perturbation,
-                    -_FIELD_SETTINGS.perturbation,
-                )
-            )
+            changes = []
+            for step in (_FIELD_SETTINGS.perturbation, -_FIELD_SETTINGS.perturbation):
+                perturbed = self._u.copy()
+                perturbed[coordinate] += step
+                products = self._products(perturbed, 0.1 * along, along)
+                changes.append(products[1] - product)
+            forward, backward = changes
             change = float(np.linalg.norm(forward))
             if not change > largest_change:  # or not a number
                 continue
-            on_one_line = np.isfinite(backward).all() and not _differ(
-                forward, _scaled_like(backward, forward)
-            )
-            largest_change, scale = change, coordinate if on_one_line else None
+            largest_change, scale = change, None
+            if np.isfinite(backward).all():
+                # The one as long as the other, and on its side.
+                side, length = np.sign(backward @ forward), np.linalg.norm(backward)
+                mirrored = backward * (side * change / max(length, 1e-300))
+                scale = None if _differ(forward, mirrored) else coordinate
         return scale
-
-    def _perturbed(self, coordinate: int, change: float) -> np.ndarray:
-        position = self._u.copy()
-        position[coordinate] += change
-        return position
 
     def _products(
         self, u: np.ndarray, at: np.ndarray, along: np.ndarray
@@ -352,14 +348,6 @@ class _PriorProbe:
 def _differ(first: np.ndarray, second: np.ndarray) -> bool:
     size = max(float(np.linalg.norm(first)), float(np.linalg.norm(second)))
     return bool(np.linalg.norm(first - second) > _FIELD_SETTINGS.tolerance * size)
-
-
-def _scaled_like(vector: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Return the multiple of a vector that is as long as another, and on its side."""
-    length = np.linalg.norm(vector)
-    return vector * (
-        np.sign(vector @ reference) * np.linalg.norm(reference) / max(length, 1e-300)
-    )
 
 
 def common_axes(

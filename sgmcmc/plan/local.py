@@ -91,7 +91,14 @@ def local_geometry(
     ]
     square = np.mean([draw**2 for draw in draws], 0)
     prior = np.mean([prior_information(probe, target, u) for u in positions], 0)
-    from_data = _likelihood_information(probe, positions, square, prior, data.size)
+    if data.size >= _SETTINGS.few_rows:
+        # The noise's variance is N²(1/n − 1/N) times that of a term's gradient.
+        from_data = square / (data.size / probe.rows - 1.0)
+    else:
+        power_iterations = range(_SETTINGS.power_iterations)
+        signs = [(u, probe.signs()) for u in positions for _ in power_iterations]
+        diagonal = np.mean([z * probe.times_hessian(u, z) for u, z in signs], 0)
+        from_data = np.maximum(np.abs(diagonal) - prior, 0.0)
     information = from_data + prior
     floor = (
         _SETTINGS.information_floor * information.mean() if information.any() else 1.0
@@ -115,24 +122,6 @@ def local_geometry(
         probe.rows,
         data.size,
     )
-
-
-def _likelihood_information(
-    probe: Probe,
-    positions: list[np.ndarray],
-    square: np.ndarray,
-    prior: np.ndarray,
-    N: int,
-) -> np.ndarray:
-    """Return the information of the data on each coordinate, (d,)."""
-    if N >= _SETTINGS.few_rows:
-        # The noise's variance is N²(1/n − 1/N) times that of a term's gradient.
-        return square / (N / probe.rows - 1.0)
-    signs = [
-        (u, probe.signs()) for u in positions for _ in range(_SETTINGS.power_iterations)
-    ]
-    diagonal = np.mean([z * probe.times_hessian(u, z) for u, z in signs], 0)
-    return np.maximum(np.abs(diagonal) - prior, 0.0)
 
 
 def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray:

@@ -136,9 +136,12 @@ def exchangeable(
             rng.choice(length, 2, replace=False)
             for _ in range(_SYMMETRY_SETTINGS.tested_pairs)
         ]
-        for subset in _subsets(axes):
-            if all(same(subset, pair) for pair in pairs):
-                return tuple(dict.fromkeys(name for name, _ in subset))
+        # The largest subsets of axes first; of very many only all of them.
+        smallest = 1 if len(axes) <= _SYMMETRY_SETTINGS.max_axes else len(axes)
+        for size in range(len(axes), smallest - 1, -1):
+            for subset in itertools.combinations(axes, size):
+                if all(same(subset, pair) for pair in pairs):
+                    return tuple(dict.fromkeys(name for name, _ in subset))
     return ()
 
 
@@ -160,22 +163,29 @@ def _axes(params: Params) -> dict[int, list[tuple[str, int]]]:
     return axes
 
 
-def _subsets(axes: list[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Yield subsets of axes, the largest first; of very many only all of them."""
-    smallest = 1 if len(axes) <= _SYMMETRY_SETTINGS.max_axes else len(axes)
-    for size in range(len(axes), smallest - 1, -1):
-        yield from itertools.combinations(axes, size)
-
-
 def _arrangements(params: Params) -> Iterator[Params]:
     """Yield rearranged parameters, the likeliest first."""
     yield from _named_pairs(params)
     yield from _axis_swaps(params)
-    yield from _shape_pairs(params)
+    pairs = (
+        (a, b)
+        for a, b in itertools.combinations(params, 2)
+        if params[a].shape == params[b].shape
+    )
+    for a, b in itertools.islice(pairs, _SYMMETRY_SETTINGS.max_swaps):
+        yield {**params, a: params[b], b: params[a]}
     yield {name: -a for name, a in params.items()}
     for name in params:
         yield {**params, name: -params[name]}
-    yield from _flipped_components(params)
+    # One entry along the last axes of one length changes its sign.
+    lengths = {a.shape[-1] for a in params.values() if a.ndim}
+    for K in sorted(length for length in lengths if length > 1):
+        for k in range(min(K, 2)):
+            sign = np.where(np.arange(K) == k, -1.0, 1.0)
+            yield {
+                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
+                for name, a in params.items()
+            }
 
 
 def _named_pairs(params: Params) -> Iterator[Params]:
@@ -226,28 +236,6 @@ def _swapped(array: np.ndarray, axis: int, i: int, j: int) -> np.ndarray:
     order = np.arange(array.shape[axis])
     order[[i, j]] = j, i
     return np.take(array, order, axis)
-
-
-def _shape_pairs(params: Params) -> Iterator[Params]:
-    pairs = (
-        (a, b)
-        for a, b in itertools.combinations(params, 2)
-        if params[a].shape == params[b].shape
-    )
-    for a, b in itertools.islice(pairs, _SYMMETRY_SETTINGS.max_swaps):
-        yield {**params, a: params[b], b: params[a]}
-
-
-def _flipped_components(params: Params) -> Iterator[Params]:
-    """Change the sign of one entry along the last axes of one length."""
-    lengths = {a.shape[-1] for a in params.values() if a.ndim}
-    for K in sorted(length for length in lengths if length > 1):
-        for k in range(min(K, 2)):
-            sign = np.where(np.arange(K) == k, -1.0, 1.0)
-            yield {
-                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
-                for name, a in params.items()
-            }
 
 
 CLOSE = 0.01  # gradient, in posterior SDs, at which a search has converged
@@ -621,10 +609,12 @@ def _unbounded_parameters(
     ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
         return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
+    objective = climber.objective if whole is None else whole
+    steps = [sign * t for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)]
     for level in mode.information.level[: _SURVEY_SETTINGS.max_level_directions]:
-        if _is_level(
-            climber.objective if whole is None else whole, mode.position, level.step
-        ):
+        lowest = objective.value_and_gradient(mode.position)[0] - fall
+        ends = (mode.position + step * level.step for step in steps)
+        if all(lowest < objective.value_and_gradient(u)[0] < np.inf for u in ends):
             return _named(level.shares, _SURVEY_SETTINGS.min_share, target)
     for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
@@ -636,16 +626,6 @@ def _unbounded_parameters(
         if whole is None or _stays_up(Climber(whole, mode), origin, unit):
             return _parameters(climber, maximum, unit, target)
     return ()
-
-
-def _is_level(objective: Objective, u: np.ndarray, step: np.ndarray) -> bool:
-    threshold = objective.value_and_gradient(u)[0] - _SURVEY_SETTINGS.required_fall
-    ends = [
-        u + sign * t * step for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)
-    ]
-    return all(
-        threshold < objective.value_and_gradient(end)[0] < np.inf for end in ends
-    )
 
 
 def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:

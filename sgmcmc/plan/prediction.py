@@ -182,7 +182,14 @@ class NoisyQuadratic:
         """
         stepsizes = np.asarray(stepsize, float)
         if in_turn is not None:
-            return self._predict_in_turn(dynamics, stepsizes, in_turn)
+            d = len(self.root)
+            need_law_in_turn(dynamics, d)
+            stepsizes = np.broadcast_to(stepsizes, d)
+            by_turns = RecursionInTurn(self.information, stepsizes, in_turn)
+            if not by_turns.stable:
+                return self._unstable
+            rows = self.root if self.root.ndim == 2 else np.diag(self.root)
+            return self._prediction(rows, *by_turns.covariance(self.noise))
         if stepsizes.ndim and (stepsizes != stepsizes.flat[0]).any():
             # θ with its own stepsize is θ in other units with ε = 1.
             return self.scaled(np.sqrt(stepsizes)).predict(dynamics, 1.0)
@@ -196,25 +203,20 @@ class NoisyQuadratic:
         if not recursion.stable:
             return self._unstable
         if self._white:
-            moments = recursion.covariance(_TWO, self.epoch)
-            return self._predicted(
-                *(self._moment_of_coordinates(moment) for moment in moments)
-            )
+            # A moment where all curvatures are 1 is a I + b V, a and b the same for all directions.
+            moments = []
+            for moment in recursion.covariance(_TWO, self.epoch):
+                per_noise = moment[0, 1] / _TWO[0, 1]
+                constant = moment[0, 0] - per_noise * _TWO[0, 0]
+                of_noise = per_noise * self._noise_of_coordinates
+                moments.append(constant * self._variances + of_noise)
+            return self._predicted(*moments)
         return self._prediction(self._shares, *recursion.covariance(noise, self.epoch))
 
     @property
     def _unstable(self) -> Prediction:
         none = np.full(len(self.root), np.inf)
         return Prediction(none, none, False)
-
-    def _moment_of_coordinates(self, moment: np.ndarray) -> np.ndarray:
-        """Return the moment of each unconstrained coordinate, (d,), from that of two directions.
-
-        Where all curvatures are 1 it is a I + b V, with the same a and b for all directions.
-        """
-        per_noise = moment[0, 1] / _TWO[0, 1]
-        without_noise = moment[0, 0] - per_noise * _TWO[0, 0]
-        return without_noise * self._variances + per_noise * self._noise_of_coordinates
 
     @cached_property
     def _variances(self) -> np.ndarray:
@@ -224,19 +226,6 @@ class NoisyQuadratic:
     def _noise_of_coordinates(self) -> np.ndarray:
         """Variance of the noise of each unconstrained coordinate, (d,)."""
         return ((self._shares @ self.noise_along_axes) * self._shares).sum(1)
-
-    def _predict_in_turn(
-        self, dynamics: Dynamics, stepsizes: np.ndarray, slices: Sequence[slice]
-    ) -> Prediction:
-        d = len(self.root)
-        need_law_in_turn(dynamics, d)
-        recursion = RecursionInTurn(
-            self.information, np.broadcast_to(stepsizes, d), slices
-        )
-        if not recursion.stable:
-            return self._unstable
-        rows = self.root if self.root.ndim == 2 else np.diag(self.root)
-        return self._prediction(rows, *recursion.covariance(self.noise))
 
     def _prediction(
         self, shares: np.ndarray, covariance: np.ndarray, sums: np.ndarray

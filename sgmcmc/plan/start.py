@@ -114,12 +114,17 @@ def find_start(
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     steps = rng.standard_normal((goal.n_chains, target.size)) @ whitening.root.T
-    spread = [
-        target.space.params(
-            _start_near_mode(objective, mode, _SETTINGS.spread * step), target.dtype
-        )
-        for step in steps
-    ]
+    top = objective.value_and_gradient(mode.position)[0]
+    lowest = top - 10 * target.size * _SETTINGS.spread**2 - _SETTINGS.drop
+    spread = []
+    for step in _SETTINGS.spread * steps:
+        # A start is nearer to the mode if the posterior does not reach that far.
+        for _ in range(_SETTINGS.halvings):
+            value, gradient = objective.value_and_gradient(mode.position + step)
+            if value > lowest and np.isfinite(gradient).all():
+                break
+            step = step / 2
+        spread.append(target.space.params(mode.position + step, target.dtype))
     if not dense:
         sds = np.sqrt(np.diag(mode.information.covariance))
         whitening = Preconditioner(sds, mode.position)
@@ -196,15 +201,3 @@ def _usable_mode(
     )
     good = good and variances.min() > _NARROW**2 * variances.max()
     return mode if good else None
-
-
-def _start_near_mode(objective: Objective, mode: Mode, step: np.ndarray) -> np.ndarray:
-    """Return a start that far from the mode, or nearer if the posterior does not reach there."""
-    top, d = objective.value_and_gradient(mode.position)[0], len(step)
-    lowest = top - 10 * d * _SETTINGS.spread**2 - _SETTINGS.drop
-    for _ in range(_SETTINGS.halvings):
-        value, gradient = objective.value_and_gradient(mode.position + step)
-        if value > lowest and np.isfinite(gradient).all():
-            break
-        step = step / 2
-    return mode.position + step

@@ -21,8 +21,8 @@ from sgmcmc.plan.curvature import (
     arrow_at,
     dense_at,
     find_structure,
-    unusual_directions,
 )
+from sgmcmc.plan.lanczos import unusual_directions
 from sgmcmc.plan.local import local_geometry
 from sgmcmc.plan.mode import DENSE_UP_TO, MANY
 from sgmcmc.plan.objective import Objective

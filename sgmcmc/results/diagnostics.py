@@ -180,18 +180,6 @@ def diagnose(
     return Diagnostics(count, bulk, tail, rhat, names, limits)
 
 
-def _ess_within(x: np.ndarray) -> float:
-    """Return the effective sample size of means and of distances, by each chain for itself.
-
-    That of all chains together is small if they do not agree, which is the question here.
-    """
-    az = libraries.arviz()
-    return min(
-        sum(float(az.ess(chain)) for chain in values)
-        for values in (x, np.abs(x - np.median(x)))
-    )
-
-
 def _limit(x: np.ndarray, coordinates: int) -> float:
     """Return the largest R-hat to expect of a coordinate if chains agree.
 
@@ -202,7 +190,13 @@ def _limit(x: np.ndarray, coordinates: int) -> float:
         x: Draws, (chains, draws).
         coordinates: Number of coordinates of the parameter, of which this may be the worst.
     """
-    ess = _ess_within(x)
+    # By each chain for itself: that of all together is small if they do not agree, which is the
+    # question here.
+    az = libraries.arviz()
+    ess = min(
+        sum(float(az.ess(chain)) for chain in values)
+        for values in (x, np.abs(x - np.median(x)))
+    )
     if coordinates <= _SETTINGS.many and ess >= _SETTINGS.reliable:
         return RHAT
     if not ess > 0:

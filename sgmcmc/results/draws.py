@@ -159,7 +159,15 @@ class Draws(Arrays):
         no weights are right for all, and there are none. Draws opened from a store do not have
         your own function, and have no weights then.
         """
-        weights = self._given_weights()
+        weights, origin = self.own_weights, self._origin
+        if weights is None and (origin is not None or self.settings.get("weights")):
+            numbers = np.asarray(draw_numbers(self.settings, number_of_draws(self)))
+            thin = self.settings.get("thin", 1)
+            iterations = self.settings.get("burn_in", 0) + thin * (1 + numbers)
+            if origin is None:
+                weights = schedule_of(self.settings["weights"]).weights(iterations)
+            else:
+                weights = origin.weights(iterations)
         if weights is None or np.ptp(weights) == 0 < weights[0]:
             return None
         if not weights.any():
@@ -167,19 +175,6 @@ class Draws(Arrays):
                 "`samples` holds no draw that counts: all are of exploring stages."
             )
         return weights / weights.mean()
-
-    def _given_weights(self) -> np.ndarray | None:
-        """Return the weights of the user, or those of the stepsizes, if there are any."""
-        if self.own_weights is not None:
-            return self.own_weights
-        if self._origin is None and not self.settings.get("weights"):
-            return None
-        numbers = np.asarray(draw_numbers(self.settings, number_of_draws(self)))
-        thin = self.settings.get("thin", 1)
-        iterations = self.settings.get("burn_in", 0) + thin * (1 + numbers)
-        if self._origin is not None:
-            return self._origin.weights(iterations)
-        return schedule_of(self.settings["weights"]).weights(iterations)
 
     @property
     def levels(self) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,31 +80,6 @@ def data_of(draws: Draws, dataset: Mapping[str, Any] | None) -> Data:
             "made them, and do not hold its data."
         )
     return draws.origin.data
-
-
-def _log_lik_of(draws: Draws, log_lik: LogLik | None) -> LogLik:
-    """Return a log-likelihood; ``None`` is the chain's own."""
-    if log_lik is not None:
-        checks.function("log_lik", log_lik, "of `params` and `dataset`")
-        return log_lik
-    if draws.origin is None:
-        raise ValueError(
-            "`log_lik` must be given: these draws are not in the process of the chain that "
-            "made them, and files do not hold functions."
-        )
-    if draws.settings.get("gibbs"):
-        raise ValueError(
-            "`log_lik` must be given: that of the chain is one of data which `gibbs` has "
-            "completed. Write one of `params` and `dataset` alone."
-        )
-    target = draws.origin.target
-    for name in target.space.layout.names:
-        if name not in draws:
-            raise ValueError(
-                f"`samples` lacks the draws of {name!r}, which `log_lik` may need. Run the "
-                "sampler with `store_params=True`."
-            )
-    return untempered(target.log_lik)
 
 
 @dataclass(frozen=True)
@@ -205,7 +180,29 @@ class Terms:
 
     @cached_property
     def _log_lik(self) -> LogLik:
-        return _log_lik_of(self.draws, self._given_log_lik)
+        """The user's log-likelihood, or the chain's own."""
+        draws, log_lik = self.draws, self._given_log_lik
+        if log_lik is not None:
+            checks.function("log_lik", log_lik, "of `params` and `dataset`")
+            return log_lik
+        if draws.origin is None:
+            raise ValueError(
+                "`log_lik` must be given: these draws are not in the process of the chain that "
+                "made them, and files do not hold functions."
+            )
+        if draws.settings.get("gibbs"):
+            raise ValueError(
+                "`log_lik` must be given: that of the chain is one of data which `gibbs` has "
+                "completed. Write one of `params` and `dataset` alone."
+            )
+        target = draws.origin.target
+        for name in target.space.layout.names:
+            if name not in draws:
+                raise ValueError(
+                    f"`samples` lacks the draws of {name!r}, which `log_lik` may need. Run the "
+                    "sampler with `store_params=True`."
+                )
+        return untempered(target.log_lik)
 
     @property
     def size(self) -> int:
@@ -323,7 +320,7 @@ class Evaluation:
         self.arrays = draws
         self._data = data
         self._chain_dtype = dtype
-        self._pass = Pass(data, {"values": self._of_all})
+        self._pass = Pass(data, {"values": partial(over, self._of_one)})
         self._last: tuple[Span | None, Tensors] = None, {}
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
         self.weights: np.ndarray | None = None
@@ -439,9 +436,6 @@ class Evaluation:
         for chain in range(self.chains):
             for draws in spans(self.draws, length):
                 yield chain, draws
-
-    def _of_all(self, params: Tensors, columns: Tensors) -> tf.Tensor:
-        return over(self._of_one, params, columns)
 
     def _of_one(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         size = next(iter(columns.values())).shape[0]

@@ -217,30 +217,23 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
         if name in _NEW and old is None:
             continue  # of a version that did not store them
         if name == "model":
-            changed = _model_difference(old, new)
-            if changed is not None:
-                return changed
+            # Values and gradients at the starting values.
+            if list(old) != list(new):
+                return f"of `log_lik` and `log_prior` there were {list(old)}, now {list(new)}"
+            rounding = _SETTINGS.rounding
+            for function in new:
+                was, value = old[function], new[function]
+                if not math.isclose(was, value, rel_tol=rounding, abs_tol=rounding):
+                    return (
+                        f"`log_lik` or `log_prior` differ: at the starting values {function} was "
+                        f"{was:.8g} and is {value:.8g}"
+                    )
         elif isinstance(old, dict) and isinstance(new, dict):
             for key in dict.fromkeys([*old, *new]):
                 if old.get(key) != new.get(key):
                     return _words(f"{name}[{key!r}]", old.get(key), new.get(key))
         elif old != new:
             return _words(name, old, new)
-    return None
-
-
-def _model_difference(old: dict[str, float], new: dict[str, float]) -> str | None:
-    """Return the first difference of values and gradients at the starting values, in words."""
-    if list(old) != list(new):
-        return f"of `log_lik` and `log_prior` there were {list(old)}, now {list(new)}"
-    rounding = _SETTINGS.rounding
-    for function in new:
-        before, now = old[function], new[function]
-        if not math.isclose(before, now, rel_tol=rounding, abs_tol=rounding):
-            return (
-                f"`log_lik` or `log_prior` differ: at the starting values {function} was "
-                f"{before:.8g} and is {now:.8g}"
-            )
     return None
 
 

@@ -84,7 +84,13 @@ class _SavedModel(tf.Module):
         self.levels = {
             name: tf.Variable(values, trainable=False) for name, values in keys.items()
         }
-        self.tables = {name: _table_of(values) for name, values in keys.items()}
+        # Of the numbers of levels; -1 for others.
+        tables = {}
+        for name, values in keys.items():
+            numbers = tf.range(tf.size(values, tf.int64), dtype=tf.int64)
+            initializer = tf.lookup.KeyValueTensorInitializer(values, numbers)
+            tables[name] = tf.lookup.StaticHashTable(initializer, -1)
+        self.tables = tables
         self._function = served.function
         self._chains, self._draws = next(iter(served.draws.values())).shape[:2]
         self.params = {
@@ -191,14 +197,6 @@ def _keys_of(name: str, levels: Levels) -> tf.Tensor:
             f"`dataset[{name!r}]` has two levels that look alike; rename one."
         )
     return tf.constant(texts, tf.string)
-
-
-def _table_of(keys: tf.Tensor) -> tf.lookup.StaticHashTable:
-    """Return the table of the numbers of levels; -1 for others."""
-    numbers = tf.range(tf.size(keys, tf.int64), dtype=tf.int64)
-    return tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(keys, numbers), -1
-    )
 
 
 def write_saved_model(

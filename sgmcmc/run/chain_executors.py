@@ -444,7 +444,11 @@ class SegmentRunner:
         finally:
             runners[0].prepare_ahead(False)
         snapshots = [runner.snapshot() for runner in runners]
-        return Segment(snapshots, [_pop_rows(record) for record in rows], diverged)
+        written = []
+        for record in rows:
+            popped = {name: buffer.pop() for name, buffer in record.items()}
+            written.append({name: new for name, new in popped.items() if new})
+        return Segment(snapshots, written, diverged)
 
     def _runner(
         self, task: ChainTask, total: int
@@ -490,12 +494,6 @@ class SegmentRunner:
             group = group_of(*self._group, [runner.total], [runner])
             self._compiled = group.compile(sampler.compiler)
             return self._compiled
-
-
-def _pop_rows(record: dict[str, _RowBuffer]) -> dict[str, tuple[int, np.ndarray]]:
-    """Return the rows that a chain has written, and drop them."""
-    popped = {name: rows.pop() for name, rows in record.items()}
-    return {name: rows for name, rows in popped.items() if rows}
 
 
 class _RowBuffer:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sgmcmc.dynamics import HMC
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.plan.curvature import unusual_directions
+from sgmcmc.plan.lanczos import unusual_directions
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.whitening import Axes, find_axes
 from tests.plan.models import Tensors, objective

@@ -146,9 +146,16 @@ class UntilFar(UntilEffective):
         """Look at the draws so far."""
         if self._unmeasured:
             self._unmeasured = False
-            self.revised = _with_suitable_stepsize(
-                samples, self._plan, self._goal.tolerance
-            )
+            plan, tolerance = self._plan, self._goal.tolerance
+            sampler = origin_of(samples).sampler
+            judgement = judge(sampler, samples, tolerance, plan.mode, plan.meter)
+            if judgement.largest and not is_within_tolerance(judgement, tolerance):
+                given, stepsize = plan.given, judgement.largest
+                geometry = judgement.geometry
+                prediction = geometry.predict(given.dynamics, stepsize, given.in_turn)
+                self.revised = replace(
+                    plan, stepsize=stepsize, around=geometry, prediction=prediction
+                )
         super().see(samples)
         assert self.diagnostics is not None
         # The covariance of the draws in whitened coordinates, drawn toward the identity.
@@ -177,20 +184,6 @@ class UntilFar(UntilEffective):
                 if short
                 else "the chains did not agree"
             )
-
-
-def _with_suitable_stepsize(
-    samples: Samples, plan: Plan, tolerance: float
-) -> Plan | None:
-    """Return the plan with a stepsize for the noise along the chains, if that is too large."""
-    judgement = judge(
-        origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter
-    )
-    if is_within_tolerance(judgement, tolerance) or not judgement.largest:
-        return None
-    stepsize, geometry = judgement.largest, judgement.geometry
-    prediction = geometry.predict(plan.given.dynamics, stepsize, plan.given.in_turn)
-    return replace(plan, stepsize=stepsize, around=geometry, prediction=prediction)
 
 
 # Gradients for an independent draw of HMC far from normal, twice: draws of minibatches must cost
@@ -326,7 +319,13 @@ class AroundMode:
                     mode = plan.mode if request.groups is None else None
                     return _gave_way(plan, _REASON_FAR, mode)
             if seconds > WARN_SECONDS and goal.max_seconds is None:
-                _warn_of_duration(seconds, request.function)
+                warnings.warn(
+                    f"{request.function}() will take about {seconds / 60:.0f} more minutes: "
+                    f"{_REASON_FAR}. `max_seconds` bounds it; another form of the model may be "
+                    "nearer to normal, such as one with effects of `groups=`.",
+                    UserWarning,
+                    stacklevel=checks.outside(),
+                )
             plan = next_plan
         return chains.reported(goal)
 
@@ -426,16 +425,6 @@ class AroundMode:
 
         fixed = may_use_nuts or plan.given.stepsize is not None
         return with_smaller_steps(attempt, 1 if fixed else _SETTINGS.attempts)
-
-
-def _warn_of_duration(seconds: float, function: str) -> None:
-    warnings.warn(
-        f"{function}() will take about {seconds / 60:.0f} more minutes: {_REASON_FAR}. "
-        "`max_seconds` bounds it; another form of the model may be nearer to normal, such as one "
-        "with effects of `groups=`.",
-        UserWarning,
-        stacklevel=checks.outside(),
-    )
 
 
 def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:

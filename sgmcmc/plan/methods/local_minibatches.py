@@ -12,7 +12,6 @@ import numpy as np
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.model.target import Target
@@ -76,11 +75,10 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
     if not call.is_without_mode:
         return None
     request, goal, dynamics = call.request, call.goal, call.bound.dynamics
-    _need_open_constants(call)
+    _check_call(call)
     model = request.read
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
-    _check_linear(dynamics)
     need_draws(goal, thin)
     clock = Clock(goal.start_time)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
@@ -143,8 +141,8 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
     return samples.with_report(report)
 
 
-def _need_open_constants(call: Call) -> None:
-    """Refuse a call with some of the constants, or with a store."""
+def _check_call(call: Call) -> None:
+    """Refuse a call with some of the constants, with a store, or with dynamics without a law."""
     is_open = open_arguments(call.request)
     for name in CONSTANTS:
         if name not in is_open:
@@ -159,6 +157,13 @@ def _need_open_constants(call: Call) -> None:
             "needs every constant given; `settings` of a call without a store have what was "
             "chosen."
         )
+    try:
+        LinearRecursion(call.bound.dynamics, 0.1)
+    except ValueError as error:
+        raise ValueError(
+            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates use 'underdamped', 'sgld' or "
+            "'sghmc', or give all constants."
+        ) from None
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
@@ -229,16 +234,6 @@ def _last_positions(
         last = {name: array[chain, -1] for name, array in samples.items()}
         positions.append(target.space.start(last, target.dtype).astype(np.float64))
     return positions
-
-
-def _check_linear(dynamics: Dynamics) -> None:
-    try:
-        LinearRecursion(dynamics, 0.1)
-    except ValueError as error:
-        raise ValueError(
-            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates use 'underdamped', 'sgld' or "
-            "'sghmc', or give all constants."
-        ) from None
 
 
 def _warmed_up(

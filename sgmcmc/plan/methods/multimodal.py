@@ -252,13 +252,9 @@ class _ModeChains:
             facts[f"{name}: chains that start there"] = ", ".join(starting) or "none"
             params = target.space.params(mode.position, target.dtype)
             for parameter, value in params.items():
-                facts[f"{name}: {parameter}"] = _format_components(value)
+                components = [f"{x:.4g}" for x in np.ravel(value)]
+                text = ", ".join(components[: _SETTINGS.components_shown])
+                if len(components) > _SETTINGS.components_shown:
+                    text += f", … ({len(components)})"
+                facts[f"{name}: {parameter}"] = text
         return facts
-
-
-def _format_components(value: np.ndarray) -> str:
-    """Return the first components of a parameter."""
-    flat = [f"{x:.4g}" for x in np.ravel(value)]
-    return ", ".join(flat[: _SETTINGS.components_shown]) + (
-        f", … ({len(flat)})" if len(flat) > _SETTINGS.components_shown else ""
-    )

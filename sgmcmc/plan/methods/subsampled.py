@@ -23,7 +23,7 @@ from sgmcmc.model.target import Target
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective
-from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts
+from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts, move_facts
 from sgmcmc.plan.start import find_start, with_tried_model
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.results.diagnostics import diagnose
@@ -243,16 +243,13 @@ def _prior_curvature(
 
 def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
     origin, diagnostics = origin_of(samples), diagnose(samples)
-    facts, settings = origin.facts, samples.settings
+    settings = samples.settings
     sections: Sections = {
         Section.MODE: mode_facts(mode),
         Section.CHAIN: {
             "observations": settings["N"],
             "stepsize, posterior SDs": settings["stepsize"],
-            **{
-                name: float(np.mean([chain[name] for chain in facts]))
-                for name in facts[0]
-            },
+            **move_facts(origin.facts),
         },
         Section.DRAWS: {},
     }

@@ -116,7 +116,7 @@ def judge(
             meter = NoiseMeter(
                 sampler.target, sampler.data, sampler.draws, sampler.chain.gradient
             )
-        positions = _draws_in_order(u)
+        positions = draws_in_order(u, _POSITIONS)
         center = mode.position if centers is None else centers[0]
         noise = meter.at(
             whitening.into(positions), whitening.into(center), sampler.seed
@@ -244,10 +244,8 @@ def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
     return as_matrix(space.of_draws(by_chain(samples.settings, samples.mode)))
 
 
-def _draws_in_order(u: np.ndarray) -> np.ndarray:
-    """Return draws of all chains in the order of their iterations, (k, d)."""
+def draws_in_order(u: np.ndarray, most: int) -> np.ndarray:
+    """Return some draws of all chains in the order of their iterations, (k, d)."""
     ordered = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
-    indices = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(
-        int
-    )
-    return ordered[indices]
+    indices = np.linspace(0, len(ordered) - 1, min(most, len(ordered)))
+    return ordered[indices.astype(int)]

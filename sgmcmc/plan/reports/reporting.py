@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,13 +149,18 @@ def report_on(
     warnings += rounding_warnings(samples, plan.mode)
     warnings += diagnostics.warnings(goal.ess)
     warnings += far_from_normal_warnings(eigenvalues)
-    rows = plan.effective_rows
+    rows: dict[str, Any] = {}
+    if plan.around.exact:
+        rows["rows"] = "all"
+    elif plan.given.minibatches is None:
+        rows["rows"] = "in proportion to leverage"
+    if np.isfinite(plan.effective_rows):
+        rows["effective number of rows, 1/Σp²"] = plan.effective_rows
     sections: Sections = {
         Section.MODE: mode_facts(plan.mode),
         Section.CHAIN: {
             **chain_facts(samples, sampler),
-            **_rows_facts(plan),
-            **({"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}),
+            **rows,
             "eigenvalues of draws' covariance, whitened": eigenvalues.tolist(),
         },
         Section.PREDICTED: {
@@ -280,6 +285,8 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
     stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
     rows = settings["minibatches"]
     preconditioner = sampler.target.space.preconditioner
+    moves = getattr(samples.origin, "facts", ())
+    describes_moves = moves and not isinstance(sampler.chain.dynamics, Scaled)
     return {
         "dynamics": repr(sampler.chain.dynamics),
         "gradient": settings["gradient"]["name"],
@@ -295,28 +302,13 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
             if settings["temperature"] == 1.0
             else {"temperature": settings["temperature"]}
         ),
-        **_move_facts(samples, sampler),
+        **(move_facts(moves) if describes_moves else {}),
     }
 
 
-def _move_facts(samples: Samples, sampler: Sampler) -> dict[str, float]:
-    facts = getattr(samples.origin, "facts", ())
-    if not facts or isinstance(sampler.chain.dynamics, Scaled):
-        return {}
-    return {
-        name: float(np.mean([of_chain[name] for of_chain in facts]))
-        for name in facts[0]
-    }
-
-
-def _rows_facts(plan: Plan) -> dict[str, Any]:
-    if plan.around.exact:
-        return {"rows": "all"}
-    return (
-        {}
-        if plan.given.minibatches is not None
-        else {"rows": "in proportion to leverage"}
-    )
+def move_facts(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean over chains of the facts about their moves."""
+    return {name: float(np.mean([chain[name] for chain in facts])) for name in facts[0]}
 
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:

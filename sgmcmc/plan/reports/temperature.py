@@ -10,7 +10,12 @@ import tensorflow as tf
 from sgmcmc.dynamics import GSGNHT, SGGMC
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.noise import NoiseMeter
-from sgmcmc.plan.reports.judging import centers_of, final_stepsize, unconstrained
+from sgmcmc.plan.reports.judging import (
+    centers_of,
+    draws_in_order,
+    final_stepsize,
+    unconstrained,
+)
 from sgmcmc.plan.reports.warnings import (
     friction_warnings,
     kick_warnings,
@@ -65,19 +70,20 @@ def _kick_and_excess(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return εV/2, and its part that is left over friction, by parameter."""
     space, dynamics = sampler.target.space, sampler.chain.dynamics
-    u = unconstrained(samples, space)
-    flat = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
-    positions = flat[
-        np.linspace(0, len(flat) - 1, min(_POSITIONS, len(flat))).astype(int)
-    ]
+    positions = draws_in_order(unconstrained(samples, space), _POSITIONS)
     centers = centers_of(samples, space)
     meter = NoiseMeter(
         sampler.target, sampler.data, sampler.draws, sampler.chain.gradient
     )
     center = positions[0] if centers is None else centers[0]
     noise = meter.at(positions, center, sampler.seed)
-    variance = _by_parameter(space, np.mean(_tangent(space, positions, noise) ** 2, 0))
-    stepsize = np.broadcast_to(final_stepsize(sampler.chain, samples), flat.shape[1])
+    tangent = [
+        space.tangent(tf.constant(u), tf.constant(v)).numpy()
+        for u, v in zip(positions, noise, strict=True)
+    ]
+    variance = _by_parameter(space, np.mean(np.stack(tangent) ** 2, 0))
+    stepsize = final_stepsize(sampler.chain, samples)
+    stepsize = np.broadcast_to(stepsize, positions.shape[1])
     epsilon = {
         name: float(stepsize[entries].mean()) for name, entries in _slices(space)
     }
@@ -111,13 +117,6 @@ def _slices(space: Space) -> list[tuple[str, slice]]:
 
 def _mean(values: Any, entries: slice) -> float:
     return float(np.mean(values[entries] if np.ndim(values) else values))
-
-
-def _tangent(space: Space, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    pairs = zip(positions, vectors, strict=True)
-    return np.stack(
-        [space.tangent(tf.constant(u), tf.constant(v)).numpy() for u, v in pairs]
-    )
 
 
 def _by_parameter(space: Space, squares: np.ndarray) -> dict[str, float]:

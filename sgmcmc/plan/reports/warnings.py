@@ -299,16 +299,18 @@ def multimodal_warnings(
     warnings = []
     visits, count = fractions > _SETTINGS.visit, len(survey.modes)
     if not agree:
-        occupancy = "; ".join(
-            f"mode {k + 1} (Laplace weight {survey.weights[k]:.2g}): "
-            + (_format_chains(np.flatnonzero(visits[:, k])) or "no chain")
-            for k in range(count)
-        )
+        occupancy = []
+        for k in range(count):
+            chains = [str(chain + 1) for chain in np.flatnonzero(visits[:, k])]
+            word = "chain" if len(chains) == 1 else "chains"
+            visited_by = f"{word} {', '.join(chains)}" if chains else "no chain"
+            weight = f"Laplace weight {survey.weights[k]:.2g}"
+            occupancy.append(f"mode {k + 1} ({weight}): {visited_by}")
         crossed = bool((visits.sum(1) > 1).any())
         cross = "cross too rarely" if crossed else "do not cross"
         warnings.append(
-            f"The posterior has {count} modes, which chains {cross}: {occupancy}. The number "
-            "of draws in each mode does not estimate its weight; moments pooled over chains "
+            f"The posterior has {count} modes, which chains {cross}: {'; '.join(occupancy)}. The "
+            "number of draws in each mode does not estimate its weight; moments pooled over chains "
             "mix the modes."
         )
     if count > len(fractions):
@@ -322,13 +324,6 @@ def multimodal_warnings(
             f"tolerance of {plan.given.tolerance:.1%}."
         )
     return warnings
-
-
-def _format_chains(chains: np.ndarray) -> str:
-    if not len(chains):
-        return ""
-    word = "chain " if len(chains) == 1 else "chains "
-    return word + ", ".join(str(chain + 1) for chain in chains)
 
 
 def quadrature_warnings(structure: Structure, nodes: int, error: float) -> list[str]:
