@@ -38,7 +38,7 @@ class _Settings:
 _SETTINGS = _Settings()
 
 Eliminate = Callable[[np.ndarray], np.ndarray]
-"""Function of ratios' logs, (c, axes), that returns what elimination leaves, (c, values)."""
+"""Function of logs of ratios, (c, axes), that returns the values left by elimination."""
 
 
 @dataclass(frozen=True)

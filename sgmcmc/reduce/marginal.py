@@ -275,7 +275,7 @@ class MarginalDensity:
         return np.log(np.stack(ratios, 1))
 
     def eliminated_at(self, log_ratios: np.ndarray) -> np.ndarray:
-        """Return what elimination leaves at such logs, (c, 1 + k²), with k the other columns.
+        """Return the values that elimination leaves at such logs, (c, 1 + k²), for k other columns.
 
         That is minus half the log determinant, and the products of what is left of the columns.
         """
