@@ -38,7 +38,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo check test test-slow mutations gates test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
+.PHONY: help install docs vignettes demo check test test-slow mutations gates test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-structure bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -183,6 +183,9 @@ bench-mamba: $(STAMP) ## a search by Stein discrepancy against `sample`, on its 
 bench-regressions: $(STAMP) ## regressions against long NUTS, and against bambi, rstanarm and brms; writes docs/regression.md
 	$(RUN) benchmarks.regressions.families
 	$(RUN) benchmarks.regressions.packages
+
+bench-structure: $(STAMP) ## seconds and memory of regressions from sums beside other tools; half an hour; needs R with lme4 for its column; writes docs/regression.md
+	$(RUN) benchmarks.structure.run
 
 bench-accuracy: $(STAMP) ## errors of posterior SDs against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run

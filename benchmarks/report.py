@@ -43,6 +43,7 @@ TARGETS = {
     "scaling": "bench-scaling",
     "seconds": "bench-seconds",
     "spherical": "bench-manifolds",
+    "structure": "bench-structure",
     "topics": "bench-topics",
     "uci": "bench-networks",
 }

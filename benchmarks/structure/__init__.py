@@ -1,0 +1,1 @@
+"""Gaussian and binary regressions with structure, against tools that estimate a point."""
