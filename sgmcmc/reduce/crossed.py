@@ -35,8 +35,8 @@ class _Settings:
     rounding: float = 1e-12
     # Of levels that occur together in a group: about 0.4 GB on the way, by their sizes.
     pairs: float = 2.0**23
-    # Numbers of all terms, if they are dense: about 0.5 GB on the way.
-    dense: float = 2.0**24
+    # Numbers of all terms, if they are dense: about 1 GB on the way.
+    dense: float = 2.0**25
     groups: int = 1024  # that are a dense matrix at a time
     digits: float = 32.0  # natural log of the precision of interpolation between kinds
 

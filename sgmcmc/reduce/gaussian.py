@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -80,6 +81,25 @@ class GroupSums:
     counts: np.ndarray
     projections: np.ndarray
     kinds: np.ndarray
+
+    @cached_property
+    def by_entry(self) -> np.ndarray:
+        """K with kinds as the last axis, (q, q, kinds)."""
+        return np.ascontiguousarray(self.roots.transpose(1, 2, 0))
+
+    @cached_property
+    def by_column(self) -> np.ndarray:
+        """Projections with groups as the last axis, (q, p + 1, groups)."""
+        return np.ascontiguousarray(self.projections.transpose(1, 2, 0))
+
+    @cached_property
+    def _is_of_its_own_kind(self) -> bool:
+        """Whether each group is the only one of its kind."""
+        return np.array_equal(self.kinds, np.arange(len(self.roots)))
+
+    def of_kinds(self, values: np.ndarray) -> np.ndarray:
+        """Return values of kinds for each group, (..., groups)."""
+        return values if self._is_of_its_own_kind else values[..., self.kinds]
 
     def of_groups(self, groups: np.ndarray) -> GroupSums:
         """Return the sums of some groups, each of which is a kind of its own."""

@@ -33,6 +33,8 @@ class _Settings:
     reach: float = 1.5  # half width of that box, over the largest distance of these
     error: float = 1e-3  # of differences of the log density, at most
     checked: int = 3  # positions at which it is measured
+    step: float = 0.5  # from the mode, in standard deviations, to see that it is one
+    slope: float = 0.25  # of the log density there, at most, in the same unit
 
 
 _SETTINGS = _Settings()
@@ -75,15 +77,19 @@ class ChebyshevTable:
 
     def __call__(self, logs: np.ndarray) -> np.ndarray:
         """Return the values at points, (c, values); NaN outside of the box."""
-        x = (logs - self.center) / self.half_width
-        inside = (np.abs(x) <= 1.0).all(1)
-        angles = np.arccos(np.clip(np.nan_to_num(x), -1.0, 1.0))
+        inside = (np.abs(logs - self.center) <= self.half_width).all(1)
+        return np.where(inside[:, np.newaxis], self.at_nearest(logs), np.nan)
+
+    def at_nearest(self, logs: np.ndarray) -> np.ndarray:
+        """Return the values at points, those outside at the nearest point of the box."""
+        x = np.nan_to_num((logs - self.center) / self.half_width)
+        angles = np.arccos(np.clip(x, -1.0, 1.0))
         values = np.broadcast_to(self.coefficients, (len(x), *self.coefficients.shape))
         for axis in range(x.shape[1]):
             k = np.arange(self.coefficients.shape[axis])
             polynomials = np.cos(angles[:, [axis]] * k)
             values = np.einsum("cn,cn...->c...", polynomials, values)
-        return np.where(inside[:, np.newaxis], values, np.nan)
+        return values
 
 
 def interpolated(
@@ -107,7 +113,7 @@ def interpolated(
         table = ChebyshevTable.of(
             density.eliminated_at, center, half_width, _SETTINGS.nodes_of_search
         )
-        local = replace(density, table=table)
+        local = replace(density, table=table.at_nearest)
         approximation = at_mode(local, position)
         position = approximation.mean
         mode = density.log_ratios(position[np.newaxis])[0]
@@ -128,6 +134,10 @@ def interpolated(
     smooth = replace(density, table=table)
     checked = near[: _SETTINGS.checked]
     errors = smooth(checked) - density(checked)
-    if not np.ptp(errors) < _SETTINGS.error:
-        return None
-    return smooth, at_mode(smooth, position).mean
+    approximation = at_mode(smooth, position)
+    steps = _SETTINGS.step * np.eye(len(start))
+    ends = [smooth(approximation.positions(sign * steps)) for sign in (1.0, -1.0)]
+    slopes = (ends[0] - ends[1]) / (2.0 * _SETTINGS.step)
+    if np.ptp(errors) < _SETTINGS.error and (np.abs(slopes) < _SETTINGS.slope).all():
+        return smooth, approximation.mean
+    return None

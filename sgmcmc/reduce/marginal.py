@@ -256,14 +256,15 @@ class MarginalDensity:
             roots: L of each factor, (c, q, q).
             sigma: σ, (c,).
         """
-        rows = [np.broadcast_to(self.sums.root, (len(sigma), *self.sums.root.shape))]
+        root = self.sums.root.T
+        columns = [np.broadcast_to(root, (len(sigma), *root.shape))]
         if self.sums.groups is not None:
             groups = self.sums.groups
-            factor = _factor(groups.roots, roots[0], sigma)
+            factor = _factor(groups.by_entry, roots[0], sigma)
             for i, row in enumerate(factor):
                 constant = constant - np.log(row[i]) @ groups.counts
-            rows += _solved(factor, groups)
-        return constant, np.concatenate(rows, 1)
+            columns += _solved(factor, groups)
+        return constant, np.concatenate(columns, 2).transpose(0, 2, 1)
 
     def log_ratios(self, positions: np.ndarray) -> np.ndarray:
         """Return the logs of the scales of eliminated effects over σ, (c, factors).
@@ -375,15 +376,18 @@ def _solve(root: np.ndarray, toward: np.ndarray) -> np.ndarray:
 def _factor(
     roots: np.ndarray, covariance_root: np.ndarray, sigma: np.ndarray
 ) -> list[list[np.ndarray]]:
-    """Return the Cholesky factors of M of each kind, entry by entry, (c, kinds)."""
+    """Return the Cholesky factors of M of each kind, entry by entry, (c, kinds).
+
+    Kinds are the last axis of K, (q, q, kinds), so that each step is one over contiguous numbers.
+    """
     q = roots.shape[1]
-    columns = np.matmul(roots, covariance_root[:, np.newaxis])
-    columns = columns / sigma[:, np.newaxis, np.newaxis, np.newaxis]
+    covariance_root = covariance_root / sigma[:, np.newaxis, np.newaxis]
+    columns = np.einsum("ilg,clk->ikcg", roots, covariance_root)
     factor: list[list[np.ndarray]] = []
     for i in range(q):
         row: list[np.ndarray] = []
         for j in range(i + 1):
-            entry = (columns[:, :, i] * columns[:, :, j]).sum(-1) + float(i == j)
+            entry = float(i == j) + sum(columns[i, k] * columns[j, k] for k in range(q))
             for k in range(j):
                 entry = entry - row[k] * (row if i == j else factor[j])[k]
             row.append(np.sqrt(entry) if i == j else entry / factor[j][j])
@@ -392,13 +396,14 @@ def _factor(
 
 
 def _solved(factor: list[list[np.ndarray]], groups: GroupSums) -> list[np.ndarray]:
-    """Return the projections whitened, (c, groups, p + 1) for each effect."""
+    """Return the projections whitened, (c, p + 1, groups) for each effect."""
     whitened: list[np.ndarray] = []
     for i, row in enumerate(factor):
-        value = groups.projections[np.newaxis, :, i]
+        value = groups.by_column[i]
+        of_groups = [groups.of_kinds(entry)[:, np.newaxis] for entry in row]
         for k in range(i):
-            value = value - row[k][:, groups.kinds, np.newaxis] * whitened[k]
-        whitened.append(value / row[i][:, groups.kinds, np.newaxis])
+            value = value - of_groups[k] * whitened[k]
+        whitened.append(value / of_groups[i])
     return whitened
 
 

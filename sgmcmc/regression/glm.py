@@ -65,9 +65,10 @@ def glm(
         reduce: Whether a Gaussian regression is made of its sums: coefficients and effects are
             integrated out in closed form, and the scales alone are sampled. A prior that is a
             distribution, more than three effects a group of every factor, more than 400 effects of
-            all factors but the one with the most levels, or a keyword that chooses a sampler need
-            the rows, and so does ``False``. Of other regressions without bars identical rows are
-            one with a weight, if at most half of 2000 or more are distinct.
+            all factors but the one with the most levels (2000 of one other factor, with one effect
+            for each level), or a keyword that chooses a sampler need the rows, and so does
+            ``False``. Of other regressions without bars identical rows are one with a weight, if at
+            most half of 2000 or more are distinct.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
             ``verbose``.
 

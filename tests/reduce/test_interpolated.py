@@ -83,6 +83,20 @@ def test_the_density_is_that_of_elimination(
     assert np.isneginf(smooth(outside[np.newaxis])).all()
 
 
+@pytest.mark.parametrize("distance", [-3.0, 3.0])
+def test_the_mode_is_found_from_afar(
+    distance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = seams.changed(seams.INTERPOLATED, nodes=400)
+    monkeypatch.setattr(seams.INTERPOLATED, settings)
+    density = density_of((60, 40), 0, n=900)
+    near = interpolated(density, np.zeros(3))
+    far = interpolated(density, distance * np.array([0.0, 1.0, -1.0]))
+    assert near is not None and far is not None
+    # The search ends where slopes are small: a tenth of an SD.
+    np.testing.assert_allclose(far[1], near[1], atol=0.01)
+
+
 def test_a_scale_that_data_leave_open_is_not_interpolated() -> None:
     problem = density_of((30, 20), 0, n=60)
     sums = problem.sums
