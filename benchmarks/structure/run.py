@@ -120,6 +120,7 @@ def structure_table(known: dict[str, Any]) -> str:
             found = [known.get(f"{name}/{rows}/{tool}") for tool in tools]
             if any(found):
                 label = f"{case.label}, {rows:_}".replace("_", " ")
+                label = label.replace("|", "\\|")
                 lines.append([label, *(_cell(case, one) for one in found)])
     return table(["seconds (MB)", *tools], lines)
 
