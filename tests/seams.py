@@ -59,6 +59,7 @@ FOR_EACH = "sgmcmc.engine.vectorized._for_each"
 AVAILABLE_BYTES = "sgmcmc.gradients.saga.available_bytes"
 
 FLAT_GRAPH_CALL = "sgmcmc.graphs.compiler.FlatGraph.__call__"
+BY_XLA = "sgmcmc.graphs.compiler._by_xla"
 COMPILER_KNOWN = "sgmcmc.graphs.compiler._KNOWN"
 PRODUCTS_SETTINGS = "sgmcmc.graphs.rewriting._SETTINGS"
 TRACING_MODELS = "sgmcmc.graphs.tracing._models"

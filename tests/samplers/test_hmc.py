@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import HMC, MALA, NUTS
 from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
+from sgmcmc.graphs.compiler import Compiled, FlatGraph
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
 from sgmcmc.model.whole_posterior import WholePosterior
@@ -479,6 +480,20 @@ def test_the_report_says_what_was_chosen_and_reached(name: str) -> None:
     )
     assert "acceptance rate" in str(report)
     assert on_raw_scales(name)["beta"].dtype == np.float64
+
+
+def test_warm_up_and_chain_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same graph, whatever burn-in and coordinates are."""
+    names: list[str] = []
+
+    def compiled(function: Any, *arguments: Any) -> Compiled:
+        graph = FlatGraph(function, *arguments, jit_compile=True)
+        names.append(graph._graph.name)
+        return Compiled(graph)
+
+    monkeypatch.setattr(seams.BY_XLA, compiled)
+    posterior_of(sgmcmc.mala, n_iters=100, burn_in=7)
+    assert len(names) == 2 and len(set(names)) == 1
 
 
 @pytest.mark.slow
