@@ -23,7 +23,10 @@ from sgmcmc.reduce.marginal import MarginalDensity
 
 @dataclass(frozen=True)
 class _Settings:
-    digits: float = 23.0  # natural log of the precision of the polynomials
+    # Relative precision of the polynomials, times the number of rows or a hundred thousand: log
+    # densities are of that order.
+    precision: float = 1e-5
+    fewest_rows: float = 1e5
     nodes: int = 150  # at most, at each of which the factors are eliminated
     axes: int = 2  # factors among the ratios, at most: nodes are those of a grid
     half_width: float = 0.5  # of the boxes in which the mode is searched
@@ -127,7 +130,9 @@ def interpolated(
     near = approximation.positions(z)
     distances = np.abs(density.log_ratios(near) - mode)
     half_width = _SETTINGS.reach * distances.max(0)
-    nodes = math.ceil(_SETTINGS.digits / np.arcsinh(0.5 * np.pi / half_width.max()))
+    rows = max(density.sums.total, _SETTINGS.fewest_rows)
+    digits = np.log(rows / _SETTINGS.precision)
+    nodes = math.ceil(digits / np.arcsinh(0.5 * np.pi / half_width.max()))
     if nodes ** len(center) > _SETTINGS.nodes:
         return None
     table = ChebyshevTable.of(density.eliminated_at, mode, half_width, nodes)
