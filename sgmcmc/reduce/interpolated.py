@@ -29,9 +29,10 @@ class _Settings:
     fewest_rows: float = 1e5
     nodes: int = 150  # at most, at each of which the factors are eliminated
     axes: int = 2  # factors among the ratios, at most: nodes are those of a grid
-    half_width: float = 0.5  # of the boxes in which the mode is searched
-    nodes_of_search: int = 3  # along each axis of these
-    searches: int = 12  # such boxes, at most
+    # Half width of the boxes in which the mode is searched, and nodes along each axis: the first
+    # find where it is, the others how the data see it, if there are many rows.
+    boxes: tuple[tuple[float, int], ...] = ((0.5, 3), (0.2, 5))
+    searches: int = 12  # boxes of a width, at most
     draws: int = 1000  # of the t at the mode, by which the last box is made
     reach: float = 1.5  # half width of that box, over the largest distance of these
     error: float = 1e-3  # of differences of the log density, at most
@@ -110,32 +111,32 @@ def interpolated(
     center = density.log_ratios(start[np.newaxis])[0]
     if len(center) > _SETTINGS.axes:
         return None
-    half_width = np.full(len(center), _SETTINGS.half_width)
     position = start
-    for _ in range(_SETTINGS.searches):
-        table = ChebyshevTable.of(
-            density.eliminated_at, center, half_width, _SETTINGS.nodes_of_search
-        )
-        local = replace(density, table=table.at_nearest)
-        approximation = at_mode(local, position)
-        position = approximation.mean
-        mode = density.log_ratios(position[np.newaxis])[0]
-        if (np.abs(mode - center) < 0.5 * half_width).all():
-            break
-        center = np.clip(mode, center - half_width, center + half_width)
-    else:
-        return None
+    for half_width, nodes in _SETTINGS.boxes:
+        widths = np.full(len(center), half_width)
+        for _ in range(_SETTINGS.searches):
+            table = ChebyshevTable.of(density.eliminated_at, center, widths, nodes)
+            local = replace(density, table=table.at_nearest)
+            approximation = at_mode(local, position)
+            position = approximation.mean
+            mode = density.log_ratios(position[np.newaxis])[0]
+            is_inside = (np.abs(mode - center) < 0.5 * widths).all()
+            center = np.clip(mode, center - widths, center + widths)
+            if is_inside:
+                break
+        else:
+            return None
     rng = np.random.default_rng(0)
     z = rng.standard_normal((_SETTINGS.draws, len(start)))
     near = approximation.positions(z)
     distances = np.abs(density.log_ratios(near) - mode)
-    half_width = _SETTINGS.reach * distances.max(0)
+    widths = _SETTINGS.reach * distances.max(0)
     rows = max(density.sums.total, _SETTINGS.fewest_rows)
     digits = np.log(rows / _SETTINGS.precision)
-    nodes = math.ceil(digits / np.arcsinh(0.5 * np.pi / half_width.max()))
+    nodes = math.ceil(digits / np.arcsinh(0.5 * np.pi / widths.max()))
     if nodes ** len(center) > _SETTINGS.nodes:
         return None
-    table = ChebyshevTable.of(density.eliminated_at, mode, half_width, nodes)
+    table = ChebyshevTable.of(density.eliminated_at, mode, widths, nodes)
     smooth = replace(density, table=table)
     checked = near[: _SETTINGS.checked]
     errors = smooth(checked) - density(checked)
