@@ -76,7 +76,8 @@ class UserModel:
             name: tf.convert_to_tensor(value, target.dtype)
             for name, value in values.items()
         }
-        returned["log_post"] = self._log_post(position, **returned)
+        value = self.weight * returned["log_lik"] + returned.get("log_prior", 0.0)
+        returned["log_post"] = target.with_geometry(value, position)
         returned["gradient"] = target.shared.gradient(position, minibatch)
         points = target.space.differentiated(position)[1]
         if target.space.limits(points) is not None:
@@ -84,15 +85,6 @@ class UserModel:
         if with_terms:
             returned["terms"] = self._terms(params, columns)
         return returned
-
-    def _log_post(
-        self, position: tf.Tensor, log_lik: tf.Tensor, log_prior: Any = 0.0
-    ) -> tf.Tensor:
-        """Return the estimate of the log posterior, given log-likelihood and log-prior."""
-        space = self.target.space
-        jacobians = space.log_jacobian(space.coordinates(position))
-        further = [*jacobians, *space.log_prior(position)]
-        return tf.add_n([self.weight * log_lik + log_prior, *further])
 
     def _values(self, params: Tensors, columns: Tensors) -> dict[str, Any]:
         """Return the values of the user's log-likelihood and log-prior."""

@@ -92,8 +92,14 @@ class Target:
         """Return the estimate of the log posterior."""
         params = self.space.constrain(position)
         value = self._data_part(params, minibatch)
-        value = self._with_prior(value, params, self.space.coordinates(position))
-        for term in self.space.log_prior(position):
+        if self.log_prior is not None:
+            value += self.log_prior(dict(params))
+        return self.with_geometry(value, position)
+
+    def with_geometry(self, value: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+        """Return log-likelihood and log-prior with the terms that geometries bring along."""
+        u = self.space.coordinates(position)
+        for term in [*self.space.log_jacobian(u), *self.space.log_prior(position)]:
             value += term
         return value
 
