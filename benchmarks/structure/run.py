@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks import environments
+from benchmarks.client import WorkerError, output_of
 from benchmarks.report import measure_each, publish, results_of, table
 from benchmarks.structure.cases import CASES, Case
 from benchmarks.structure.tools import TOOLS
@@ -38,29 +36,21 @@ def measure(tool: str, name: str, rows: int, limit: float) -> dict[str, Any]:
     case = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
         if tool == "lme4":
-            path = Path(folder) / "rows.csv"
+            path, term = Path(folder) / "rows.csv", case.term
             case.frame(rows).to_csv(path, index=False)
-            script, term = str(HERE / "with_lme4.R"), case.term
+            script = str(HERE / "with_lme4.R")
             command = ["Rscript", script, str(path), case.formula, case.family, term]
         else:
             environment = None if tool in ("sgmcmc", "NumPy") else "structure"
             python = str(environments.interpreter(environment))
-            command = [python, "-m", "benchmarks.structure.tools"]
-            command += [tool, name, str(rows)]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=HERE.parents[1], start_new_session=True,
-        )  # fmt: skip
+            module = "benchmarks.structure.tools"
+            command = [python, "-m", module, tool, name, str(rows)]
         try:
-            out, error = child.communicate(timeout=limit)
+            return json.loads(output_of(*command, timeout=limit))
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
             return {"error of run": f"not in {limit:.0f} s"}
-    if child.returncode:
-        lines = error.strip().splitlines() or [f"exit {child.returncode}"]
-        return {"error of run": lines[-1][:200]}
-    return json.loads(out.strip().splitlines()[-1])
+        except WorkerError as error:
+            return {"error of run": str(error)[-200:]}
 
 
 def asked_runs(tools: list[str], cases: list[str], most: float) -> list[str]:
@@ -134,4 +124,4 @@ def _cell(case: Case, found: dict[str, Any] | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
