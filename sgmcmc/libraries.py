@@ -97,13 +97,16 @@ def keep_compiled_chains(version: str) -> None:
     folder = Path(given).expanduser().absolute() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
-        size = sum(file.stat().st_size for file in files)
-        for file in files:
+        files = {}
+        for file in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another process renamed it
+                files[file] = file.stat()
+        size = sum(about.st_size for about in files.values())
+        for file in sorted(files, key=lambda file: files[file].st_mtime):
             if size <= _SETTINGS.compiled_bytes:
                 break
-            size -= file.stat().st_size
-            file.unlink()
+            size -= files[file].st_size
+            file.unlink(missing_ok=True)
         if shutil.disk_usage(folder).free < _SETTINGS.free_bytes or not os.access(
             folder, os.W_OK
         ):

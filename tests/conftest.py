@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-# What XLA compiles is shared by the workers, and by later runs: a third of the time is compiling.
+# What XLA compiles is shared by the workers, and by later runs.
 _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("SGMCMC_COMPILED", str(_CACHE))
 

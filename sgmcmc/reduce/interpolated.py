@@ -12,13 +12,12 @@ Source: Trefethen, *Approximation theory and approximation practice*, SIAM, 2013
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sgmcmc.reduce.elliptical import at_mode
-from sgmcmc.reduce.marginal import MarginalDensity
+from sgmcmc.reduce.marginal import Elimination, MarginalDensity
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,6 @@ class _Settings:
 
 _SETTINGS = _Settings()
 
-Eliminate = Callable[[np.ndarray], np.ndarray]
-"""Function of logs of ratios, (c, axes), that returns the values left by elimination."""
-
 
 @dataclass(frozen=True)
 class ChebyshevTable:
@@ -63,7 +59,11 @@ class ChebyshevTable:
 
     @classmethod
     def of(
-        cls, function: Eliminate, center: np.ndarray, half_width: np.ndarray, nodes: int
+        cls,
+        function: Elimination,
+        center: np.ndarray,
+        half_width: np.ndarray,
+        nodes: int,
     ) -> ChebyshevTable:
         """Return that of a function, with so many nodes along each axis."""
         angles = np.pi * (np.arange(nodes) + 0.5) / nodes

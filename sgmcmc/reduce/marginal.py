@@ -18,6 +18,9 @@ from sgmcmc.reduce.gaussian import GaussianSums, GroupSums
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
+Elimination = Callable[[np.ndarray], np.ndarray]
+"""Function of logs of ratios, (c, factors), that returns what elimination leaves, (c, values)."""
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -84,7 +87,7 @@ class MarginalDensity:
     mean: np.ndarray
     sd: np.ndarray
     scales: ScaleModel
-    table: Callable[[np.ndarray], np.ndarray] | None = None
+    table: Elimination | None = None
 
     @cached_property
     def _dense(self) -> int:
