@@ -276,7 +276,7 @@ def posterior(
     Raises:
         ValueError: There is nothing to sample.
     """
-    params, bijectors = _parameters(model)
+    params, bijectors = parameters_of(model)
     if not params:
         raise ValueError("`formula` has no terms: there is nothing to sample.")
     arguments = {
@@ -292,7 +292,7 @@ def posterior(
     return arguments
 
 
-def _parameters(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
+def parameters_of(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return starting values and bijectors of the parameters, by name."""
     from tensorflow_probability import bijectors as tfb
 

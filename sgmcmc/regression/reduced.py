@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from sgmcmc import checks
-from sgmcmc._version import __version__
-from sgmcmc.bars import Clock
-from sgmcmc.checks import outside
-from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
-from sgmcmc.engine.scheduler import Progress
-from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.spec import MOST_INTEGRATED
 from sgmcmc.groups.structure import Structure, of_large
-from sgmcmc.model.target import Target
-from sgmcmc.plan.reports.warnings import coarse_rounding_warnings
-from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.reduce.elliptical import (
     BLOCK,
     EllipticalChains,
     InvertedChains,
+    at_mode,
     fitted,
     mode_and_width,
 )
@@ -38,20 +26,18 @@ from sgmcmc.reduce.interpolated import interpolated
 from sgmcmc.reduce.marginal import MarginalDensity, SharedBasis
 from sgmcmc.regression.building import RegressionData
 from sgmcmc.regression.conditional_effects import ConditionalEffects
+from sgmcmc.regression.direct import (
+    DirectCall,
+    DirectDraws,
+    DirectOrigin,
+    GoOn,
+    leave_sampler_open,
+)
 from sgmcmc.regression.priors import normal_priors
 from sgmcmc.regression.scales import RegressionScales
 from sgmcmc.regression.sums import FactorRows, columns_of, sums_of
-from sgmcmc.results.arrays import LogPost, by_chain
-from sgmcmc.results.diagnostics import Diagnostics, diagnose
-from sgmcmc.results.report import Fact, Report, Section
+from sgmcmc.results.report import Fact
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
-from sgmcmc.samplers.sample import sample
-
-# Keywords of `sample` that mean the same here: others choose a sampler, or ask for what it has.
-_KEYWORDS = {
-    "dtype", "ess", "max_seconds", "n_chains", "n_iters", "seed", "tolerance", "verbose",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,16 +55,10 @@ class _Settings:
     noise: float = 0.1  # noise in its place, where columns can be as many as rows
     few_rows: float = 0.5  # rows more than effects, over effects: fewer do not tell σ
     near: float = 0.5  # of log σ: farther away, the basis is made again
-    named: int = 20  # coordinates that the report names
     together: float = -0.9  # correlation of two variances that data do not tell apart
 
 
 _SETTINGS = _Settings()
-
-
-def leave_sampler_open(keywords: Iterable[str]) -> bool:
-    """Return whether a user's keywords of :func:`sgmcmc.sample` leave the sampler open."""
-    return set(keywords) <= _KEYWORDS
 
 
 def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
@@ -103,8 +83,8 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     return fewest <= MOST_INTEGRATED and float(p) ** 3 <= _SETTINGS.work_at_scales
 
 
-class SumsDraws:
-    """Draws of a Gaussian regression from its sums, as many as are asked for.
+class SumsDraws(DirectDraws):
+    """Draws of a Gaussian regression from its sums.
 
     Args:
         density: Posterior of the scales.
@@ -122,14 +102,12 @@ class SumsDraws:
         seed: int,
         dtype: np.dtype,
     ) -> None:
+        super().__init__(chains, seed, dtype)
         assert isinstance(density.scales, RegressionScales)
         self.scales, self._density = density.scales, density
-        self._chains, self._seed, self._dtype = chains, seed, dtype
-        self._blocks: list[dict[str, np.ndarray]] = []
-        self.sampler: EllipticalChains | InvertedChains
         if density.sums.groups is not None:
             self._conditional: MarginalDensity | SharedBasis = density
-            approximation = fitted(density, start, seed)
+            approximation = fitted(density, at_mode(density, start), seed)
             self.sampler = EllipticalChains(density, approximation, seed, chains)
             return
         noise = abs(density.sums.root[-1, -1]) / np.sqrt(density.sums.total)
@@ -141,19 +119,10 @@ class SumsDraws:
         self._conditional = shared
         self.sampler = InvertedChains(shared, mode, seed, chains)
 
-    @property
-    def length(self) -> int:
-        """Number of draws of each chain so far."""
-        return BLOCK * len(self._blocks)
-
-    def add_block(self) -> None:
-        """Make the next draws of all chains."""
-        burn_in = self.sampler.burn_in // BLOCK
-        if not self._blocks:
-            for number in range(burn_in):
-                self.sampler.block(number)
-        number = burn_in + len(self._blocks)
-        positions = self.sampler.block(number)
+    def at(
+        self, positions: np.ndarray, number: int
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return the parameters of a block, and the log posterior."""
         flat = positions.reshape(-1, positions.shape[-1])
         normals = self._normals(Purpose.LATENTS, number, len(self._density.mean))
         b, log_posterior = self._conditional.draw(flat, normals)
@@ -170,8 +139,7 @@ class SumsDraws:
             draws[name] = effects.reshape(*shape, groups, q)
         log_unit = np.log(self.scales.model.unit)
         log_posterior = log_posterior - self._density.sums.total * log_unit
-        draws = {name: array.astype(self._dtype) for name, array in draws.items()}
-        self._blocks.append({**draws, "": log_posterior.reshape(shape)})
+        return draws, log_posterior.reshape(shape)
 
     def _normals(self, purpose: Purpose, number: int, size: int) -> np.ndarray:
         """Return standard normals of a block, (chains · BLOCK, size)."""
@@ -182,19 +150,8 @@ class SumsDraws:
         normals = [rng.standard_normal((BLOCK, size)) for rng in rngs]
         return np.concatenate(normals)
 
-    def first(self, count: int) -> tuple[dict[str, np.ndarray], LogPost]:
-        """Return the first draws of each chain, by parameter, and the log posterior there."""
-        needed = self._blocks[: -(-count // BLOCK)]
-        draws = {
-            name: np.concatenate([block[name] for block in needed], 1)[:, :count]
-            for name in needed[0]
-        }
-        log_post = draws.pop("")
-        iterations = self.sampler.burn_in + 1 + np.arange(count)
-        return draws, LogPost(iterations, log_post)
 
-
-class SumsCall:
+class SumsCall(DirectCall):
     """A call for draws of a Gaussian regression from its sums.
 
     Args:
@@ -202,21 +159,27 @@ class SumsCall:
         keywords: User's keywords of :func:`sgmcmc.sample`.
     """
 
+    source = "sums"
+
     def __init__(self, data: RegressionData, keywords: Mapping[str, Any]) -> None:
-        self.clock = Clock()
-        self.data, self.keywords = data, keywords
-        self.goal = Goal(
-            keywords.get("tolerance", 0.05),
-            keywords.get("ess", 400),
-            keywords.get("n_chains", 4),
-            keywords.get("n_iters"),
-            None,
-            keywords.get("max_seconds"),
-            keywords.get("verbose", True),
-        ).checked(self.clock.began)
-        self.seed = checks.seed_number("seed", keywords.get("seed"))
+        super().__init__(data, keywords)
         self.factors = FactorRows.of(data) if data.model.effects else None
         self._effects: dict[str, dict[str, np.ndarray]] = {}  # of the last draws
+
+    @property
+    def structure(self) -> Structure | None:
+        """Groups of the model."""
+        return None if self.factors is None else self.factors.structure
+
+    @property
+    def method(self) -> str:
+        """Name of the sampler."""
+        return "independent" if self.factors is None else "elliptical_slice"
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return len(self.data.model.terms) + self.draws.scales.size
 
     @cached_property
     def sums(self) -> GaussianSums | None:
@@ -295,17 +258,16 @@ class SumsCall:
         return draws
 
     @cached_property
-    def over_rows(self) -> SamplerOrigin:
-        """A sampler of the same posterior over the rows, set up when it is first asked for."""
-        return self.data.over_rows(self.goal.n_chains)
-
-    @cached_property
     def _of_all_groups(self) -> MarginalDensity:
         """The posterior of the scales, with the sums of each group of the first factor."""
         factors = self.factors
         assert factors is not None
         sums = sums_of(self.data, factors, range(factors.levels.eliminated))
         return self._density(sums, of_rows=False)
+
+    def origin(self, go_on: GoOn | None) -> SumsOrigin:
+        """Return the origin of draws."""
+        return SumsOrigin(go_on, self)
 
     def effect_sampler(
         self, draws: Mapping[str, np.ndarray], seed: int
@@ -373,258 +335,89 @@ class SumsCall:
             name: values.astype(self.data.dtype) for name, values in effects.items()
         }
 
-    def finish(self) -> Samples:
-        """Return as many draws as the call asks for, with their report."""
-        d = len(self.data.model.terms) + self.draws.scales.size
-        lengths = UntilEffective(self.goal, _Pace(), d, 1)
-        for length in lengths.goals():
-            count = self._advance(length, self.goal.verbose, lengths.until)
-            samples = self._samples(count)
-            lengths.see(samples)
-            if count < length:
-                break
-        diagnostics = lengths.diagnostics
-        if diagnostics is not None and not diagnostics.complete:
-            diagnostics = None
-        return self._linked(samples, count, diagnostics)
+    def model_facts(self) -> dict[str, Any]:
+        """Return what the report says of the model."""
+        p, rows = len(self.data.model.terms), len(self.data.frame)
+        products = (p + 1) * (p + 2) // 2 + 1
+        scales = self.draws.scales.names
+        if self.factors is None:
+            return {
+                Fact.REDUCTION: f"{rows} rows as {products} sums",
+                "in closed form": "coefficients given 'sigma'",
+                "sampled": "'sigma', by its distribution function",
+            }
+        assert self.sums is not None and self.sums.groups is not None
+        groups, crossed = self.sums.groups, self.sums.crossed
+        columns, q = len(self.sums.root), groups.roots.shape[1]
+        by_group = q * (q + 1) // 2 + q * columns
+        of_all = columns * (columns + 1) // 2 + 1
+        sums = (
+            f"{int(groups.counts.sum())} groups of {by_group} sums, and {of_all} of all"
+        )
+        if crossed is not None:
+            by_pair = crossed.projections.nnz
+            sums += f"; {crossed.size} crossed effects of {by_pair} sums"
+        facts = {
+            Fact.REDUCTION: f"{rows} rows as {sums}",
+            "in closed form": "coefficients and effects given the scales",
+            "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
+            "densities of scales computed": self.draws.sampler.evaluations,
+        }
+        if self.by_polynomials is not None:
+            facts["crossed effects"] = "integrated out by polynomials of the scales"
+        return facts
 
-    def go_on(self, count: int) -> Callable[[int, bool], Samples]:
-        """Return a function that adds draws to a number of draws, and returns all."""
+    def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
+        """Return what the report says of groups, and warnings."""
+        if self.factors is None:
+            return {}, []
+        labels = self.factors.structure.labels
+        facts: dict[str, Any] = {
+            f"levels of {by!r}": len(shown) for by, shown in labels.items()
+        }
+        facts |= {"integrated out": ", ".join(labels), "integral": "in closed form"}
+        return facts, self._variance_warnings(samples)
 
-        def more(n_iters: int, verbose: bool) -> Samples:
-            self.clock = Clock()
-            length = self._advance(count + n_iters, verbose, np.inf)
-            return self._linked(self._samples(length), length)
-
-        return more
-
-    def _linked(
-        self, samples: Samples, count: int, diagnostics: Diagnostics | None = None
-    ) -> Samples:
-        self.clock.done("draws")
-        origin = SumsOrigin(self, self.go_on(count))
-        report = report_on(self, samples, self.clock, diagnostics)
-        return samples.with_report(report).made_by(origin)
-
-    def _advance(self, count: int, verbose: bool, until: float) -> int:
-        """Make draws up to a number, and return how many there are by the end of the time."""
-        draws, chains = self.draws, self.goal.n_chains
-        total = -(-count // BLOCK) * BLOCK * chains
-        done = min(total, draws.length * chains)
-        with Progress(_method(self), total, verbose, done) as progress:
-            try:
-                while draws.length < count:
-                    if draws.length and time.monotonic() > until:
-                        return draws.length
-                    draws.add_block()
-                    progress.advance(BLOCK * chains)
-            except KeyboardInterrupt:
-                if not draws.length:
-                    raise
-                text = f"Interrupted: the {draws.length} draws so far are returned."
-                warnings.warn(text, stacklevel=outside())
-                return draws.length
-        return count
-
-    def _samples(self, count: int) -> Samples:
-        draws, log_post = self.draws.first(count)
-        return Samples(draws, log_post=log_post, settings=_settings(self))
-
-
-def origin_of_saved(data: RegressionData, samples: Samples) -> SumsOrigin:
-    """Return the origin of draws from a file, whose sums are made when they are needed."""
-    settings = {name: samples.settings[name] for name in ("n_chains", "seed")}
-    return SumsOrigin(SumsCall(data, {**settings, "verbose": False}), None)
+    def _variance_warnings(self, samples: Samples) -> list[str]:
+        """Return a warning for each SD of effects that data do not tell apart from the noise."""
+        if self.factors is None:
+            return []
+        noise = np.asarray(samples["sigma"], np.float64).ravel() ** 2
+        messages = []
+        for effects in self.data.model.effects:
+            labels = self.factors.structure.labels[effects.entry]
+            if len(labels) == len(self.data.frame):
+                continue  # groups of one row each have a warning of their own
+            sds = np.asarray(samples[effects.sds_name], np.float64)
+            for index, name in enumerate(effects.rows[: len(effects.terms)]):
+                correlation = np.corrcoef(noise, sds[..., index].ravel() ** 2)[0, 1]
+                if correlation < _SETTINGS.together:
+                    messages.append(
+                        f"The data hardly tell {name!r} from 'sigma': the correlation of their "
+                        f"squares is {correlation:.2f}. Their sum is known better than each."
+                    )
+        return messages
 
 
 @dataclass(frozen=True)
-class _Pace:
-    autocorrelation: float = 2.0
-
-
-def _method(run: SumsCall) -> str:
-    return "independent" if run.factors is None else "elliptical_slice"
-
-
-def _settings(run: SumsCall) -> dict[str, Any]:
-    """Return the settings of draws, under the names that those of a chain have."""
-    structure = None if run.factors is None else run.factors.structure
-    integrated = None if structure is None else structure.to_json()
-    n = len(run.data.frame)
-    return {
-        "method": _method(run),
-        "N": n,
-        "n": n,
-        "seed": run.seed,
-        "reduce": True,
-        "n_chains": run.goal.n_chains,
-        "burn_in": run.draws.sampler.burn_in,
-        "thin": 1,
-        "dtype": run.data.dtype.name,
-        "integers": list(run.data.model.integers),
-        "weights": None,
-        "temperature": 1.0,
-        "groups": integrated,
-        "levels": {},
-        "labels": {} if structure is None else structure.labels_to_json(),
-        "indices": [],
-        "versions": {
-            "sgmcmc": __version__,
-            "tensorflow": tf.__version__,
-            "numpy": np.__version__,
-        },
-    }
-
-
-def report_on(
-    run: SumsCall,
-    samples: Samples,
-    clock: Clock,
-    diagnostics: Diagnostics | None = None,
-) -> Report:
-    """Return the report on draws, with their diagnostics if these are known."""
-    diagnostics = diagnostics or diagnose(by_chain(samples.settings, samples))
-    messages = diagnostics.warnings(run.goal.ess)
-    if "b" in samples:
-        dtype = np.dtype(samples.settings["dtype"])
-        b = np.asarray(samples["b"], np.float64)
-        sds = b.std((0, 1))
-        sizes = np.finfo(dtype).eps * np.abs(b).max((0, 1))
-        rounding = np.max(sizes / np.where(sds > 0, sds, np.inf))
-        messages += coarse_rounding_warnings(float(rounding), dtype)
-    messages += _variance_warnings(run, samples)
-    clock.done("report")
-    names = diagnostics.names
-    named = {"of": ", ".join(names)} if len(names) <= _SETTINGS.named else {}
-    return Report(
-        {
-            "method": samples.settings["method"],
-            Section.MODEL: _model_facts(run),
-            Section.DRAWS: {
-                Fact.CHAINS: samples.settings["n_chains"],
-                Fact.DRAWS_PER_CHAIN: diagnostics.draws,
-                Fact.BURN_IN: samples.settings["burn_in"],
-                **named,
-                **diagnostics.facts,
-            },
-            **_group_facts(run),
-            Section.SECONDS: clock.facts(),
-            Section.WARNINGS: messages,
-        }
-    )
-
-
-def _model_facts(run: SumsCall) -> dict[str, Any]:
-    p, rows = len(run.data.model.terms), len(run.data.frame)
-    products = (p + 1) * (p + 2) // 2 + 1
-    scales = run.draws.scales.names
-    if run.factors is None:
-        return {
-            Fact.REDUCTION: f"{rows} rows as {products} sums",
-            "in closed form": "coefficients given 'sigma'",
-            "sampled": "'sigma', by its distribution function",
-        }
-    assert run.sums is not None and run.sums.groups is not None
-    groups, crossed = run.sums.groups, run.sums.crossed
-    columns, q = len(run.sums.root), groups.roots.shape[1]
-    by_group = q * (q + 1) // 2 + q * columns
-    of_all = columns * (columns + 1) // 2 + 1
-    sums = f"{int(groups.counts.sum())} groups of {by_group} sums, and {of_all} of all"
-    if crossed is not None:
-        by_pair = crossed.projections.nnz
-        sums += f"; {crossed.size} crossed effects of {by_pair} sums"
-    facts = {
-        Fact.REDUCTION: f"{rows} rows as {sums}",
-        "in closed form": "coefficients and effects given the scales",
-        "sampled": ", ".join(map(repr, scales)) + ", by elliptical slices",
-        "densities of scales computed": run.draws.sampler.evaluations,
-    }
-    if run.by_polynomials is not None:
-        facts["crossed effects"] = "integrated out by polynomials of the scales"
-    return facts
-
-
-def _group_facts(run: SumsCall) -> dict[str, Any]:
-    if run.factors is None:
-        return {}
-    labels = run.factors.structure.labels
-    facts: dict[str, Any] = {
-        f"levels of {by!r}": len(shown) for by, shown in labels.items()
-    }
-    facts |= {"integrated out": ", ".join(labels), "integral": "in closed form"}
-    return {Section.GROUPS: facts}
-
-
-def _variance_warnings(run: SumsCall, samples: Samples) -> list[str]:
-    """Return a warning for each SD of effects that data do not tell apart from the noise."""
-    if run.factors is None:
-        return []
-    noise = np.asarray(samples["sigma"], np.float64).ravel() ** 2
-    messages = []
-    for effects in run.data.model.effects:
-        labels = run.factors.structure.labels[effects.entry]
-        if len(labels) == len(run.data.frame):
-            continue  # groups of one row each have a warning of their own
-        sds = np.asarray(samples[effects.sds_name], np.float64)
-        for index, name in enumerate(effects.rows[: len(effects.terms)]):
-            correlation = np.corrcoef(noise, sds[..., index].ravel() ** 2)[0, 1]
-            if correlation < _SETTINGS.together:
-                messages.append(
-                    f"The data hardly tell {name!r} from 'sigma': the correlation of their squares "
-                    f"is {correlation:.2f}. Their sum is known better than each."
-                )
-    return messages
-
-
-@dataclass(frozen=True)
-class SumsOrigin:
-    """The origin of draws from sums; see :class:`sgmcmc.results.origin.Origin`.
-
-    Target, dataset and units that are left out are those of a sampler over the rows, which is set
-    up when it is first asked for, and does not run.
+class SumsOrigin(DirectOrigin):
+    """The origin of draws from sums.
 
     Attributes:
         run: Call that made the draws.
-        go_on: Function that adds draws.
     """
 
     run: SumsCall
-    go_on: Callable[[int, bool], Samples] | None
-    judges_quickly: bool = field(default=True, init=False)
-
-    @property
-    def target(self) -> Target:
-        """Target, in the coordinates of a chain over the rows."""
-        return self.run.over_rows.target
-
-    @property
-    def data(self) -> Data:
-        """The dataset."""
-        return self.run.over_rows.data
-
-    @property
-    def groups(self) -> Structure | None:
-        """The groups of the model, without packs of their rows."""
-        return None if self.run.factors is None else self.run.factors.structure
-
-    def weights(self, iterations: np.ndarray) -> np.ndarray | None:
-        """Return ``None``: all draws are alike."""
-        return None
 
     def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return draws with all that are coordinates of a chain over the rows."""
+        """Return draws with the effects that are coordinates of a chain over the rows."""
         return self.run.with_effects(draws)
 
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
-        """Return draws of the effects of groups given draws of the parameters, by name."""
+        """Return draws of the effects of groups, by name."""
         return self.run.effect_sampler(draws, seed).draw(by, groups).effects
-
-    def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
-        """Return the groups of rows, known or new, and the number of each row's group."""
-        of_rows = labeled(by, values)
-        return of_rows.levels.values, of_rows.codes
 
     def effects_of_labels(
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
@@ -641,42 +434,3 @@ class SumsOrigin:
         if dataset is None:
             dataset = self.run.data.arguments()["dataset"]
         return self.run.effect_sampler(draws, 0).for_rows(f, dataset)
-
-    def robust(self, samples: Any) -> dict[str, np.ndarray]:
-        """Return draws moved so that their covariance is that of the sandwich."""
-        settings = samples.settings
-        draws = self.with_effects(by_chain(settings, samples))
-        moved = self.run.over_rows.robust(Samples(draws, settings=settings))
-        return {name: moved[name] for name in samples}
-
-    def units(self, by: str | None) -> Any:
-        """Return the terms of rows or groups; ``None`` if observations are rows."""
-        if self.run.factors is None and by is None:
-            return None
-        return self.run.over_rows.units(by)
-
-    def at_half_stepsize(
-        self, samples: Any, seed: int | None, verbose: bool
-    ) -> tuple[Any, float]:
-        """Refuse: there is no stepsize."""
-        raise ValueError(
-            f"`samples`: draws by {samples.settings['method']} have no error of the stepsize: "
-            "there is none."
-        )
-
-    def report(self, samples: Any) -> Report | None:
-        """Return the report on some of the draws."""
-        return report_on(self.run, samples, Clock())
-
-    def update(
-        self, samples: Samples, rows: Any, seed: int | None, verbose: bool
-    ) -> Samples:
-        """Return draws for these and more rows, by a chain over all of them."""
-        arguments = self.run.data.arguments()
-        arguments["dataset"] = with_more_rows(arguments["dataset"], rows, self.groups)
-        settings = {
-            **self.run.keywords,
-            "seed": self.run.seed + 1 if seed is None else seed,
-            "verbose": verbose,
-        }
-        return sample(**arguments, start=samples, **settings)

@@ -17,7 +17,9 @@ from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.columns import blocks
+from sgmcmc.regression.direct import leave_sampler_open
 from sgmcmc.regression.families import read_family
+from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.frames import (
     TEXT,
@@ -27,7 +29,7 @@ from sgmcmc.regression.frames import (
     read_rows,
 )
 from sgmcmc.regression.model import WEIGHTS, Model
-from sgmcmc.regression.reduced import SumsCall, is_reducible, leave_sampler_open
+from sgmcmc.regression.reduced import SumsCall, is_reducible
 from sgmcmc.regression.response import need_noise, read_response
 from sgmcmc.regression.saved import Content
 from sgmcmc.results.samples import Samples
@@ -69,9 +71,13 @@ def sampled(content: Content) -> tuple[Model, Samples]:
     numpy_dtype = checks.floating_dtype("dtype", keywords["dtype"]).as_numpy_dtype
     data = RegressionData(model, y, frame, weights, np.dtype(numpy_dtype))
     if reduce and is_reducible(data, keywords):
-        call = SumsCall(data, keywords)
-        if call.is_less_work:
-            return model, call.finish()
+        by_sums = SumsCall(data, keywords)
+        if by_sums.is_less_work:
+            return model, by_sums.finish()
+    if reduce and is_small(data, keywords):
+        by_slices = FewRowsCall(data, keywords)
+        if by_slices.is_less_work:
+            return model, by_slices.finish()
     arguments = data.arguments()
     others = {name for name in keywords if name != "start"}
     if reduce and weights is None and not model.effects and leave_sampler_open(others):

@@ -19,10 +19,11 @@ from sgmcmc.regression.building import RegressionData, make_model
 from sgmcmc.regression.columns import moments
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.families import read_family
+from sgmcmc.regression.few_rows import FewRowsCall
 from sgmcmc.regression.formula import columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Effects, Model
-from sgmcmc.regression.reduced import origin_of_saved
+from sgmcmc.regression.reduced import SumsCall
 from sgmcmc.results.samples import Samples
 
 if TYPE_CHECKING:
@@ -187,10 +188,17 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
         )
     # Effects, and predictions with them, ask the origin of the draws, which is not run.
     data = RegressionData(model, y, frame, content.weights, np.dtype(np.float32))
-    if samples.settings.get("reduce"):
-        return model, samples.made_by(origin_of_saved(data, samples))
-    return model, samples.made_by(data.over_rows(samples.settings["n_chains"]))
+    settings = samples.settings
+    if not settings.get("reduce"):
+        return model, samples.made_by(data.over_rows(settings["n_chains"]))
+    call = _CALLS[settings.get("source", SumsCall.source)]
+    keywords = {name: settings[name] for name in ("n_chains", "seed")}
+    origin = call(data, {**keywords, "verbose": False}).origin(None)
+    return model, samples.made_by(origin)
 
+
+# Calls that make draws without a chain, by what they compute the likelihood from.
+_CALLS = {call.source: call for call in (SumsCall, FewRowsCall)}
 
 Arrays = dict[str, np.ndarray]  # arrays by name
 

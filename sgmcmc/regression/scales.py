@@ -103,7 +103,7 @@ class RegressionScales:
         for number in self.order[: len(self.model.effects)]:
             logs, partial = self._of_factor(positions, number)
             rows = self.model.effects[number].root(np.exp(logs), partial)
-            roots.append(_stacked(rows, len(positions)))
+            roots.append(matrices_of(rows, len(positions)))
         return roots
 
     def log_prior(self, positions: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ class RegressionScales:
         if not effects.center.any():
             return np.asarray(total - rate * sds.sum(1))
         root = effects.uncentered(effects.root(sds, partial))
-        uncentered = np.sqrt((_stacked(root, len(logs)) ** 2).sum(2))
+        uncentered = np.sqrt((matrices_of(root, len(logs)) ** 2).sum(2))
         for indices in effects.correlated:
             for index in indices:
                 ratio = np.log(sds[:, index]) - np.log(uncentered[:, index])
@@ -171,7 +171,7 @@ class RegressionScales:
         return np.concatenate(columns, 1)
 
 
-def _stacked(rows: Sequence[Sequence[Any]], count: int) -> np.ndarray:
+def matrices_of(rows: Sequence[Sequence[Any]], count: int) -> np.ndarray:
     """Return a matrix of entries, each a number or (count,), as (count, q, q)."""
     entries = [[np.broadcast_to(entry, count) for entry in row] for row in rows]
     return np.moveaxis(np.array(entries), -1, 0)

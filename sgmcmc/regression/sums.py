@@ -162,7 +162,7 @@ def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[Regressi
         ]
         for first in range(0, rows, length):
             part = slice(first, min(first + length, rows))
-            x = _design(model, design_rows, part)
+            x = dense_design(model, design_rows, part)
             xy = np.concatenate([x, at[part, np.newaxis]], 1)
             if factors is None:
                 none = np.zeros((len(xy), 0))
@@ -199,7 +199,7 @@ def _indicators(
     )
 
 
-def _design(model: Model, rows: Block, part: slice) -> np.ndarray:
+def dense_design(model: Model, rows: Block, part: slice) -> np.ndarray:
     """Return some rows of the design as a dense matrix, centered and scaled."""
     design, dense = model.design, rows.dense[part]
     x = np.zeros((len(dense), len(model.terms)))

@@ -1,0 +1,374 @@
+"""The posterior density of a regression of few rows, effects of one factor integrated out.
+
+Source: Pinheiro & Bates (1995), *Approximations to the log-likelihood function in the nonlinear
+mixed-effects model*, section 2.4, for the quadrature; Liu & Pierce (1994), *A note on Gauss–Hermite
+quadrature*, eq. 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import logsumexp
+
+from sgmcmc.graphs.compiler import Compiled, FlatGraph
+from sgmcmc.graphs.tracing import vectorized_map
+from sgmcmc.regression.building import parameters_of
+from sgmcmc.regression.families import Tensors
+from sgmcmc.regression.model import WEIGHTS, Model
+from sgmcmc.regression.priors import log_prior
+from sgmcmc.regression.scales import matrices_of
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    evaluated: int = 2**21  # terms of rows that are computed at a time
+    steps: int = 40  # of Newton to the modes of groups, at most
+    longest: float = 2.0  # step, as a change of the linear predictor of a row
+    gain: float = 1e-3  # in log density, that a step must promise
+    difference: float = (
+        0.5  # in standard deviations, of positions whose modes are compared
+    )
+
+
+_SETTINGS = _Settings()
+
+
+class RowTerms:
+    """The log-likelihood of each row, a function of linear predictors and auxiliary parameters.
+
+    Args:
+        model: Model.
+        rows: Columns of the log-likelihood, (rows,) each.
+    """
+
+    def __init__(self, model: Model, rows: Arrays) -> None:
+        self._model = model
+        self._rows = {name: tf.constant(v, tf.float64) for name, v in rows.items()}
+        spec = tf.TensorSpec([None, None, None], tf.float64)
+        of_aux = tf.TensorSpec([None, 1, 1], tf.float64)
+        self._specs = spec, {aux.name: of_aux for aux in model.family.aux}
+
+    def __call__(self, eta: np.ndarray, params: Arrays) -> np.ndarray:
+        """Return the log-likelihoods of rows, (c, k, rows).
+
+        Args:
+            eta: Linear predictors, as :meth:`Model.predictor` has them, (c, k, rows).
+            params: Parameters, (c, ...), auxiliary ones among them.
+        """
+        return np.asarray(self._graph(*self._tensors(eta, params)))
+
+    def differentiated(
+        self, eta: np.ndarray, params: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return first and second derivatives with respect to predictors, (c, rows) each."""
+        slopes, curvatures = self._derivatives(
+            *self._tensors(eta[:, np.newaxis], params)
+        )
+        return np.asarray(slopes)[:, 0], np.asarray(curvatures)[:, 0]
+
+    def _tensors(self, eta: np.ndarray, params: Arrays) -> tuple[tf.Tensor, Tensors]:
+        names = self._specs[1]
+        return tf.constant(eta), {
+            name: tf.constant(params[name].reshape(-1, 1, 1)) for name in names
+        }
+
+    @cached_property
+    def _graph(self) -> Compiled:
+        return Compiled(FlatGraph(self._terms, *self._specs))
+
+    @cached_property
+    def _derivatives(self) -> Compiled:
+        return Compiled(FlatGraph(self._slopes_and_curvatures, *self._specs))
+
+    def _terms(self, eta: tf.Tensor, aux: Tensors) -> tf.Tensor:
+        model, rows = self._model, self._rows
+        in_units = {
+            parameter.name: aux[parameter.name] / model.unit
+            for parameter in model.family.aux
+            if parameter.scaled
+        }
+        terms = model.family.log_density(eta, {**aux, **in_units}, rows)
+        if model.family.scaled:
+            terms -= float(np.log(model.unit))
+        return rows[WEIGHTS] * terms if WEIGHTS in rows else terms
+
+    def _slopes_and_curvatures(
+        self, eta: tf.Tensor, aux: Tensors
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            outer.watch(eta)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(eta)
+                terms = self._terms(eta, aux)
+            slopes = inner.gradient(terms, eta)
+        return slopes, outer.gradient(slopes, eta, unconnected_gradients="zero")
+
+
+class RegressionPrior:
+    """The log prior of a regression in the coordinates of a chain, without constraints.
+
+    Args:
+        model: Model.
+
+    Attributes:
+        shapes: Shape of each parameter.
+        start: Position of the starting values.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        params, self._bijectors = parameters_of(model)
+        arrays = {name: np.asarray(v, np.float64) for name, v in params.items()}
+        self.shapes = {name: array.shape for name, array in arrays.items()}
+        coordinates = {
+            name: np.asarray(bijector.inverse(arrays[name]))
+            for name, bijector in self._bijectors.items()
+        }
+        flat = [array.ravel() for array in {**arrays, **coordinates}.values()]
+        self.start = np.concatenate(flat)
+
+    def __call__(
+        self, positions: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the log prior, with the log-Jacobian, and the parameters, at positions, (c, d)."""
+        value, params = self._graph(tf.constant(positions))
+        return np.asarray(value), {name: np.asarray(v) for name, v in params.items()}
+
+    @cached_property
+    def _graph(self) -> Compiled:
+        spec = tf.TensorSpec([None, len(self.start)], tf.float64)
+
+        def at_all(positions: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
+            return vectorized_map(self._at, positions)
+
+        return Compiled(FlatGraph(at_all, spec))
+
+    def _at(self, position: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
+        parts = tf.split(position, [int(np.prod(s)) for s in self.shapes.values()])
+        params = {
+            name: tf.reshape(part, shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+        log_jacobian = tf.zeros([], position.dtype)
+        for name, bijector in self._bijectors.items():
+            of_entries = bijector.forward_log_det_jacobian(params[name], 0)
+            log_jacobian += tf.reduce_sum(of_entries)
+            params[name] = bijector.forward(params[name])
+        return log_prior(self._model, params) + log_jacobian, params
+
+
+@dataclass(frozen=True)
+class GroupedRows:
+    """Groups of rows, which are in the order of groups.
+
+    Attributes:
+        z: Factors of the effects of the group of each row, (q, rows).
+        codes: Number of the group of each row, (rows,), in ascending order, none left out.
+    """
+
+    z: np.ndarray
+    codes: np.ndarray
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.flatnonzero(np.diff(self.codes, prepend=-1))
+
+    def sums(self, of_rows: np.ndarray) -> np.ndarray:
+        """Return the sums over the rows of each group, (..., groups)."""
+        return np.asarray(np.add.reduceat(of_rows, self._starts, -1))
+
+    def largest(self, of_rows: np.ndarray) -> np.ndarray:
+        """Return the largest value in the rows of each group, (..., groups)."""
+        return np.asarray(np.maximum.reduceat(of_rows, self._starts, -1))
+
+
+class Modes(NamedTuple):
+    """Modes of standardized effects near a position, to first order.
+
+    Attributes:
+        center: The position, (d,).
+        modes: Modes there, (groups, q).
+        slopes: Their derivatives, (d, groups, q).
+    """
+
+    center: np.ndarray
+    modes: np.ndarray
+    slopes: np.ndarray
+
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """Return the modes at positions, (c, groups, q)."""
+        moved = np.tensordot(positions - self.center, self.slopes, 1)
+        return np.asarray(self.modes + moved)
+
+
+class Quadrature(NamedTuple):
+    """Nodes and log weights of a Gauss–Hermite quadrature for the standard normal density.
+
+    Attributes:
+        x: Nodes, (k, q).
+        log_w: Logarithms of weights over density, (k,).
+    """
+
+    x: np.ndarray
+    log_w: np.ndarray
+
+    @classmethod
+    def of(cls, nodes: int, q: int) -> Quadrature:
+        """Return that with some nodes in each of q directions."""
+        x, w = np.polynomial.hermite.hermgauss(nodes)
+        grid = np.meshgrid(*[x] * q, indexing="ij")
+        logs = np.meshgrid(*[np.log(w) + x**2] * q, indexing="ij")
+        flat = np.stack([axis.ravel() for axis in grid], 1)
+        log_w = np.sum([axis.ravel() for axis in logs], 0)
+        return cls(2.0**0.5 * flat, log_w + 0.5 * q * np.log(2.0))
+
+
+@dataclass(frozen=True)
+class RegressionDensity:
+    """The log posterior of a regression, up to the constants that priors leave out.
+
+    Attributes:
+        prior: Prior, in the coordinates of positions.
+        terms: Log-likelihood of each row.
+        model: Model.
+        x: Design, centered and scaled, (rows, p).
+        groups: Groups of rows; ``None`` for none.
+        nodes: Nodes of the quadrature in each direction.
+        modes: Effects from which their modes are searched; ``None`` for zero.
+    """
+
+    prior: RegressionPrior
+    terms: RowTerms
+    model: Model
+    x: np.ndarray
+    groups: GroupedRows | None = None
+    nodes: int = 1
+    modes: Modes | None = None
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """Return the log density at positions, (c, d), −∞ where it is not a number."""
+        with np.errstate(all="ignore"):
+            values = [self._at(part) for part in self._parts(positions)]
+        joined = np.concatenate(values)
+        return np.where(np.isnan(joined), -np.inf, joined)
+
+    def around(self, position: np.ndarray, sds: np.ndarray) -> RegressionDensity:
+        """Return the same with modes that are searched from what they are near a position.
+
+        Args:
+            position: Position, (d,).
+            sds: Standard deviations of its coordinates, (d,).
+        """
+        if self.groups is None:
+            return self
+        steps = _SETTINGS.difference * sds
+        positions = np.concatenate(
+            [position + np.diag(steps), position - np.diag(steps)]
+        )
+        _, params = self.prior(np.concatenate([positions, position[np.newaxis]]))
+        modes, _ = self._modes(self._fixed(params), self._root(params), params)
+        above, below = np.split(modes[:-1], 2)
+        slopes = (above - below) / (2.0 * steps[:, np.newaxis, np.newaxis])
+        return replace(self, modes=Modes(position, modes[-1], slopes))
+
+    def params(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the parameters at positions, (c, ...), by name."""
+        return self.prior(positions)[1]
+
+    @property
+    def terms_of_a_position(self) -> int:
+        """Number of terms of rows at one position."""
+        q = 0 if self.groups is None else len(self.groups.z)
+        return len(self.x) * self.nodes**q
+
+    def _parts(self, positions: np.ndarray) -> list[np.ndarray]:
+        length = max(1, _SETTINGS.evaluated // self.terms_of_a_position)
+        return [positions[k : k + length] for k in range(0, len(positions), length)]
+
+    def _at(self, positions: np.ndarray) -> np.ndarray:
+        prior, params = self.prior(positions)
+        fixed = self._fixed(params)
+        if self.groups is None:
+            return prior + self.terms(fixed[:, np.newaxis], params).sum((1, 2))
+        root = self._root(params)
+        start = None if self.modes is None else self.modes.at(positions)
+        modes, precision_roots = self._modes(fixed, root, params, start)
+        rule = Quadrature.of(self.nodes, len(self.groups.z))
+        inverses = np.linalg.inv(precision_roots)
+        u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, rule.x)
+        standard = u[:, :, self.groups.codes]
+        eta = fixed[:, np.newaxis] + np.einsum(
+            "cin,ckni->ckn", self._columns(root), standard
+        )
+        heights = self.groups.sums(self.terms(eta, params)) - 0.5 * (u**2).sum(-1)
+        integrals = logsumexp(heights + rule.log_w[:, np.newaxis], axis=1)
+        log_roots = np.log(np.diagonal(precision_roots, axis1=-2, axis2=-1)).sum(-1)
+        constant = 0.5 * len(self.groups.z) * np.log(2.0 * np.pi)
+        return prior + (integrals - log_roots - constant).sum(1)
+
+    def _fixed(self, params: Arrays) -> np.ndarray:
+        """Return the predictors of rows without effects of groups, (c, rows)."""
+        if "b" in params:
+            return params["b"] @ self.x.T
+        return np.zeros((len(next(iter(params.values()))), len(self.x)))
+
+    def _root(self, params: Arrays) -> np.ndarray:
+        """Return L, LL' the covariance of the effects of a group, (c, q, q)."""
+        (effects,) = self.model.effects
+        sds = params[effects.sds_name] * (effects.scale / self.model.unit)
+        rows = effects.root(sds, params.get(effects.correlations_name))
+        return matrices_of(rows, len(sds))
+
+    def _columns(self, root: np.ndarray) -> np.ndarray:
+        """Return the factors of standardized effects, L'z of each row, (c, q, rows)."""
+        assert self.groups is not None
+        return np.einsum("cji,jn->cin", root, self.groups.z)
+
+    def _modes(
+        self,
+        fixed: np.ndarray,
+        root: np.ndarray,
+        params: Arrays,
+        start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return modes of standardized effects, (c, groups, q), and roots of their precisions.
+
+        Newton's method finds them, in steps that change no predictor much. Directions in which a
+        likelihood is not concave have the curvature of the density of effects alone.
+
+        Args:
+            fixed: Predictors without effects, (c, rows).
+            root: L, (c, q, q).
+            params: Parameters.
+        """
+        groups = self.groups
+        assert groups is not None
+        columns, q = self._columns(root), len(groups.z)
+        u = np.zeros((len(fixed), groups.codes[-1] + 1, q)) if start is None else start
+        products = columns[:, :, np.newaxis] * columns[:, np.newaxis]
+        for _ in range(_SETTINGS.steps):
+            of_effects = np.einsum("cin,cni->cn", columns, u[:, groups.codes])
+            slopes, curvatures = self.terms.differentiated(fixed + of_effects, params)
+            of_groups = groups.sums(columns * slopes[:, np.newaxis])
+            gradient = of_groups.transpose(0, 2, 1) - u
+            weights = np.maximum(-curvatures, 0.0)[:, np.newaxis, np.newaxis]
+            information = groups.sums(products * weights).transpose(0, 3, 1, 2)
+            precision = information + np.eye(q)
+            step = np.linalg.solve(precision, gradient[..., np.newaxis])[..., 0]
+            gain = (step * gradient).sum(-1)
+            is_left = gain > _SETTINGS.gain
+            if not is_left.any():
+                break
+            change = np.einsum("cin,cni->cn", columns, step[:, groups.codes])
+            largest = groups.largest(np.abs(change))
+            shorter = _SETTINGS.longest / np.maximum(largest, _SETTINGS.longest)
+            u = u + np.where(is_left, shorter, 0.0)[..., np.newaxis] * step
+        return u, np.linalg.cholesky(precision)
