@@ -85,6 +85,7 @@ JOINT_MODEL_CHECK = "sgmcmc.bridges.joint.JointModel._check"
 
 INTERPOLATED = "sgmcmc.reduce.interpolated._SETTINGS"
 
+REGRESSION_FEW_ROWS = "sgmcmc.regression.few_rows._SETTINGS"
 REDUCED = "sgmcmc.regression.reduced._SETTINGS"
 REGRESSION_COLUMNS = "sgmcmc.regression.columns._SETTINGS"
 REGRESSION_DESIGN = "sgmcmc.regression.design._SETTINGS"

@@ -18,7 +18,7 @@ from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace, vectorized_map
 from sgmcmc.groups.labels import find, labeled
-from sgmcmc.groups.marginal import PROPOSALS, Marginal, Random, Tensors
+from sgmcmc.groups.marginal import DEGREES, PROPOSALS, Marginal, Random, Tensors
 from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
 from sgmcmc.groups.structure import LARGE, Structure, code_column, of_large
@@ -341,7 +341,7 @@ def _draw_packs(
                     np.random.Philox(key=key, counter=[0, 0, 0, chain])
                 )
                 standard[:, :, k] = rng.standard_normal((count, PROPOSALS + 1, q))
-                squared[:, :, k] = rng.chisquare(4.0, (count, PROPOSALS + 1))
+                squared[:, :, k] = rng.chisquare(DEGREES, (count, PROPOSALS + 1))
                 bars[:, :, k] = -rng.standard_exponential((count, PROPOSALS))
             random = standard, squared, bars
             for span in spans(count, draws_at_once):

@@ -43,6 +43,7 @@ Tensors = dict[str, tf.Tensor]
 
 # Moves of the sampler that draws effects: its error is about (1 − acceptance)^8.
 PROPOSALS = 8
+DEGREES = 4.0  # of freedom of the proposals of effects
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class _Settings:
     # Groups of a pack up to which rows and groups meet by comparison, which has no scattered sums.
     max_compared: int = 8
     max_repeated: int = 16  # numbers in a row that is repeated for every node
-    degrees: float = 4.0  # of freedom of the proposals of effects
 
 
 _SETTINGS = _Settings()
@@ -209,12 +209,11 @@ class Marginal:
         normal = self.normal(params, dataset)
         q = self.groups.size
         dtype = normal.mode.dtype
-        degrees = _SETTINGS.degrees
-        x = random.standard * tf.sqrt(degrees / random.squared)[..., tf.newaxis]
+        x = random.standard * tf.sqrt(DEGREES / random.squared)[..., tf.newaxis]
         proposals = normal.mode + normal.from_standard(x)
         weights = self.heights(params, dataset, proposals)
         distances = tf.reduce_sum(x**2, -1)
-        weights += 0.5 * (degrees + q) * tf.math.log1p(distances / degrees)
+        weights += 0.5 * (DEGREES + q) * tf.math.log1p(distances / DEGREES)
         lowest = dtype.min * tf.ones_like(weights)
         weights = tf.where(tf.math.is_finite(weights), weights, lowest)
         effects, weight = proposals[0], weights[0]

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from sgmcmc.graphs.compiler import Compiled, FlatGraph
 from sgmcmc.graphs.tracing import vectorized_map
+from sgmcmc.groups.marginal import DEGREES
 from sgmcmc.regression.building import parameters_of
 from sgmcmc.regression.families import Tensors
 from sgmcmc.regression.model import WEIGHTS, Model
@@ -64,6 +65,11 @@ class RowTerms:
             params: Parameters, (c, ...), auxiliary ones among them.
         """
         return np.asarray(self._graph(*self._tensors(eta, params)))
+
+    def of_rows(self, rows: np.ndarray) -> RowTerms:
+        """Return the same of some rows."""
+        columns = {name: values.numpy()[rows] for name, values in self._rows.items()}
+        return RowTerms(self._model, columns)
 
     def differentiated(
         self, eta: np.ndarray, params: Arrays
@@ -231,6 +237,20 @@ class Quadrature(NamedTuple):
         return cls(2.0**0.5 * flat, log_w + 0.5 * q * np.log(2.0))
 
 
+class Proposals(NamedTuple):
+    """Random numbers for draws of effects at c positions by k − 1 moves.
+
+    Attributes:
+        normals: Standard normals, (c, k, groups, q).
+        squares: χ² numbers with ``DEGREES`` degrees of freedom, (c, k, groups).
+        bars: Logarithms of uniform numbers, (c, k − 1, groups).
+    """
+
+    normals: np.ndarray
+    squares: np.ndarray
+    bars: np.ndarray
+
+
 @dataclass(frozen=True)
 class RegressionDensity:
     """The log posterior of a regression, up to the constants that priors leave out.
@@ -274,7 +294,7 @@ class RegressionDensity:
             [position + np.diag(steps), position - np.diag(steps)]
         )
         _, params = self.prior(np.concatenate([positions, position[np.newaxis]]))
-        modes, _ = self._modes(self._fixed(params), self._root(params), params)
+        modes, _ = self._modes(self._fixed(params), self.root(params), params)
         above, below = np.split(modes[:-1], 2)
         slopes = (above - below) / (2.0 * steps[:, np.newaxis, np.newaxis])
         return replace(self, modes=Modes(position, modes[-1], slopes))
@@ -298,21 +318,77 @@ class RegressionDensity:
         fixed = self._fixed(params)
         if self.groups is None:
             return prior + self.terms(fixed[:, np.newaxis], params).sum((1, 2))
-        root = self._root(params)
+        root = self.root(params)
         start = None if self.modes is None else self.modes.at(positions)
         modes, precision_roots = self._modes(fixed, root, params, start)
         rule = Quadrature.of(self.nodes, len(self.groups.z))
         inverses = np.linalg.inv(precision_roots)
         u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, rule.x)
-        standard = u[:, :, self.groups.codes]
-        eta = fixed[:, np.newaxis] + np.einsum(
-            "cin,ckni->ckn", self._columns(root), standard
-        )
-        heights = self.groups.sums(self.terms(eta, params)) - 0.5 * (u**2).sum(-1)
+        heights = self._heights(u, fixed, root, params)
         integrals = logsumexp(heights + rule.log_w[:, np.newaxis], axis=1)
         log_roots = np.log(np.diagonal(precision_roots, axis1=-2, axis2=-1)).sum(-1)
         constant = 0.5 * len(self.groups.z) * np.log(2.0 * np.pi)
         return prior + (integrals - log_roots - constant).sum(1)
+
+    def draw_effects(self, params: Arrays, random: Proposals) -> np.ndarray:
+        """Return a draw of the effects of each group given parameters, (c, groups, q).
+
+        An independence sampler makes it. Proposals are Student-t around the mode, wider than the
+        density in its tails.
+
+        Args:
+            params: Parameters, (c, ...), by name.
+            random: Random numbers.
+        """
+        fixed, root = self._fixed(params), self.root(params)
+        modes, precision_roots = self._modes(fixed, root, params)
+        q = random.normals.shape[-1]
+        x = random.normals * np.sqrt(DEGREES / random.squares)[..., np.newaxis]
+        inverses = np.linalg.inv(precision_roots)
+        u = modes[:, np.newaxis] + np.einsum("cgji,ckgj->ckgi", inverses, x)
+        log_t = -0.5 * (DEGREES + q) * np.log1p((x**2).sum(-1) / DEGREES)
+        weights = self._heights(u, fixed, root, params) - log_t
+        chosen, weight = u[:, 0], weights[:, 0]
+        for k in range(1, u.shape[1]):
+            accepted = random.bars[:, k - 1] < weights[:, k] - weight
+            chosen = np.where(accepted[..., np.newaxis], u[:, k], chosen)
+            weight = np.where(accepted, weights[:, k], weight)
+        return np.asarray(np.einsum("cij,cgj->cgi", root, chosen))
+
+    def of_groups(self, numbers: np.ndarray) -> RegressionDensity:
+        """Return the same with the rows of some groups alone, in the order of ``numbers``."""
+        assert self.groups is not None
+        codes = self.groups.codes
+        of_groups = [np.flatnonzero(codes == number) for number in numbers]
+        rows = np.concatenate(of_groups)
+        sizes = [len(of_group) for of_group in of_groups]
+        groups = GroupedRows(
+            self.groups.z[:, rows], np.repeat(np.arange(len(numbers)), sizes)
+        )
+        return replace(
+            self,
+            terms=self.terms.of_rows(rows),
+            x=self.x[rows],
+            groups=groups,
+            modes=None,
+        )
+
+    def _heights(
+        self, u: np.ndarray, fixed: np.ndarray, root: np.ndarray, params: Arrays
+    ) -> np.ndarray:
+        """Return log p(y_g, u_g | θ) + ½ q log 2π of groups, (c, k, groups).
+
+        Args:
+            u: Standardized effects, (c, k, groups, q).
+            fixed: Predictors without effects, (c, rows).
+            root: L, (c, q, q).
+            params: Parameters.
+        """
+        assert self.groups is not None
+        standard = u[:, :, self.groups.codes]
+        of_effects = np.einsum("cin,ckni->ckn", self._columns(root), standard)
+        terms = self.terms(fixed[:, np.newaxis] + of_effects, params)
+        return np.asarray(self.groups.sums(terms) - 0.5 * (u**2).sum(-1))
 
     def _fixed(self, params: Arrays) -> np.ndarray:
         """Return the predictors of rows without effects of groups, (c, rows)."""
@@ -320,7 +396,7 @@ class RegressionDensity:
             return params["b"] @ self.x.T
         return np.zeros((len(next(iter(params.values()))), len(self.x)))
 
-    def _root(self, params: Arrays) -> np.ndarray:
+    def root(self, params: Arrays) -> np.ndarray:
         """Return L, LL' the covariance of the effects of a group, (c, q, q)."""
         (effects,) = self.model.effects
         sds = params[effects.sds_name] * (effects.scale / self.model.unit)

@@ -19,6 +19,7 @@ from sgmcmc.bars import Clock
 from sgmcmc.checks import outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.groups.effects import EffectSampler
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.structure import Structure
 from sgmcmc.model.target import Target
@@ -168,12 +169,26 @@ class DirectCall(ABC):
         """Return what the report says of groups, and warnings."""
 
     @abstractmethod
+    def effect_sampler(
+        self, draws: Mapping[str, np.ndarray], seed: int
+    ) -> EffectSampler:
+        """Return the distribution of the effects of groups given draws.
+
+        Raises:
+            ValueError: There are no groups.
+        """
+
+    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws with all that are coordinates of a chain over the rows."""
+        return dict(draws)
+
     def origin(self, go_on: GoOn | None) -> DirectOrigin:
         """Return the origin of draws.
 
         Args:
             go_on: Function that adds draws; ``None`` if they are from a file.
         """
+        return DirectOrigin(self, go_on)
 
     @cached_property
     def over_rows(self) -> SamplerOrigin:
@@ -312,16 +327,16 @@ def report_on(
 class DirectOrigin:
     """The origin of draws; see :class:`sgmcmc.results.origin.Origin`.
 
-    Target, dataset, effects and units that are left out are those of a sampler over the rows, which
-    is set up when it is first asked for, and does not run.
+    Target, dataset and units that are left out are those of a sampler over the rows, which is set
+    up when it is first asked for, and does not run.
 
     Attributes:
-        go_on: Function that adds draws.
         run: Call that made the draws.
+        go_on: Function that adds draws; ``None`` if they are from a file.
     """
 
-    go_on: GoOn | None
     run: DirectCall
+    go_on: GoOn | None
     judges_quickly: bool = field(default=True, init=False)
 
     @property
@@ -345,13 +360,13 @@ class DirectOrigin:
 
     def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return draws with all that are coordinates of a chain over the rows."""
-        return dict(draws)
+        return self.run.with_effects(draws)
 
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
-        return self.run.over_rows.effects(draws, by, groups, seed)
+        return self.run.effect_sampler(draws, seed).draw(by, groups).effects
 
     def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return the groups of rows, known or new, and the number of each row's group."""
@@ -362,7 +377,7 @@ class DirectOrigin:
         self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, known or new, by name."""
-        return self.run.over_rows.effects_of_labels(draws, by, levels, seed)
+        return self.run.effect_sampler(draws, seed).of_levels(by, levels)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
@@ -370,7 +385,9 @@ class DirectOrigin:
         """Return function, draws and dataset for evaluations by row, effects included."""
         if self.run.structure is None:
             return f, draws, dataset
-        return self.run.over_rows.rows(f, draws, dataset)
+        if dataset is None:
+            dataset = self.run.data.arguments()["dataset"]
+        return self.run.effect_sampler(draws, 0).for_rows(f, dataset)
 
     def robust(self, samples: Any) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""

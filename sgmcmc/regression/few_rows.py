@@ -20,6 +20,7 @@ from sgmcmc.reduce.elliptical import (
 )
 from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.building import RegressionData, observed_rows
+from sgmcmc.regression.conditional_effects import ProposedEffects
 from sgmcmc.regression.density import (
     GroupedRows,
     RegressionDensity,
@@ -29,8 +30,6 @@ from sgmcmc.regression.density import (
 from sgmcmc.regression.direct import (
     DirectCall,
     DirectDraws,
-    DirectOrigin,
-    GoOn,
     leave_sampler_open,
 )
 from sgmcmc.regression.formula import place_name, weight_name
@@ -82,6 +81,8 @@ def is_small(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         return False
     if model.family.several or model.family.has_cutpoints or len(model.effects) > 1:
         return False
+    if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
+        return False  # of the dtype of the chain
     size = len(model.terms) + len(model.family.aux)
     size += sum(len(effects.rows) for effects in model.effects)
     of_effects = [len(effects.terms) for effects in model.effects]
@@ -226,9 +227,15 @@ class FewRowsCall(DirectCall):
         self.clock.done("pilot")
         return FewRowsDraws(density, sampler, chains, seed, self.data.dtype)
 
-    def origin(self, go_on: GoOn | None) -> DirectOrigin:
-        """Return the origin of draws."""
-        return DirectOrigin(go_on, self)
+    def effect_sampler(
+        self, draws: Mapping[str, np.ndarray], seed: int
+    ) -> ProposedEffects:
+        """Return the distribution of the effects of groups given draws."""
+        if self.structure is None:
+            raise ValueError(
+                "`samples` is of a model without `groups`: it has no effects to draw."
+            )
+        return ProposedEffects(self.structure, draws, seed, self._start)
 
     def model_facts(self) -> dict[str, Any]:
         """Return what the report says of the model."""
@@ -241,7 +248,10 @@ class FewRowsCall(DirectCall):
                 f"{rows} rows as {levels} groups of {by!r}, integrated out"
             )
         elif len(self._start.x) < rows:
-            facts[Fact.REDUCTION] = f"{rows} rows as {len(self._start.x)} distinct ones"
+            distinct = len(self._start.x)
+            facts[Fact.REDUCTION] = (
+                f"{rows} rows as {distinct} distinct ones, with their numbers"
+            )
         return {
             **facts,
             "sampled": ", ".join(map(repr, names)) + ", by elliptical slices",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -29,8 +29,6 @@ from sgmcmc.regression.conditional_effects import ConditionalEffects
 from sgmcmc.regression.direct import (
     DirectCall,
     DirectDraws,
-    DirectOrigin,
-    GoOn,
     leave_sampler_open,
 )
 from sgmcmc.regression.priors import normal_priors
@@ -265,10 +263,6 @@ class SumsCall(DirectCall):
         sums = sums_of(self.data, factors, range(factors.levels.eliminated))
         return self._density(sums, of_rows=False)
 
-    def origin(self, go_on: GoOn | None) -> SumsOrigin:
-        """Return the origin of draws."""
-        return SumsOrigin(go_on, self)
-
     def effect_sampler(
         self, draws: Mapping[str, np.ndarray], seed: int
     ) -> ConditionalEffects:
@@ -397,40 +391,3 @@ class SumsCall(DirectCall):
                         f"squares is {correlation:.2f}. Their sum is known better than each."
                     )
         return messages
-
-
-@dataclass(frozen=True)
-class SumsOrigin(DirectOrigin):
-    """The origin of draws from sums.
-
-    Attributes:
-        run: Call that made the draws.
-    """
-
-    run: SumsCall
-
-    def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return draws with the effects that are coordinates of a chain over the rows."""
-        return self.run.with_effects(draws)
-
-    def effects(
-        self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
-    ) -> dict[str, np.ndarray]:
-        """Return draws of the effects of groups, by name."""
-        return self.run.effect_sampler(draws, seed).draw(by, groups).effects
-
-    def effects_of_labels(
-        self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
-    ) -> dict[str, np.ndarray]:
-        """Return draws of the effects of groups, known or new, by name."""
-        return self.run.effect_sampler(draws, seed).of_levels(by, levels)
-
-    def rows(
-        self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
-    ) -> tuple[Any, dict[str, np.ndarray], Any]:
-        """Return function, draws and dataset for evaluations by row, effects included."""
-        if self.run.factors is None:
-            return f, draws, dataset
-        if dataset is None:
-            dataset = self.run.data.arguments()["dataset"]
-        return self.run.effect_sampler(draws, 0).for_rows(f, dataset)

@@ -247,6 +247,16 @@ def test_slices_leave_a_known_density_as_it_is() -> None:
     assert abs(moved) < 0.15
 
 
+def test_points_of_a_slice_that_are_computed_together_change_no_draw() -> None:
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return np.asarray(-0.5 * (x**4).sum(1) - 0.5 * x[:, 0])
+
+    t = StudentApproximation(np.zeros(2), 2.0 * np.eye(2))
+    one, several = (EllipticalChains(log_density, t, 1, 3, ahead=k) for k in (1, 3))
+    np.testing.assert_array_equal(one.block(0), several.block(0))
+    assert several.evaluations > one.evaluations
+
+
 def test_the_t_of_a_normal_density_has_its_mean_and_covariance() -> None:
     covariance = np.array([[2.0, 0.5, 0.0], [0.5, 1e-4, 0.0], [0.0, 0.0, 3.0]])
     covariance[1, 0] = covariance[0, 1] = 0.01
@@ -542,7 +552,6 @@ def test_what_is_not_reduced(
         ("y ~ x", {"stepsize": 1e-3}),
         ("y ~ x", {"thin": 2}),
         ("y ~ x", {"priors": {"sigma": prior}}),
-        ("y ~ x", {"family": "student"}),
         ("y ~ x + (1 + x + w + y | g)", {}),
     ]
     for formula, keywords in cases:

@@ -52,5 +52,6 @@ def effects_of_sites(mixed: sgmcmc.Regression) -> pd.DataFrame:
 def without_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `glm` read its data and build its model alone: its regressions have no draws."""
     module = sys.modules["sgmcmc.regression.sampling"]
-    monkeypatch.setattr(module, "is_reducible", lambda data, keywords: False)
+    for name in ("is_reducible", "is_small"):
+        monkeypatch.setattr(module, name, lambda data, keywords: False)
     monkeypatch.setattr(module, "sample", lambda **given: None)

@@ -45,9 +45,19 @@ def newton(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return beta, np.sqrt(np.diag(inverse)), np.sqrt(np.diag(sandwich))
 
 
+@pytest.fixture
+def chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let chains make the draws of small regressions, too."""
+    few = seams.changed(seams.REGRESSION_FEW_ROWS, coordinates=0)
+    monkeypatch.setattr(seams.REGRESSION_FEW_ROWS, few)
+
+
 @pytest.fixture(scope="module")
 def fit() -> sgmcmc.Regression:
-    return sgmcmc.glm(FORMULA, FRAME, "bernoulli", **QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        few = seams.changed(seams.REGRESSION_FEW_ROWS, coordinates=0)
+        patch.setattr(seams.REGRESSION_FEW_ROWS, few)
+        return sgmcmc.glm(FORMULA, FRAME, "bernoulli", **QUICK)
 
 
 def test_the_posterior_is_that_of_all_rows(fit: sgmcmc.Regression) -> None:
@@ -89,7 +99,7 @@ def test_terms_predictions_and_loo_are_those_of_all_rows(
     assert more.report["Model"] == fit.samples.report["Model"]
 
 
-def test_more_rows_are_counted_too(fit: sgmcmc.Regression) -> None:
+def test_more_rows_are_counted_too(fit: sgmcmc.Regression, chains: None) -> None:
     updated = fit.update(FRAME, verbose=False)
     reduction = updated.report["Model"]["reduction"]  # type: ignore[index]
     assert reduction.startswith("6000 rows as 12 distinct ones")
@@ -134,7 +144,11 @@ def called(monkeypatch: pytest.MonkeyPatch, data: Any, **keywords: Any) -> int:
     ],
 )
 def test_rows_are_counted_where_that_may_and_can_pay(
-    monkeypatch: pytest.MonkeyPatch, data: Any, keywords: Any, rows: int
+    monkeypatch: pytest.MonkeyPatch,
+    chains: None,
+    data: Any,
+    keywords: Any,
+    rows: int,
 ) -> None:
     assert called(monkeypatch, data, **keywords) == rows
 
