@@ -68,7 +68,9 @@ def glm(
             all factors but the one with the most levels (2000 of one other factor, with one effect
             for each level), or a keyword that chooses a sampler need the rows, and so does
             ``False``. Of other regressions without bars identical rows are one with a weight, if at
-            most half of 2000 or more are distinct.
+            most half of 2000 or more are distinct. With few rows and at most 16 parameters,
+            elliptical slices of the density take the place of a chain; effects of one factor, one
+            or two a group, are integrated out by quadrature.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
             ``verbose``.
 

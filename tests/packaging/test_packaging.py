@@ -65,3 +65,10 @@ def test_every_dependency_has_a_lower_bound() -> None:
 def test_the_dockerfile_is_short() -> None:
     lines = (ROOT / "packaging" / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 20
+
+
+def test_the_weekly_run_has_every_folder_of_tests() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "slow.yml").read_text("utf-8")
+    run = set(re.findall(r"tests/[\w*.]+", workflow))
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert run == {f"tests/{name}" for name in folders} | {"tests/test_*.py"}
