@@ -162,11 +162,11 @@ class DirectCall(ABC):
 
     @abstractmethod
     def model_facts(self) -> dict[str, Any]:
-        """Return what the report says of the model."""
+        """Return the facts about the model."""
 
     @abstractmethod
     def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
-        """Return what the report says of groups, and warnings."""
+        """Return the facts about groups, and warnings."""
 
     @abstractmethod
     def effect_sampler(

@@ -44,7 +44,10 @@ from sgmcmc.results.samples import Samples
 class _Settings:
     coordinates: int = 16  # at most: a t is fitted to some hundred draws
     rows: int = 100_000  # of which distinct ones are looked for, at most
-    terms: int = 50_000  # of rows at a position, those at all nodes, at most
+    terms: int = 6000  # of rows at a position, those at all nodes, at most
+    without_groups: int = (
+        2000  # the same without groups: chains are quicker from here on
+    )
     ahead: int = 3  # points of a slice in one call: about one in two is inside
     effective: float = 20.0  # draws of the first block: with fewer, a chain is better
     # Nodes in each direction to try, by the number of directions
@@ -162,7 +165,8 @@ class FewRowsCall(DirectCall):
         """Whether draws are less work than those of a chain over the rows."""
         if self.structure is not None and len(self.structure.large):
             return False  # a chain has their effects as coordinates
-        if self._start.terms_of_a_position > _SETTINGS.terms:
+        most = _SETTINGS.without_groups if self.structure is None else _SETTINGS.terms
+        if self._start.terms_of_a_position > most:
             return False
         if self._compared.error > _SETTINGS.error:
             return False
@@ -238,7 +242,7 @@ class FewRowsCall(DirectCall):
         return ProposedEffects(self.structure, draws, seed, self._start)
 
     def model_facts(self) -> dict[str, Any]:
-        """Return what the report says of the model."""
+        """Return the facts about the model."""
         names, rows = self._start.prior.shapes, len(self.data.frame)
         facts: dict[str, Any] = {}
         if self._factors is not None:
@@ -259,7 +263,7 @@ class FewRowsCall(DirectCall):
         }
 
     def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
-        """Return what the report says of groups, and warnings."""
+        """Return the facts about groups, and warnings."""
         if self._factors is None:
             return {}, []
         structure, nodes = self._factors.structure, self.draws.density.nodes

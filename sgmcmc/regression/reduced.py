@@ -330,7 +330,7 @@ class SumsCall(DirectCall):
         }
 
     def model_facts(self) -> dict[str, Any]:
-        """Return what the report says of the model."""
+        """Return the facts about the model."""
         p, rows = len(self.data.model.terms), len(self.data.frame)
         products = (p + 1) * (p + 2) // 2 + 1
         scales = self.draws.scales.names
@@ -362,7 +362,7 @@ class SumsCall(DirectCall):
         return facts
 
     def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
-        """Return what the report says of groups, and warnings."""
+        """Return the facts about groups, and warnings."""
         if self.factors is None:
             return {}, []
         labels = self.factors.structure.labels
