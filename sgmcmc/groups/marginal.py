@@ -56,6 +56,22 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
+def gauss_hermite(nodes: int, q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes for the standard normal density, (k, q), and logarithms of weights, (k,).
+
+    The weights are up to a constant.
+
+    Args:
+        nodes: Number of nodes in each direction.
+        q: Number of directions.
+    """
+    x, w = np.polynomial.hermite.hermgauss(nodes)
+    grid = np.meshgrid(*[x] * q, indexing="ij")
+    logs = np.meshgrid(*[np.log(w) + x**2] * q, indexing="ij")
+    flat = np.stack([axis.reshape(-1) for axis in grid], -1)
+    return 2.0**0.5 * flat, np.asarray(sum(axis.reshape(-1) for axis in logs))
+
+
 class Rule(NamedTuple):
     """A quadrature for the standard normal density, up to a constant.
 
@@ -123,12 +139,8 @@ class Marginal:
             dtype: Dtype.
             nodes: Nodes in each direction, if not its own.
         """
-        x, w = np.polynomial.hermite.hermgauss(nodes or self.nodes)
-        grid = np.meshgrid(*[x] * self.groups.size, indexing="ij")
-        logs = np.meshgrid(*[np.log(w) + x**2] * self.groups.size, indexing="ij")
-        flat = np.stack([axis.reshape(-1) for axis in grid], -1)
-        log_w = sum(axis.reshape(-1) for axis in logs)
-        return Rule(tf.constant(2.0**0.5 * flat, dtype), tf.constant(log_w, dtype))
+        x, log_w = gauss_hermite(nodes or self.nodes, self.groups.size)
+        return Rule(tf.constant(x, dtype), tf.constant(log_w, dtype))
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.

@@ -311,20 +311,16 @@ class EllipticalChains:
                 low[left] = np.where(negative, angle[left], low[left])
                 high[left] = np.where(negative, high[left], angle[left])
                 angle[left] = low[left] + part * (high[left] - low[left])
-            cosine, sine = (
-                np.cos(angles)[..., np.newaxis],
-                np.sin(angles)[..., np.newaxis],
-            )
-            proposed = cosine * old[left] + sine * across[left]
+            cosine, sine = np.cos(angles), np.sin(angles)
+            proposed = cosine[..., np.newaxis] * old[left]
+            proposed = proposed + sine[..., np.newaxis] * across[left]
             values = self._log_ratios(proposed.reshape(-1, z.shape[1]))
             values = values.reshape(len(angles), -1)
             inside = values > level[left]
             is_done = inside.any(0)
             chosen = np.argmax(inside, 0)[is_done], np.flatnonzero(is_done)
-            z[left[is_done]], log_ratio[left[is_done]] = (
-                proposed[chosen],
-                values[chosen],
-            )
+            z[left[is_done]] = proposed[chosen]
+            log_ratio[left[is_done]] = values[chosen]
             left = left[~is_done]
             if not len(left):
                 break

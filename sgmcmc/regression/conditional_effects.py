@@ -136,7 +136,7 @@ class ProposedEffects(_RegressionEffects):
     def _params(self) -> dict[str, np.ndarray]:
         return {
             name: np.asarray(self.draws[name], np.float64).reshape(-1, *shape)
-            for name, shape in self.density.prior.shapes.items()
+            for name, shape in self.density.prior.layout.shapes.items()
         }
 
     @property

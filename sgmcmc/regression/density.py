@@ -18,10 +18,11 @@ from scipy.special import logsumexp
 
 from sgmcmc.graphs.compiler import Compiled, FlatGraph
 from sgmcmc.graphs.tracing import vectorized_map
-from sgmcmc.groups.marginal import DEGREES
+from sgmcmc.groups.marginal import DEGREES, gauss_hermite
+from sgmcmc.model.layout import Layout
 from sgmcmc.regression.building import parameters_of
 from sgmcmc.regression.families import Tensors
-from sgmcmc.regression.model import WEIGHTS, Model
+from sgmcmc.regression.model import Model
 from sgmcmc.regression.priors import log_prior
 from sgmcmc.regression.scales import matrices_of
 
@@ -34,9 +35,9 @@ class _Settings:
     steps: int = 40  # of Newton to the modes of groups, at most
     longest: float = 2.0  # step, as a change of the linear predictor of a row
     gain: float = 1e-3  # in log density, that a step must promise
-    difference: float = (
-        0.5  # in standard deviations, of positions whose modes are compared
-    )
+    # Precision of standardized effects, at most: beyond, rounding makes matrices singular.
+    precision: float = 1e13
+    difference: float = 0.5  # of positions whose modes are compared, in their SDs
 
 
 _SETTINGS = _Settings()
@@ -95,16 +96,7 @@ class RowTerms:
         return Compiled(FlatGraph(self._slopes_and_curvatures, *self._specs))
 
     def _terms(self, eta: tf.Tensor, aux: Tensors) -> tf.Tensor:
-        model, rows = self._model, self._rows
-        in_units = {
-            parameter.name: aux[parameter.name] / model.unit
-            for parameter in model.family.aux
-            if parameter.scaled
-        }
-        terms = model.family.log_density(eta, {**aux, **in_units}, rows)
-        if model.family.scaled:
-            terms -= float(np.log(model.unit))
-        return rows[WEIGHTS] * terms if WEIGHTS in rows else terms
+        return self._model.terms_of(eta, aux, self._rows)
 
     def _slopes_and_curvatures(
         self, eta: tf.Tensor, aux: Tensors
@@ -125,7 +117,7 @@ class RegressionPrior:
         model: Model.
 
     Attributes:
-        shapes: Shape of each parameter.
+        layout: Layout of the parameters, which have as many coordinates as numbers.
         start: Position of the starting values.
     """
 
@@ -133,13 +125,12 @@ class RegressionPrior:
         self._model = model
         params, self._bijectors = parameters_of(model)
         arrays = {name: np.asarray(v, np.float64) for name, v in params.items()}
-        self.shapes = {name: array.shape for name, array in arrays.items()}
+        self.layout = Layout({name: array.shape for name, array in arrays.items()})
         coordinates = {
             name: np.asarray(bijector.inverse(arrays[name]))
             for name, bijector in self._bijectors.items()
         }
-        flat = [array.ravel() for array in {**arrays, **coordinates}.values()]
-        self.start = np.concatenate(flat)
+        self.start = self.layout.join({**arrays, **coordinates}, np.dtype(np.float64))
 
     def __call__(
         self, positions: np.ndarray
@@ -158,11 +149,7 @@ class RegressionPrior:
         return Compiled(FlatGraph(at_all, spec))
 
     def _at(self, position: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
-        parts = tf.split(position, [int(np.prod(s)) for s in self.shapes.values()])
-        params = {
-            name: tf.reshape(part, shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        params = self.layout.split(position)
         log_jacobian = tf.zeros([], position.dtype)
         for name, bijector in self._bijectors.items():
             of_entries = bijector.forward_log_det_jacobian(params[name], 0)
@@ -213,28 +200,6 @@ class Modes(NamedTuple):
         """Return the modes at positions, (c, groups, q)."""
         moved = np.tensordot(positions - self.center, self.slopes, 1)
         return np.asarray(self.modes + moved)
-
-
-class Quadrature(NamedTuple):
-    """Nodes and log weights of a Gauss–Hermite quadrature for the standard normal density.
-
-    Attributes:
-        x: Nodes, (k, q).
-        log_w: Logarithms of weights over density, (k,).
-    """
-
-    x: np.ndarray
-    log_w: np.ndarray
-
-    @classmethod
-    def of(cls, nodes: int, q: int) -> Quadrature:
-        """Return that with some nodes in each of q directions."""
-        x, w = np.polynomial.hermite.hermgauss(nodes)
-        grid = np.meshgrid(*[x] * q, indexing="ij")
-        logs = np.meshgrid(*[np.log(w) + x**2] * q, indexing="ij")
-        flat = np.stack([axis.ravel() for axis in grid], 1)
-        log_w = np.sum([axis.ravel() for axis in logs], 0)
-        return cls(2.0**0.5 * flat, log_w + 0.5 * q * np.log(2.0))
 
 
 class Proposals(NamedTuple):
@@ -294,7 +259,8 @@ class RegressionDensity:
             [position + np.diag(steps), position - np.diag(steps)]
         )
         _, params = self.prior(np.concatenate([positions, position[np.newaxis]]))
-        modes, _ = self._modes(self._fixed(params), self.root(params), params)
+        columns = self._columns(self.root(params))
+        modes, _ = self._modes(self._fixed(params), columns, params)
         above, below = np.split(modes[:-1], 2)
         slopes = (above - below) / (2.0 * steps[:, np.newaxis, np.newaxis])
         return replace(self, modes=Modes(position, modes[-1], slopes))
@@ -318,17 +284,22 @@ class RegressionDensity:
         fixed = self._fixed(params)
         if self.groups is None:
             return prior + self.terms(fixed[:, np.newaxis], params).sum((1, 2))
-        root = self.root(params)
+        columns = self._columns(self.root(params))
         start = None if self.modes is None else self.modes.at(positions)
-        modes, precision_roots = self._modes(fixed, root, params, start)
-        rule = Quadrature.of(self.nodes, len(self.groups.z))
+        modes, precision_roots = self._modes(fixed, columns, params, start)
+        x, log_w = self._rule
         inverses = np.linalg.inv(precision_roots)
-        u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, rule.x)
-        heights = self._heights(u, fixed, root, params)
-        integrals = logsumexp(heights + rule.log_w[:, np.newaxis], axis=1)
+        u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, x)
+        heights = self._heights(u, fixed, columns, params)
+        integrals = logsumexp(heights + log_w[:, np.newaxis], axis=1)
         log_roots = np.log(np.diagonal(precision_roots, axis1=-2, axis2=-1)).sum(-1)
-        constant = 0.5 * len(self.groups.z) * np.log(2.0 * np.pi)
+        constant = 0.5 * x.shape[1] * np.log(np.pi)
         return prior + (integrals - log_roots - constant).sum(1)
+
+    @cached_property
+    def _rule(self) -> tuple[np.ndarray, np.ndarray]:
+        assert self.groups is not None
+        return gauss_hermite(self.nodes, len(self.groups.z))
 
     def draw_effects(self, params: Arrays, random: Proposals) -> np.ndarray:
         """Return a draw of the effects of each group given parameters, (c, groups, q).
@@ -341,13 +312,14 @@ class RegressionDensity:
             random: Random numbers.
         """
         fixed, root = self._fixed(params), self.root(params)
-        modes, precision_roots = self._modes(fixed, root, params)
+        columns = self._columns(root)
+        modes, precision_roots = self._modes(fixed, columns, params)
         q = random.normals.shape[-1]
         x = random.normals * np.sqrt(DEGREES / random.squares)[..., np.newaxis]
         inverses = np.linalg.inv(precision_roots)
         u = modes[:, np.newaxis] + np.einsum("cgji,ckgj->ckgi", inverses, x)
         log_t = -0.5 * (DEGREES + q) * np.log1p((x**2).sum(-1) / DEGREES)
-        weights = self._heights(u, fixed, root, params) - log_t
+        weights = self._heights(u, fixed, columns, params) - log_t
         chosen, weight = u[:, 0], weights[:, 0]
         for k in range(1, u.shape[1]):
             accepted = random.bars[:, k - 1] < weights[:, k] - weight
@@ -374,19 +346,19 @@ class RegressionDensity:
         )
 
     def _heights(
-        self, u: np.ndarray, fixed: np.ndarray, root: np.ndarray, params: Arrays
+        self, u: np.ndarray, fixed: np.ndarray, columns: np.ndarray, params: Arrays
     ) -> np.ndarray:
         """Return log p(y_g, u_g | θ) + ½ q log 2π of groups, (c, k, groups).
 
         Args:
             u: Standardized effects, (c, k, groups, q).
             fixed: Predictors without effects, (c, rows).
-            root: L, (c, q, q).
+            columns: Factors of standardized effects, (c, q, rows).
             params: Parameters.
         """
         assert self.groups is not None
         standard = u[:, :, self.groups.codes]
-        of_effects = np.einsum("cin,ckni->ckn", self._columns(root), standard)
+        of_effects = np.einsum("cin,ckni->ckn", columns, standard)
         terms = self.terms(fixed[:, np.newaxis] + of_effects, params)
         return np.asarray(self.groups.sums(terms) - 0.5 * (u**2).sum(-1))
 
@@ -411,23 +383,26 @@ class RegressionDensity:
     def _modes(
         self,
         fixed: np.ndarray,
-        root: np.ndarray,
+        columns: np.ndarray,
         params: Arrays,
         start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return modes of standardized effects, (c, groups, q), and roots of their precisions.
+
+        Roots are NaN where a precision is out of range.
 
         Newton's method finds them, in steps that change no predictor much. Directions in which a
         likelihood is not concave have the curvature of the density of effects alone.
 
         Args:
             fixed: Predictors without effects, (c, rows).
-            root: L, (c, q, q).
+            columns: Factors of standardized effects, (c, q, rows).
             params: Parameters.
+            start: Effects from which modes are searched, (c, groups, q); ``None`` for zero.
         """
         groups = self.groups
         assert groups is not None
-        columns, q = self._columns(root), len(groups.z)
+        q = len(groups.z)
         u = np.zeros((len(fixed), groups.codes[-1] + 1, q)) if start is None else start
         products = columns[:, :, np.newaxis] * columns[:, np.newaxis]
         for _ in range(_SETTINGS.steps):
@@ -437,7 +412,9 @@ class RegressionDensity:
             gradient = of_groups.transpose(0, 2, 1) - u
             weights = np.maximum(-curvatures, 0.0)[:, np.newaxis, np.newaxis]
             information = groups.sums(products * weights).transpose(0, 3, 1, 2)
-            precision = information + np.eye(q)
+            valid = (np.abs(information) < _SETTINGS.precision).all((2, 3))
+            valid = valid[..., np.newaxis, np.newaxis]
+            precision = np.where(valid, information, 0.0) + np.eye(q)
             step = np.linalg.solve(precision, gradient[..., np.newaxis])[..., 0]
             gain = (step * gradient).sum(-1)
             is_left = gain > _SETTINGS.gain
@@ -447,4 +424,4 @@ class RegressionDensity:
             largest = groups.largest(np.abs(change))
             shorter = _SETTINGS.longest / np.maximum(largest, _SETTINGS.longest)
             u = u + np.where(is_left, shorter, 0.0)[..., np.newaxis] * step
-        return u, np.linalg.cholesky(precision)
+        return u, np.where(valid, np.linalg.cholesky(precision), np.nan)

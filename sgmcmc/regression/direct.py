@@ -27,6 +27,7 @@ from sgmcmc.plan.reports.warnings import coarse_rounding_warnings
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.reduce.elliptical import BLOCK, EllipticalChains, InvertedChains
 from sgmcmc.regression.building import RegressionData
+from sgmcmc.regression.sums import FactorRows
 from sgmcmc.results.arrays import LogPost, by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Fact, Report, Section
@@ -122,6 +123,7 @@ class DirectCall(ABC):
 
     Attributes:
         source: Name of what the likelihood is computed from, in the settings of draws.
+        factors: Groups of rows; ``None`` if there are none.
     """
 
     source: ClassVar[str]
@@ -139,6 +141,7 @@ class DirectCall(ABC):
             keywords.get("verbose", True),
         ).checked(self.clock.began)
         self.seed = checks.seed_number("seed", keywords.get("seed"))
+        self.factors = FactorRows.of(data) if data.model.effects else None
 
     @property
     @abstractmethod
@@ -146,9 +149,9 @@ class DirectCall(ABC):
         """Draws, none to begin with."""
 
     @property
-    @abstractmethod
     def structure(self) -> Structure | None:
         """The groups of the model, without packs of their rows; ``None`` if there are none."""
+        return None if self.factors is None else self.factors.structure
 
     @property
     @abstractmethod
@@ -169,14 +172,24 @@ class DirectCall(ABC):
         """Return the facts about groups, and warnings."""
 
     @abstractmethod
+    def effects_given(
+        self, structure: Structure, draws: Mapping[str, np.ndarray], seed: int
+    ) -> EffectSampler:
+        """Return the distribution of the effects of groups given draws."""
+
     def effect_sampler(
         self, draws: Mapping[str, np.ndarray], seed: int
     ) -> EffectSampler:
-        """Return the distribution of the effects of groups given draws.
+        """Return the same, if there are groups.
 
         Raises:
             ValueError: There are no groups.
         """
+        if self.structure is None:
+            raise ValueError(
+                "`samples` is of a model without `groups`: it has no effects to draw."
+            )
+        return self.effects_given(self.structure, draws, seed)
 
     def with_effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return draws with all that are coordinates of a chain over the rows."""

@@ -27,14 +27,11 @@ from sgmcmc.regression.density import (
     RegressionPrior,
     RowTerms,
 )
-from sgmcmc.regression.direct import (
-    DirectCall,
-    DirectDraws,
-    leave_sampler_open,
-)
+from sgmcmc.regression.direct import DirectCall, DirectDraws, leave_sampler_open
 from sgmcmc.regression.formula import place_name, weight_name
 from sgmcmc.regression.model import WEIGHTS
-from sgmcmc.regression.sums import FactorRows, dense_design
+from sgmcmc.regression.priors import has_distributions
+from sgmcmc.regression.sums import dense_design
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Fact
 from sgmcmc.results.samples import Samples
@@ -44,10 +41,8 @@ from sgmcmc.results.samples import Samples
 class _Settings:
     coordinates: int = 16  # at most: a t is fitted to some hundred draws
     rows: int = 100_000  # of which distinct ones are looked for, at most
-    terms: int = 6000  # of rows at a position, those at all nodes, at most
-    without_groups: int = (
-        2000  # the same without groups: chains are quicker from here on
-    )
+    distinct: int = 2000  # of these, at most: with more, chains are quicker
+    terms: int = 6000  # of rows at all nodes, at most, with groups
     ahead: int = 3  # points of a slice in one call: about one in two is inside
     effective: float = 20.0  # draws of the first block: with fewer, a chain is better
     # Nodes in each direction to try, by the number of directions
@@ -80,17 +75,30 @@ def is_small(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         keywords: User's keywords of :func:`sgmcmc.sample`.
     """
     model = data.model
-    if not leave_sampler_open(keywords) or len(data.frame) > _SETTINGS.rows:
+    if not leave_sampler_open(keywords):
         return False
     if model.family.several or model.family.has_cutpoints or len(model.effects) > 1:
         return False
-    if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
-        return False  # of the dtype of the chain
+    if has_distributions(model):
+        return False
     size = len(model.terms) + len(model.family.aux)
     size += sum(len(effects.rows) for effects in model.effects)
     of_effects = [len(effects.terms) for effects in model.effects]
-    few_effects = all(q <= len(_SETTINGS.nodes) for q in of_effects)
-    return few_effects and size <= _SETTINGS.coordinates
+    if size > _SETTINGS.coordinates or max(of_effects, default=0) > len(
+        _SETTINGS.nodes
+    ):
+        return False
+    rows = len(data.frame)
+    if of_effects:
+        (q,) = of_effects
+        return rows * _first_nodes(q) ** q <= _SETTINGS.terms
+    most = _SETTINGS.distinct if data.weights is not None else _SETTINGS.rows
+    return rows <= most
+
+
+def _first_nodes(q: int) -> int:
+    """Return the nodes in each of q directions with which the mode is searched."""
+    return _SETTINGS.nodes[q - 1][1]
 
 
 class FewRowsDraws(DirectDraws):
@@ -141,15 +149,6 @@ class FewRowsCall(DirectCall):
 
     source = "rows"
 
-    def __init__(self, data: RegressionData, keywords: Mapping[str, Any]) -> None:
-        super().__init__(data, keywords)
-        self._factors = FactorRows.of(data) if data.model.effects else None
-
-    @property
-    def structure(self) -> Structure | None:
-        """Groups of the model."""
-        return None if self._factors is None else self._factors.structure
-
     @property
     def method(self) -> str:
         """Name of the sampler."""
@@ -163,10 +162,10 @@ class FewRowsCall(DirectCall):
     @property
     def is_less_work(self) -> bool:
         """Whether draws are less work than those of a chain over the rows."""
-        if self.structure is not None and len(self.structure.large):
-            return False  # a chain has their effects as coordinates
-        most = _SETTINGS.without_groups if self.structure is None else _SETTINGS.terms
-        if self._start.terms_of_a_position > most:
+        if self.structure is not None:
+            if len(self.structure.large):
+                return False  # a chain has their effects as coordinates
+        elif len(self._start.x) > _SETTINGS.distinct:
             return False
         if self._compared.error > _SETTINGS.error:
             return False
@@ -180,13 +179,13 @@ class FewRowsCall(DirectCall):
         model = self.data.model
         x, columns, z = _rows(self.data)
         groups, nodes = None, 1
-        if self._factors is not None:
-            codes = self._factors.codes[0]
+        if self.factors is not None:
+            codes = self.factors.codes[0]
             order = np.argsort(codes, kind="stable")
             x = x[order]
             columns = {name: values[order] for name, values in columns.items()}
             groups = GroupedRows(z[order].T, codes[order])
-            nodes = _SETTINGS.nodes[z.shape[1] - 1][1]
+            nodes = _first_nodes(z.shape[1])
         elif WEIGHTS not in columns:
             distinct = distinct_rows({"X": x, **columns}, WEIGHTS)
             if distinct is not None:
@@ -231,23 +230,19 @@ class FewRowsCall(DirectCall):
         self.clock.done("pilot")
         return FewRowsDraws(density, sampler, chains, seed, self.data.dtype)
 
-    def effect_sampler(
-        self, draws: Mapping[str, np.ndarray], seed: int
+    def effects_given(
+        self, structure: Structure, draws: Mapping[str, np.ndarray], seed: int
     ) -> ProposedEffects:
         """Return the distribution of the effects of groups given draws."""
-        if self.structure is None:
-            raise ValueError(
-                "`samples` is of a model without `groups`: it has no effects to draw."
-            )
-        return ProposedEffects(self.structure, draws, seed, self._start)
+        return ProposedEffects(structure, draws, seed, self._start)
 
     def model_facts(self) -> dict[str, Any]:
         """Return the facts about the model."""
-        names, rows = self._start.prior.shapes, len(self.data.frame)
+        names, rows = self._start.prior.layout.names, len(self.data.frame)
         facts: dict[str, Any] = {}
-        if self._factors is not None:
-            (by,) = self._factors.structure.labels
-            levels = self._factors.levels.eliminated
+        if self.factors is not None:
+            (by,) = self.factors.structure.labels
+            levels = self.factors.levels.eliminated
             facts[Fact.REDUCTION] = (
                 f"{rows} rows as {levels} groups of {by!r}, integrated out"
             )
@@ -264,9 +259,9 @@ class FewRowsCall(DirectCall):
 
     def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
         """Return the facts about groups, and warnings."""
-        if self._factors is None:
+        if self.factors is None:
             return {}, []
-        structure, nodes = self._factors.structure, self.draws.density.nodes
+        structure, nodes = self.factors.structure, self.draws.density.nodes
         ((by, labels),) = structure.labels.items()
         facts = {
             f"levels of {by!r}": len(labels),

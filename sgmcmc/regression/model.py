@@ -388,12 +388,21 @@ class Model:
 
     def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each row."""
-        eta = self.predictor(params, rows)
+        return self.terms_of(self.predictor(params, rows), params, rows)
+
+    def terms_of(self, eta: tf.Tensor, aux: Tensors, rows: Tensors) -> tf.Tensor:
+        """Return the log-likelihood of each row, a function of its linear predictor.
+
+        Args:
+            eta: Linear predictors, as :meth:`predictor` returns them.
+            aux: Auxiliary parameters, by name.
+            rows: Columns of the log-likelihood.
+        """
         for parameter in self.family.aux:
             if parameter.scaled:
-                in_units = params[parameter.name] / self.unit
-                params = {**params, parameter.name: in_units}
-        terms = self.family.log_density(eta, params, rows)
+                in_units = aux[parameter.name] / self.unit
+                aux = {**aux, parameter.name: in_units}
+        terms = self.family.log_density(eta, aux, rows)
         if self.family.scaled:
             terms -= float(np.log(self.unit))
         return rows[WEIGHTS] * terms if WEIGHTS in rows else terms

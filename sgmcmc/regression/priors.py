@@ -80,6 +80,11 @@ def read_priors(
     return by_term
 
 
+def has_distributions(model: Model) -> bool:
+    """Return whether a prior of the user is a distribution, which has a dtype of its own."""
+    return any(hasattr(prior, "log_prob") for prior in model.priors.values())
+
+
 def log_prior(model: Model, params: Tensors) -> tf.Tensor:
     """Return the log prior density of all parameters but effects."""
     total = tf.zeros([], next(iter(params.values())).dtype)

@@ -31,9 +31,9 @@ from sgmcmc.regression.direct import (
     DirectDraws,
     leave_sampler_open,
 )
-from sgmcmc.regression.priors import normal_priors
+from sgmcmc.regression.priors import has_distributions, normal_priors
 from sgmcmc.regression.scales import RegressionScales
-from sgmcmc.regression.sums import FactorRows, columns_of, sums_of
+from sgmcmc.regression.sums import columns_of, sums_of
 from sgmcmc.results.report import Fact
 from sgmcmc.results.samples import Samples
 
@@ -69,7 +69,7 @@ def is_reducible(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     model, p, n = data.model, len(data.model.terms), len(data.frame)
     if model.family.name != "gaussian" or not leave_sampler_open(keywords):
         return False
-    if any(hasattr(prior, "log_prob") for prior in model.priors.values()):
+    if has_distributions(model):
         return False
     if p > _SETTINGS.columns:
         return False
@@ -161,13 +161,7 @@ class SumsCall(DirectCall):
 
     def __init__(self, data: RegressionData, keywords: Mapping[str, Any]) -> None:
         super().__init__(data, keywords)
-        self.factors = FactorRows.of(data) if data.model.effects else None
         self._effects: dict[str, dict[str, np.ndarray]] = {}  # of the last draws
-
-    @property
-    def structure(self) -> Structure | None:
-        """Groups of the model."""
-        return None if self.factors is None else self.factors.structure
 
     @property
     def method(self) -> str:
@@ -263,15 +257,10 @@ class SumsCall(DirectCall):
         sums = sums_of(self.data, factors, range(factors.levels.eliminated))
         return self._density(sums, of_rows=False)
 
-    def effect_sampler(
-        self, draws: Mapping[str, np.ndarray], seed: int
+    def effects_given(
+        self, structure: Structure, draws: Mapping[str, np.ndarray], seed: int
     ) -> ConditionalEffects:
         """Return the distribution of the effects of groups given draws."""
-        if self.factors is None:
-            raise ValueError(
-                "`samples` is of a model without `groups`: it has no effects to draw."
-            )
-        structure = self.factors.structure
         return ConditionalEffects(
             structure, self.with_effects(draws), seed, self._of_all_groups
         )
