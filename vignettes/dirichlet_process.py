@@ -58,7 +58,7 @@ class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         right = super().drift(u, counts)
         simplices = self.simplices
-        points = simplices.part.split(tf.exp(simplices.log_points(u)))
+        points = simplices.selected.split(tf.exp(simplices.log_points(u)))
         excess = {name: tf.zeros_like(value) for name, value in points.items()}
         v = points["sticks"][..., :1]
         excess["sticks"] = points["sticks"] - v  # the right subtraction minus this one
