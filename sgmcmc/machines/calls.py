@@ -25,7 +25,7 @@ from sgmcmc.machines.worker import PickledObject, PickleRecipe, pack
 
 
 @dataclass
-class _Call:
+class _PendingCall:
     """A call that has no result yet."""
 
     tag: Hashable
@@ -42,9 +42,9 @@ class Calls:
 
     def __init__(self, executor: LastingExecutor, pickled: PickledObject) -> None:
         self._executor, self._pickled = executor, pickled
-        self._waiting: deque[_Call] = deque()
-        self._turned_away: deque[_Call] = deque()
-        self._under_way: dict[Future[Any], _Call] = {}
+        self._waiting: deque[_PendingCall] = deque()
+        self._turned_away: deque[_PendingCall] = deque()
+        self._under_way: dict[Future[Any], _PendingCall] = {}
         self._done: Mailbox[Future[Any]] = Mailbox()
         self._served: set[str] = set()
         self._max_under_way = SETTINGS.calls * executor.width
@@ -58,7 +58,7 @@ class Calls:
 
     def submit(self, tag: Hashable, method: str, arguments: tuple[Any, ...]) -> None:
         """Have a method called, soon; the tag comes back with its result."""
-        self._waiting.append(_Call(tag, method, arguments))
+        self._waiting.append(_PendingCall(tag, method, arguments))
         self._fill()
 
     def next(self) -> tuple[Any, Any] | None:

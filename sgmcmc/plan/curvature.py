@@ -372,7 +372,7 @@ class Products:
 
 
 @dataclass(frozen=True)
-class Structure:
+class IndependentBlocks:
     """Coordinates in many small blocks, which are independent given all others.
 
     Attributes:
@@ -390,7 +390,7 @@ class Structure:
 
 def find_structure(
     objective: Objective, layout: Layout, u: np.ndarray, seed: int
-) -> Structure | None:
+) -> IndependentBlocks | None:
     """Return the blocks of the information at a position, or ``None`` if there are none.
 
     A parameter of G × k numbers is made of blocks if its part of the Hessian is block-diagonal.
@@ -439,7 +439,7 @@ def find_structure(
         )
         for slices in (core_slices, small_slices)
     )
-    return Structure(leaves, core, few, names)
+    return IndependentBlocks(leaves, core, few, names)
 
 
 def _has_blocks(
@@ -494,7 +494,10 @@ def _together(
 
 
 def arrow_at(
-    products: Products, structure: Structure, positions: Sequence[np.ndarray], seed: int
+    products: Products,
+    structure: IndependentBlocks,
+    positions: Sequence[np.ndarray],
+    seed: int,
 ) -> Arrow:
     """Return the whitening by the information around positions, with their mean as origin.
 

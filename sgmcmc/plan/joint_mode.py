@@ -323,7 +323,7 @@ def uncentered(request: Request, seed: int, fix_nodes: bool = True) -> Request:
     )
     if not factors:
         return request
-    search = Search(model.target, model.data, factors, globals_, seed)
+    search = EffectsMode(model.target, model.data, factors, globals_, seed)
     joint, u = search.run(model.starts[0].astype(np.float64))
     transformed = with_joint_coordinates(request, joint)
     if len(factors) > 1 or model.target.size > MANY:
@@ -362,7 +362,7 @@ def globals_of(request: Request) -> tuple[str, ...]:
     )
 
 
-class Search(JointMode):
+class EffectsMode(JointMode):
     """The search for the mode, and for the information about effects there.
 
     Args:

@@ -419,7 +419,7 @@ def with_field_coordinates(request: Request, field: Field, verbose: bool) -> Req
     """
     model = request.read
     with Progress(f"coordinates of {field.name}", 1, verbose) as progress:
-        search = _Search(model.target, model.data, field, model.seed)
+        search = _FieldMode(model.target, model.data, field, model.seed)
         coordinates = search.coordinates(model.starts[0].astype(np.float64))
         if coordinates is not None:
             joint, laplace = coordinates
@@ -428,7 +428,7 @@ def with_field_coordinates(request: Request, field: Field, verbose: bool) -> Req
     return request
 
 
-class _Search(JointMode):
+class _FieldMode(JointMode):
     """The search for the mode, and for the information about the field there.
 
     Args:

@@ -30,8 +30,8 @@ from sgmcmc.plan.noise import (
 )
 from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.prediction import (
+    ChainPrediction,
     NoisyQuadratic,
-    Prediction,
     largest_stepsize,
 )
 from sgmcmc.plan.recursion import has_thermostat
@@ -157,7 +157,7 @@ class Plan:
     minibatch_size: int
     stepsize: float | np.ndarray
     around: NoisyQuadratic
-    prediction: Prediction
+    prediction: ChainPrediction
     meter: NoiseMeter | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     surveyed: Survey | None = None
@@ -217,7 +217,7 @@ class Plan:
     ) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
-        design = _Design(self.given, self.mode, whitening, self.minibatches)
+        design = _Draft(self.given, self.mode, whitening, self.minibatches)
         plan = design.cheapest(target, data, seed, kept_graphs(target, data))
         return replace(plan, seconds=self.seconds, surveyed=self.surveyed, earlier=None)
 
@@ -291,7 +291,7 @@ def make_plan(
             minibatches = leverage_minibatches(leverages)
             clock.done("leverage")
     stage("noise of the gradients")
-    design = _Design(settings, mode, preconditioner, minibatches)
+    design = _Draft(settings, mode, preconditioner, minibatches)
     plan = design.cheapest(target, data, seed, objective.rough.graphs, earlier)
     clock.done("noise and stepsize")
     return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier)
@@ -391,7 +391,7 @@ def information_in(whitening: Preconditioner, mode: Mode) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Design:
+class _Draft:
     """Parts of a chain before the size of its minibatches and its stepsize are chosen.
 
     Attributes:
@@ -493,7 +493,7 @@ class _Design:
         except ValueError:  # a user's stepsize, for dynamics without a closed form
             if settings.stepsize is None:
                 raise
-            prediction = Prediction.unknown(len(self.mode.position))
+            prediction = ChainPrediction.unknown(len(self.mode.position))
         return Plan(
             settings,
             self.mode,

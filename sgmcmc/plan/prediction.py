@@ -42,7 +42,7 @@ _TWO = np.array([[1.0, 0.5], [0.5, 1.0]])
 
 
 @dataclass(frozen=True)
-class Prediction:
+class ChainPrediction:
     """Predictions of the closed form for a chain.
 
     Attributes:
@@ -61,7 +61,7 @@ class Prediction:
         return self.ratio - 1.0
 
     @classmethod
-    def unknown(cls, d: int) -> Prediction:
+    def unknown(cls, d: int) -> ChainPrediction:
         """Return the prediction if there is no closed form: no error, and a usual speed."""
         return cls(np.full(d, np.nan), np.full(d, _SETTINGS.usual_time), True)
 
@@ -169,7 +169,7 @@ class NoisyQuadratic:
         dynamics: Dynamics,
         stepsize: float | np.ndarray,
         in_turn: Sequence[slice] | None = None,
-    ) -> Prediction:
+    ) -> ChainPrediction:
         """Return the predictions from the moments of a dynamics.
 
         Args:
@@ -214,9 +214,9 @@ class NoisyQuadratic:
         return self._prediction(self._shares, *recursion.covariance(noise, self.epoch))
 
     @property
-    def _unstable(self) -> Prediction:
+    def _unstable(self) -> ChainPrediction:
         none = np.full(len(self.root), np.inf)
-        return Prediction(none, none, False)
+        return ChainPrediction(none, none, False)
 
     @cached_property
     def _variances(self) -> np.ndarray:
@@ -229,7 +229,7 @@ class NoisyQuadratic:
 
     def _prediction(
         self, shares: np.ndarray, covariance: np.ndarray, sums: np.ndarray
-    ) -> Prediction:
+    ) -> ChainPrediction:
         """Return the prediction for each unconstrained coordinate.
 
         Args:
@@ -241,9 +241,9 @@ class NoisyQuadratic:
             *(((shares @ matrix) * shares).sum(1) for matrix in (covariance, sums))
         )
 
-    def _predicted(self, variance: np.ndarray, summed: np.ndarray) -> Prediction:
+    def _predicted(self, variance: np.ndarray, summed: np.ndarray) -> ChainPrediction:
         times = np.maximum(1.0, 2 * summed / variance - 1)
-        return Prediction(
+        return ChainPrediction(
             np.sqrt(np.maximum(variance, 0.0) / self._variances), times, True
         )
 

@@ -16,8 +16,8 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.plan.cost import seconds_of_gradient
 from sgmcmc.plan.curvature import (
+    IndependentBlocks,
     Products,
-    Structure,
     arrow_at,
     dense_at,
     find_structure,
@@ -87,7 +87,7 @@ def is_in_blocks(model: Model) -> bool:
     return structure is not None and 2 * structure.leaves.size > model.target.size
 
 
-def _block_structure(model: Model, objective: Objective) -> Structure | None:
+def _block_structure(model: Model, objective: Objective) -> IndependentBlocks | None:
     target = model.target
     start = target.space.start(model.params[0], target.dtype).astype(np.float64)
     step = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(

@@ -33,7 +33,7 @@ from sgmcmc.regression.formula import (
     escaped,
     parameter_names,
 )
-from sgmcmc.regression.model import WEIGHTS, Effects, Model
+from sgmcmc.regression.model import WEIGHTS, Effects, RegressionModel
 from sgmcmc.regression.priors import log_prior, read_priors
 from sgmcmc.regression.response import read_response, response_levels, responses
 from sgmcmc.run.sampler_origin import SamplerOrigin
@@ -60,7 +60,7 @@ def make_model(
     family: Family,
     priors: Any,
     weights: np.ndarray | None = None,
-) -> tuple[Model, np.ndarray]:
+) -> tuple[RegressionModel, np.ndarray]:
     """Return the model of a regression and the response.
 
     Args:
@@ -114,7 +114,7 @@ def make_model(
     elif has_intercept:
         center[0], scale[0] = 0.0, 1.0
         origin[0] = -offset_mean if family.intercept == "probability" else start
-    model = Model(
+    model = RegressionModel(
         formula=formula,
         family=family,
         design=design,
@@ -258,7 +258,7 @@ def _make_effects(
 
 
 def posterior(
-    model: Model,
+    model: RegressionModel,
     y: np.ndarray,
     frame: pd.DataFrame,
     weights: np.ndarray | None,
@@ -292,7 +292,7 @@ def posterior(
     return arguments
 
 
-def parameters_of(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
+def parameters_of(model: RegressionModel) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return starting values and bijectors of the parameters, by name."""
     from tensorflow_probability import bijectors as tfb
 
@@ -318,7 +318,7 @@ def parameters_of(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
     return params, bijectors
 
 
-def groups_of(model: Model) -> list[Groups]:
+def groups_of(model: RegressionModel) -> list[Groups]:
     """Return the groups of a model, as samplers expect them."""
     return [
         Groups(
@@ -343,7 +343,7 @@ class RegressionData:
         dtype: Floating point type of draws.
     """
 
-    model: Model
+    model: RegressionModel
     y: np.ndarray
     frame: pd.DataFrame
     weights: np.ndarray | None
@@ -372,7 +372,10 @@ class RegressionData:
 
 
 def observed_rows(
-    model: Model, y: np.ndarray, frame: pd.DataFrame, weights: np.ndarray | None
+    model: RegressionModel,
+    y: np.ndarray,
+    frame: pd.DataFrame,
+    weights: np.ndarray | None,
 ) -> Iterator[tuple[slice, Block, dict[str, Any]]]:
     """Yield all rows in chunks: which they are, their design, and their dataset without groups.
 
@@ -394,7 +397,7 @@ def observed_rows(
 
 
 def _dataset(
-    model: Model,
+    model: RegressionModel,
     y: np.ndarray,
     frame: pd.DataFrame,
     weights: np.ndarray | None,

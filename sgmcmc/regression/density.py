@@ -22,7 +22,7 @@ from sgmcmc.groups.marginal import DEGREES, gauss_hermite
 from sgmcmc.model.layout import Layout
 from sgmcmc.regression.building import parameters_of
 from sgmcmc.regression.families import Tensors
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 from sgmcmc.regression.priors import log_prior
 from sgmcmc.regression.scales import matrices_of
 
@@ -51,7 +51,7 @@ class RowTerms:
         rows: Columns of the log-likelihood, (rows,) each.
     """
 
-    def __init__(self, model: Model, rows: Arrays) -> None:
+    def __init__(self, model: RegressionModel, rows: Arrays) -> None:
         self._model = model
         self._rows = {name: tf.constant(v, tf.float64) for name, v in rows.items()}
         spec = tf.TensorSpec([None, None, None], tf.float64)
@@ -121,7 +121,7 @@ class RegressionPrior:
         start: Position of the starting values.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: RegressionModel) -> None:
         self._model = model
         params, self._bijectors = parameters_of(model)
         arrays = {name: np.asarray(v, np.float64) for name, v in params.items()}
@@ -232,7 +232,7 @@ class RegressionDensity:
 
     prior: RegressionPrior
     terms: RowTerms
-    model: Model
+    model: RegressionModel
     x: np.ndarray
     groups: GroupedRows | None = None
     nodes: int = 1

@@ -16,7 +16,7 @@ from sgmcmc.after.panels import predictive_panel
 from sgmcmc.regression import marginal_effects, saved
 from sgmcmc.regression.formula import INTERCEPT, cut_names
 from sgmcmc.regression.marginal_effects import Predictor, Question
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import Effects, RegressionModel
 from sgmcmc.regression.priors import described_priors, determined_by_priors
 from sgmcmc.regression.response import trials_of
 from sgmcmc.regression.sampling import (
@@ -78,7 +78,7 @@ class Regression:
 
     def __init__(
         self,
-        model: Model,
+        model: RegressionModel,
         samples: Samples,
         frame: pd.DataFrame,
         dropped: int,
@@ -143,7 +143,9 @@ class Regression:
         return cls._of(*sampled(content), content)
 
     @classmethod
-    def _of(cls, model: Model, samples: Samples, content: saved.Content) -> Regression:
+    def _of(
+        cls, model: RegressionModel, samples: Samples, content: saved.Content
+    ) -> Regression:
         return cls(
             model,
             samples,
@@ -639,7 +641,7 @@ class Regression:
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
 
 
-def aliased_terms_warning(model: Model) -> list[str]:
+def aliased_terms_warning(model: RegressionModel) -> list[str]:
     """Return a warning that names the terms of which the data say nothing."""
     if not model.aliased:
         return []
@@ -652,7 +654,7 @@ def aliased_terms_warning(model: Model) -> list[str]:
 
 
 def single_rows_warnings(
-    model: Model, levels: Mapping[str, int], rows: int
+    model: RegressionModel, levels: Mapping[str, int], rows: int
 ) -> list[str]:
     """Return a warning for each factor whose groups have one row each, like the residuals.
 

@@ -14,7 +14,7 @@ from sgmcmc.regression.design import evaluated
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.formula import columns_of
 from sgmcmc.regression.frames import with_levels_of
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 
@@ -209,7 +209,7 @@ class LinearPredictor:
         aux: Auxiliary parameters, (draws, 1, ...).
     """
 
-    def __init__(self, model: Model, samples: Samples, names: Any) -> None:
+    def __init__(self, model: RegressionModel, samples: Samples, names: Any) -> None:
         self.model, self._samples, self._names = model, samples, names
         arrays = by_chain(samples.settings, samples)
         self._shape = next(iter(arrays.values())).shape[:2]

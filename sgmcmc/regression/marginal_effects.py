@@ -26,7 +26,7 @@ from sgmcmc.regression.linear_predictor import (
     by_row,
     numbered,
 )
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 from sgmcmc.regression.response import read_response, responses, trials_of
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import weighted_quantiles
@@ -68,7 +68,7 @@ class Predictor:
         weights_column: Name of their column, if they are one.
     """
 
-    model: Model
+    model: RegressionModel
     samples: Samples
     frame: pd.DataFrame
     weights: np.ndarray | None

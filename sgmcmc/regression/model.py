@@ -206,7 +206,7 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Model:
+class RegressionModel:
     """A regression, made from formula and data.
 
     Attributes:

@@ -13,7 +13,7 @@ from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.regression.families import Family, Tensors
 from sgmcmc.regression.formula import INTERCEPT, quoted, unquoted
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import Effects, RegressionModel
 from sgmcmc.regression.special_functions import LINKS, SD_OF_LOG, SD_OF_LOGISTIC
 
 
@@ -80,12 +80,12 @@ def read_priors(
     return by_term
 
 
-def has_distributions(model: Model) -> bool:
+def has_distributions(model: RegressionModel) -> bool:
     """Return whether a prior of the user is a distribution, which has a dtype of its own."""
     return any(hasattr(prior, "log_prob") for prior in model.priors.values())
 
 
-def log_prior(model: Model, params: Tensors) -> tf.Tensor:
+def log_prior(model: RegressionModel, params: Tensors) -> tf.Tensor:
     """Return the log prior density of all parameters but effects."""
     total = tf.zeros([], next(iter(params.values())).dtype)
     if model.terms:
@@ -118,7 +118,7 @@ def _log_density(prior: Any, value: tf.Tensor) -> tf.Tensor:
     return -float(prior) * tf.reduce_sum(value)
 
 
-def _log_prior_of_terms(model: Model, b: tf.Tensor) -> tf.Tensor:
+def _log_prior_of_terms(model: RegressionModel, b: tf.Tensor) -> tf.Tensor:
     mean, sd = _normals(model)
     unit = np.where(model.is_intercept, model.unit, model.unit / model.scale)
     has_density = [hasattr(model.priors.get(t), "log_prob") for t in model.terms]
@@ -146,7 +146,7 @@ def _log_prior_of_terms(model: Model, b: tf.Tensor) -> tf.Tensor:
     return total + LINKS[model.family.link].log_uniform(eta)
 
 
-def _normals(model: Model) -> tuple[np.ndarray, np.ndarray]:
+def _normals(model: RegressionModel) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and SD of the normal prior of each coefficient, (terms,).
 
     An infinite SD is that of an intercept whose prior is not normal.
@@ -164,7 +164,7 @@ def _normals(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd
 
 
-def normal_priors(model: Model) -> tuple[np.ndarray, np.ndarray]:
+def normal_priors(model: RegressionModel) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and SD of the normal prior of each coefficient of the chain, (terms,)."""
     mean, sd = _normals(model)
     intercept = np.array(model.is_intercept, bool)
@@ -172,7 +172,9 @@ def normal_priors(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return (mean - model.origin) / unit, sd / unit
 
 
-def _log_prior_of_sds(model: Model, effects: Effects, params: Tensors) -> tf.Tensor:
+def _log_prior_of_sds(
+    model: RegressionModel, effects: Effects, params: Tensors
+) -> tf.Tensor:
     sds, prior = params[effects.sds_name], model.priors.get("sd")
     if prior is None:
         rates = tf.constant(effects.scale / model.unit, sds.dtype)
@@ -192,7 +194,7 @@ def _log_prior_of_sds(model: Model, effects: Effects, params: Tensors) -> tf.Ten
     return total
 
 
-def default_sds(model: Model) -> dict[str, float]:
+def default_sds(model: RegressionModel) -> dict[str, float]:
     """Return SDs of the default priors, by fixed term; of the intercept at means."""
     sds = dict(zip(model.terms, _SETTINGS.sd * model.unit / model.scale, strict=True))
     if INTERCEPT in sds:
@@ -206,7 +208,7 @@ def default_sds(model: Model) -> dict[str, float]:
     return {term: float(sd) for term, sd in sds.items() if term not in model.priors}
 
 
-def described_priors(model: Model) -> dict[str, str]:
+def described_priors(model: RegressionModel) -> dict[str, str]:
     """Return the prior of each parameter, in words."""
     described, kind = {}, model.family.intercept
     for term, mean, sd in zip(model.terms, *_normals(model), strict=True):
@@ -246,7 +248,9 @@ def _in_words(prior: Any) -> str:
     return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)
 
 
-def determined_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
+def determined_by_priors(
+    model: RegressionModel, draws: Mapping[str, np.ndarray]
+) -> list[str]:
     """Return a warning for each parameter about which the data say little.
 
     A term is named if its default prior, normal with standard deviation s, has a part of the
@@ -274,7 +278,7 @@ def determined_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[
     return messages
 
 
-def _determined_terms(model: Model, b: np.ndarray) -> list[str]:
+def _determined_terms(model: RegressionModel, b: np.ndarray) -> list[str]:
     reason = "It is nearly a combination of other terms, or there are few rows"
     if model.family.separable:
         reason = (
@@ -298,7 +302,7 @@ def _determined_terms(model: Model, b: np.ndarray) -> list[str]:
 
 
 def _sd_ratios(
-    model: Model, draws: Mapping[str, np.ndarray]
+    model: RegressionModel, draws: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[str, float, float]]:
     """Yield scales, shapes and correlations, posterior over prior SD, and what is too much."""
     largest, largest_uniform = _SETTINGS.largest_ratio, _SETTINGS.largest_ratio_uniform

@@ -15,7 +15,7 @@ from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family, Responses
 from sgmcmc.regression.formula import INTERCEPT, Formula, unquoted
 from sgmcmc.regression.frames import TEXT, labels
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -226,7 +226,7 @@ def responses(
     return Responses.of(y, **columns)
 
 
-def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
+def need_noise(model: RegressionModel, y: np.ndarray, frame: pd.DataFrame) -> None:
     """Refuse responses that the terms, or the groups, determine.
 
     The likelihood then grows without bound as the noise goes to 0.
@@ -254,7 +254,9 @@ def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
         )
 
 
-def _reason_without_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> str:
+def _reason_without_noise(
+    model: RegressionModel, y: np.ndarray, frame: pd.DataFrame
+) -> str:
     """Return why a response has no noise; empty if it has."""
     import pandas as pd
 

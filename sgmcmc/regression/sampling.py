@@ -28,7 +28,7 @@ from sgmcmc.regression.frames import (
     need_one_order,
     read_rows,
 )
-from sgmcmc.regression.model import WEIGHTS, Model
+from sgmcmc.regression.model import WEIGHTS, RegressionModel
 from sgmcmc.regression.reduced import SumsCall, is_reducible
 from sgmcmc.regression.response import need_noise, read_response
 from sgmcmc.regression.saved import Content
@@ -51,7 +51,7 @@ _SETTINGS = _Settings()
 _OF_GLM = {"missing", "reduce"}  # keywords that are not those of `sample`
 
 
-def sampled(content: Content) -> tuple[Model, Samples]:
+def sampled(content: Content) -> tuple[RegressionModel, Samples]:
     """Return the model of a content, and draws of its posterior."""
     keywords = {k: v for k, v in content.keywords.items() if k not in _OF_GLM}
     reduce = checks.flag("reduce", content.keywords.get("reduce", True))
@@ -121,7 +121,7 @@ def row_weights(
     return values.astype(np.float64)
 
 
-def need_known_levels(model: Model, frame: pd.DataFrame) -> None:
+def need_known_levels(model: RegressionModel, frame: pd.DataFrame) -> None:
     """Refuse rows with levels of fixed factors, or of the response, that a model lacks."""
     for _ in blocks(model.design, frame):
         pass

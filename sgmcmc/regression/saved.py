@@ -22,7 +22,7 @@ from sgmcmc.regression.families import read_family
 from sgmcmc.regression.few_rows import FewRowsCall
 from sgmcmc.regression.formula import columns_of, parse, with_dot
 from sgmcmc.regression.frames import TEXT
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import Effects, RegressionModel
 from sgmcmc.regression.reduced import SumsCall
 from sgmcmc.results.samples import Samples
 
@@ -62,7 +62,9 @@ class Content:
     format: int = _FORMAT
 
 
-def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
+def used_columns(
+    model: RegressionModel, frame: pd.DataFrame, weights: str | None
+) -> list[Any]:
     """Return the columns that a regression uses, in the order of the data."""
     formula = model.formula
     used = {name for design in model.designs for name in design.variables}
@@ -164,7 +166,7 @@ def read_folder(folder: Path) -> tuple[Samples, Content]:
     return Samples.load(folder / _DRAWS), content
 
 
-def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
+def made_again(samples: Samples, content: Content) -> tuple[RegressionModel, Samples]:
     """Return the model of a content, and draws that are linked to it."""
     frame = content.frame
     formula = with_dot(parse(content.formula), frame, content.weights_column)
@@ -324,12 +326,12 @@ EARLIER_FORMATS = (1, 2)  # formats of files with these units
 
 
 def in_units_of(
-    model: Model, draws: Mapping[str, np.ndarray], frame: pd.DataFrame
+    model: RegressionModel, draws: Mapping[str, np.ndarray], frame: pd.DataFrame
 ) -> dict[str, np.ndarray]:
     """Return draws of an earlier version as those of the model of this version.
 
     Args:
-        model: Model, made from the same formula and data.
+        model: RegressionModel, made from the same formula and data.
         draws: Draws by parameter, (..., draws, *shape).
         frame: Data.
     """

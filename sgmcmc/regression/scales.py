@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.model import Effects, RegressionModel
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RegressionScales:
         order: Numbers of the factors in the order in which their effects are integrated out.
     """
 
-    model: Model
+    model: RegressionModel
     of_rows: bool = False
     order: tuple[int, ...] = (0,)
 

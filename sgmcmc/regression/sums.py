@@ -21,7 +21,7 @@ from sgmcmc.reduce.gaussian import (
 from sgmcmc.regression.building import RegressionData, groups_of, observed_rows
 from sgmcmc.regression.columns import Block
 from sgmcmc.regression.families import AT
-from sgmcmc.regression.model import WEIGHTS, Model
+from sgmcmc.regression.model import WEIGHTS, RegressionModel
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ class FactorRows:
         return self.order[1 + len(self.levels.dense) :]
 
 
-def columns_of(model: Model, numbers: Sequence[int], levels: Sequence[int]) -> int:
+def columns_of(
+    model: RegressionModel, numbers: Sequence[int], levels: Sequence[int]
+) -> int:
     """Return the number of effects of some factors of a model."""
     sizes = [len(model.effects[number].terms) for number in numbers]
     return sum(n * q for n, q in zip(levels, sizes, strict=True))
@@ -199,7 +201,7 @@ def _indicators(
     )
 
 
-def dense_design(model: Model, rows: Block, part: slice) -> np.ndarray:
+def dense_design(model: RegressionModel, rows: Block, part: slice) -> np.ndarray:
     """Return some rows of the design as a dense matrix, centered and scaled."""
     design, dense = model.design, rows.dense[part]
     x = np.zeros((len(dense), len(model.terms)))

@@ -17,7 +17,7 @@ from sgmcmc.groups.coordinates import EffectCoordinates, Known, density_at, is_n
 from sgmcmc.groups.structure import read_groups
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.joint_mode import Search
+from sgmcmc.plan.joint_mode import EffectsMode
 from tests import seams
 
 J, EACH, SIGMA = 6, 4, 0.7
@@ -172,7 +172,7 @@ def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
     )
     data = read_dataset(model.dataset, tf.float64, model.integers)
     factors = model.structure.coordinates
-    search = Search(target, data, factors, tuple(given["params"]), 1)
+    search = EffectsMode(target, data, factors, tuple(given["params"]), 1)
     joint, u = search.run(target.space.start(model.params, tf.float64))
     around = search.around(joint, u)
     x = around.whitening.origin

@@ -17,7 +17,7 @@ import tensorflow as tf
 from sgmcmc.regression.building import make_model, posterior
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 from sgmcmc.regression.priors import described_priors
 
 N = 60
@@ -57,7 +57,7 @@ BARS = [family for family in RESPONSES if family != "categorical"]
 
 
 def log_posterior(
-    model: Model, y: np.ndarray, frame: pd.DataFrame, weights: Any
+    model: RegressionModel, y: np.ndarray, frame: pd.DataFrame, weights: Any
 ) -> np.ndarray:
     """Return log posteriors with effects of groups at five positions, less that at the first.
 
@@ -111,7 +111,7 @@ def _same(
     change: Callable[[pd.DataFrame], pd.DataFrame],
     more: str = "",
     rtol: float = 1e-7,
-) -> tuple[Model, Model]:
+) -> tuple[RegressionModel, RegressionModel]:
     """Compare regressions before and after a change, and return their models."""
     formula, other = _formula(family, more), change(FRAME)
     models = [of(formula, family, frame) for frame in (FRAME, other)]

@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.latent_field import FieldCoordinates, _Search, find_field
+from sgmcmc.plan.latent_field import FieldCoordinates, _FieldMode, find_field
 
 T, SD = 40, 0.4
 Model = dict[str, Any]
@@ -152,7 +152,7 @@ def test_a_field_of_normal_observations_is_standard_normal_given_any_scale(
     target, data, u = target_of(log_prior, log_lik, **more)
     field = find_field(target, u, 1)
     assert field is not None
-    found = _Search(target, data, field, 1).run(u)
+    found = _FieldMode(target, data, field, 1).run(u)
     assert found is not None
     joint = found[0]
     there = target.space.joined_by(joint)
@@ -175,7 +175,7 @@ def test_the_change_of_variables_is_undone_and_its_determinant_is_right() -> Non
     target, data, u = target_of(walk)
     field = find_field(target, u, 1)
     assert field is not None
-    found = _Search(target, data, field, 1).run(u)
+    found = _FieldMode(target, data, field, 1).run(u)
     assert found is not None
     joint = FieldCoordinates.of_arrays("x", walk, found[0].arrays())
     z = tf.constant(np.random.default_rng(2).normal(size=T))

@@ -21,7 +21,7 @@ from sgmcmc.regression.building import make_model
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.frames import as_frame, labels, with_levels_of
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import RegressionModel
 
 RNG = np.random.default_rng(1)
 N = 200
@@ -31,12 +31,12 @@ X, Z = RNG.normal(size=(2, N))
 Y = X + NUMBERS + RNG.normal(size=N)
 
 
-def _model(formula: str, **columns: Any) -> Model:
+def _model(formula: str, **columns: Any) -> RegressionModel:
     frame = as_frame({"y": Y, "x": X, "z": Z, **columns})
     return make_model(parse(formula), frame, read_family("gaussian", None), None)[0]
 
 
-def _rows(model: Model, data: Any) -> dict[str, np.ndarray]:
+def _rows(model: RegressionModel, data: Any) -> dict[str, np.ndarray]:
     frame = with_levels_of(as_frame(data), model.factors)
     found = model.rows(frame)
     own = {name: v for name, v in found.items() if not isinstance(v, Categories)}

@@ -18,7 +18,7 @@ from sgmcmc.plan.modes import alike
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
-from sgmcmc.plan.prediction import NoisyQuadratic, Prediction, largest_stepsize
+from sgmcmc.plan.prediction import ChainPrediction, NoisyQuadratic, largest_stepsize
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Phase, Sampler
@@ -50,8 +50,8 @@ class Judgement:
 
     mode: Mode
     geometry: NoisyQuadratic
-    prediction: Prediction
-    without_noise: Prediction
+    prediction: ChainPrediction
+    without_noise: ChainPrediction
     ratio: np.ndarray
     shift: np.ndarray
     off_center: float | None
@@ -180,11 +180,11 @@ def _largest(
 
 def _predicted(
     geometry: NoisyQuadratic, chain: Phase, stepsize: float | np.ndarray
-) -> Prediction:
+) -> ChainPrediction:
     try:
         return geometry.predict(_unscaled(chain), stepsize, _slices(chain))
     except ValueError:  # there is no closed form
-        return Prediction.unknown(len(geometry.root))
+        return ChainPrediction.unknown(len(geometry.root))
 
 
 def _slices(chain: Phase) -> tuple[slice, ...] | None:
