@@ -180,7 +180,7 @@ class Plan:
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")
 
-    def still_holds(self, mode: Mode, settings: GivenConstants, growth: float) -> bool:
+    def still_holds(self, mode: Mode, given: GivenConstants, growth: float) -> bool:
         """Return whether this plan is good for a posterior of somewhat more rows too.
 
         Its information, as if it had grown with their number, must be nearly that of the other, and
@@ -188,13 +188,15 @@ class Plan:
 
         Args:
             mode: Mode of the other.
-            settings: User's choices for it.
+            given: User's choices for it.
             growth: Factor by which the number of rows has grown.
         """
         surveyed = self.surveyed
         is_unimodal = surveyed is not None and not (surveyed.several or surveyed.rising)
-        same_size = settings.minibatch_size in (None, self.minibatch_size)
-        if self.around.exact or not (is_unimodal and same_size and mode.converged):
+        same_size = given.minibatch_size in (None, self.minibatch_size)
+        if self.around.is_noiseless or not (
+            is_unimodal and same_size and mode.converged
+        ):
             return False
         root = root_of(self.mode.information.covariance / growth)
         matrix = mode.information.matrix
@@ -217,8 +219,8 @@ class Plan:
     ) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
-        design = _Draft(self.given, self.mode, whitening, self.minibatches)
-        plan = design.cheapest(target, data, seed, kept_graphs(target, data))
+        draft = _Draft(self.given, self.mode, whitening, self.minibatches)
+        plan = draft.cheapest(target, data, seed, kept_graphs(target, data))
         return replace(plan, seconds=self.seconds, surveyed=self.surveyed, earlier=None)
 
 
@@ -242,7 +244,7 @@ class Knowledge(NamedTuple):
 def make_plan(
     model: Model,
     start: np.ndarray,
-    settings: GivenConstants,
+    given: GivenConstants,
     stage: Callable[[str], None],
     knowledge: Knowledge,
 ) -> Plan:
@@ -251,7 +253,7 @@ def make_plan(
     Args:
         model: Model, read.
         start: Start of the search for the mode, flat and unconstrained.
-        settings: User's choices.
+        given: User's choices.
         stage: Function that is called with the name of the next stage.
         knowledge: What is known already.
     """
@@ -270,7 +272,7 @@ def make_plan(
     earlier = knowledge.earlier
     if earlier is not None:
         growth = data.size / earlier.rows
-        if not earlier.plan.still_holds(mode, settings, growth):
+        if not earlier.plan.still_holds(mode, given, growth):
             earlier = None
     if earlier is None or earlier.plan.surveyed is None:
         stage("looking for other modes")
@@ -280,19 +282,19 @@ def make_plan(
         clock.done("other modes")
     else:
         surveyed = replace(earlier.plan.surveyed, modes=(mode,))
-    preconditioner = make_preconditioner(settings.preconditioner, mode)
-    minibatches = settings.minibatches
+    preconditioner = make_preconditioner(given.preconditioner, mode)
+    minibatches = given.minibatches
     if minibatches is None:
         minibatches = Uniform()
-        if not settings.takes_all(data.size, target.row_terms):
+        if not given.takes_all(data.size, target.row_terms):
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
             leverages = leverage(target, data, dense, seed, objective=objective.rough)
             minibatches = leverage_minibatches(leverages)
             clock.done("leverage")
     stage("noise of the gradients")
-    design = _Draft(settings, mode, preconditioner, minibatches)
-    plan = design.cheapest(target, data, seed, objective.rough.graphs, earlier)
+    draft = _Draft(given, mode, preconditioner, minibatches)
+    plan = draft.cheapest(target, data, seed, objective.rough.graphs, earlier)
     clock.done("noise and stepsize")
     return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier)
 
@@ -395,13 +397,13 @@ class _Draft:
     """Parts of a chain before the size of its minibatches and its stepsize are chosen.
 
     Attributes:
-        settings: User's choices.
+        given: User's choices.
         mode: Mode.
         preconditioner: û and C; ``None`` for none.
         minibatches: Way of drawing the rows.
     """
 
-    settings: GivenConstants
+    given: GivenConstants
     mode: Mode
     preconditioner: Preconditioner | None
     minibatches: Minibatches
@@ -423,14 +425,14 @@ class _Draft:
             graphs: Graphs of the target that are kept.
             earlier: Plan that gives the size of the minibatches, and their noise.
         """
-        settings, minibatches = self.settings, self.minibatches
+        given, minibatches = self.given, self.minibatches
         whitening = self.preconditioner or unchanged(target.size)
         information = information_in(whitening, self.mode)
         geometry = NoisyQuadratic(
             information, np.zeros_like(information), whitening.root
         )
-        if settings.takes_all(data.size, target.row_terms):
-            return self._plan(data.size, geometry)
+        if given.takes_all(data.size, target.row_terms):
+            return self._with_stepsize(data.size, geometry)
         sizes = self._sizes(target, data, earlier)
         largest = max(sizes[0], _SETTINGS.reference_terms // target.row_terms)
         reference = sizes[0]
@@ -439,20 +441,24 @@ class _Draft:
         whitened = target.preconditioned(self.preconditioner)
         center = whitening.into(self.mode.position)
         draws = minibatches.bind(data.size, reference)
-        meter = NoiseMeter(whitened, data, draws, settings.gradient, graphs)
+        meter = NoiseMeter(whitened, data, draws, given.gradient, graphs)
         if earlier is not None:
             noise = earlier.noise_in(whitening, data.size)
             epoch = epoch_of(minibatches, data.size, sizes[0])
-            plan_of_earlier = self._plan(sizes[0], geometry.with_noise(noise, epoch))
+            plan_of_earlier = self._with_stepsize(
+                sizes[0], geometry.with_noise(noise, epoch)
+            )
             return replace(plan_of_earlier, meter=meter)
         rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
         normals = rng.standard_normal((_SETTINGS.noise_positions, target.size))
         spread = np.linalg.solve(np.linalg.cholesky(information).T, normals.T).T
         noise = meter.covariance(center + spread, center, seed)
 
-        def plan(n: int) -> Plan:
+        def of_size(n: int) -> Plan:
             epoch = epoch_of(minibatches, data.size, n)
-            return self._plan(n, geometry.with_noise(noise * meter.factor(n), epoch))
+            return self._with_stepsize(
+                n, geometry.with_noise(noise * meter.factor(n), epoch)
+            )
 
         def cost(plan: Plan) -> float:
             row_cost = _SETTINGS.byte_cost * data.row_bytes
@@ -460,42 +466,39 @@ class _Draft:
             iteration_cost = _SETTINGS.iteration_cost + row_cost * plan.minibatch_size
             return plan.autocorrelation * iteration_cost
 
-        return replace(_cheapest(plan, sizes, reference, cost), meter=meter)
+        return replace(_cheapest(of_size, sizes, reference, cost), meter=meter)
 
     def _sizes(self, target: Target, data: Data, earlier: Earlier | None) -> list[int]:
         """Return the sizes of minibatches to choose from."""
         if earlier is not None:
             return [earlier.plan.minibatch_size]
-        if self.settings.minibatch_size is not None:
-            return [self.settings.minibatch_size]
+        if self.given.minibatch_size is not None:
+            return [self.given.minibatch_size]
         small_sizes = _SETTINGS.small_sizes if target.row_terms != 1 else ()
         candidates = small_sizes + _SETTINGS.sizes
         return [n for n in candidates if n <= data.size] or [data.size]
 
-    def _plan(self, n: int, geometry: NoisyQuadratic) -> Plan:
+    def _with_stepsize(self, n: int, geometry: NoisyQuadratic) -> Plan:
         """Return the plan for n rows, with its stepsize."""
-        settings = self.settings
-        dynamics, in_turn, stepsize = (
-            settings.dynamics,
-            settings.in_turn,
-            settings.stepsize,
-        )
+        given = self.given
+        dynamics, in_turn = given.dynamics, given.in_turn
+        stepsize = given.stepsize
         if stepsize is None:
-            largest = LARGEST_OF_FEW if geometry.exact else LARGEST
+            largest = LARGEST_OF_FEW if geometry.is_noiseless else LARGEST
             if has_thermostat(dynamics):
                 largest = LARGEST_WITH_THERMOSTAT
             # Several steps with one momentum should not go round.
             largest = min(largest, (0.5 * np.pi / dynamics.steps) ** 2)
-            tolerance = settings.tolerance
+            tolerance = given.tolerance
             stepsize = largest_stepsize(dynamics, geometry, tolerance, largest, in_turn)
         try:
             prediction = geometry.predict(dynamics, stepsize, in_turn)
         except ValueError:  # a user's stepsize, for dynamics without a closed form
-            if settings.stepsize is None:
+            if given.stepsize is None:
                 raise
             prediction = ChainPrediction.unknown(len(self.mode.position))
         return Plan(
-            settings,
+            given,
             self.mode,
             self.preconditioner,
             self.minibatches,
@@ -507,7 +510,7 @@ class _Draft:
 
 
 def _cheapest(
-    plan: Callable[[int], Plan],
+    of_size: Callable[[int], Plan],
     sizes: Sequence[int],
     first: int,
     cost: Callable[[Plan], float],
@@ -518,11 +521,11 @@ def _cheapest(
     so that costs fall and then rise with their number.
     """
     first_index = max((k for k, n in enumerate(sizes) if n <= first), default=0)
-    best = plan(sizes[first_index])
+    best = of_size(sizes[first_index])
     lowest_cost = cost(best)
     for direction in (sizes[first_index + 1 :], sizes[:first_index][::-1]):
         for n in direction:
-            candidate = plan(n)
+            candidate = of_size(n)
             if cost(candidate) >= lowest_cost:
                 break
             best, lowest_cost = candidate, cost(candidate)

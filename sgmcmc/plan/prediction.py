@@ -123,7 +123,7 @@ class NoisyQuadratic:
         return vectors.T @ self.noise @ vectors
 
     @property
-    def exact(self) -> bool:
+    def is_noiseless(self) -> bool:
         """Whether gradients have no noise."""
         return not self.noise.any()
 

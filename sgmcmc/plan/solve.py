@@ -73,7 +73,7 @@ def first_draws(call: Call, methods: Sequence[Method]) -> Samples:
             outcome = left.draws()
             considered[method.name] = "time was up"
         if isinstance(outcome, Left):
-            left, considered[method.name] = outcome, outcome.reason
+            left, considered[method.name] = outcome.after(left), outcome.reason
         elif outcome is not None:
             considered.setdefault(method.name, "taken")
             if call.is_stored:  # whose report is made when it is first asked for

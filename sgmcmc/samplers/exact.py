@@ -14,9 +14,9 @@ from sgmcmc import checks
 from sgmcmc.dynamics import HMC, MALA, MHSS, NUTS, ZigZag
 from sgmcmc.model.target import LogLik, LogPrior
 from sgmcmc.plan.methods.hmc import run_hamiltonian
-from sgmcmc.plan.methods.subsampled import run_subsampled
 from sgmcmc.plan.reports import CurvatureReporter
 from sgmcmc.plan.stopping import Goal
+from sgmcmc.plan.subsampled import run_subsampled
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.documentation import documented

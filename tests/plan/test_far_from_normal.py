@@ -87,7 +87,7 @@ def _started_again(monkeypatch: pytest.MonkeyPatch, seconds: float) -> sgmcmc.Sa
     They do not get their effective draws: a few are soon reached.
     """
     monkeypatch.setattr(seams.UNTIL_FAR_REACHED, property(lambda _: False))
-    monkeypatch.setattr(seams.MAY_BE_EXACT, lambda *_: False)
+    monkeypatch.setattr(seams.NUTS_IS_AFFORDABLE, lambda *_: False)
     monkeypatch.setattr(seams.POSTERIOR_PREDICTED, lambda *_: seconds)
     return draw(ess=50)
 
@@ -134,7 +134,7 @@ def test_hmc_where_minibatches_would_need_very_many_gradients(
 ) -> None:
     """By counts; where all rows are affordable it is NUTS that follows, else HMC is the last."""
     monkeypatch.setattr(seams.FAR_GRADIENTS, 0.0)
-    monkeypatch.setattr(seams.MAY_BE_EXACT, lambda *given: False)
+    monkeypatch.setattr(seams.NUTS_IS_AFFORDABLE, lambda *given: False)
     y = np.random.default_rng(3).normal(2.0, 1.0, 5000)
     samples = sgmcmc.sample(log_lik, {"y": y}, {"w": 0.0}, seed=1, verbose=False)
     assert "very many iterations" in samples.report["Dynamics"]["reason for HMC"]

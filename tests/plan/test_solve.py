@@ -48,8 +48,8 @@ def test_the_first_with_draws_is_taken_and_the_report_says_why_others_were_left(
         return DRAWS
 
     methods = [
-        leaves("first"),
-        leaves("second"),
+        leaves("first", warnings=["one mode"], hurried=True, draws=lambda: DRAWS),
+        leaves("second", warnings=["one mode", "no peak"]),
         Method("other", of_another_kind),
         Method("last", last),
         Method("never asked", out_of_time),
@@ -58,7 +58,9 @@ def test_the_first_with_draws_is_taken_and_the_report_says_why_others_were_left(
     assert draws.report[Section.METHODS] == {
         "first": "first", "second": "second", "last": "taken",
     }  # fmt: skip
-    assert [left.reason for left in seen] == ["second"]
+    (left,) = seen
+    assert left.reason == "second" and left.warnings == ("one mode", "no peak")
+    assert left.hurried and left.draws() is DRAWS and left.mode is left.hmc is None
 
 
 def test_draws_in_hand_are_returned_if_no_other_method_has_the_time() -> None:

@@ -28,16 +28,16 @@ from sgmcmc.plan.fixed_nodes import with_more_nodes
 from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.methods.call import Call, Left, SuitsBetter
 from sgmcmc.plan.methods.full_data import (
-    FullDataPlan,
+    HamiltonianPlan,
     cost_of_nuts,
-    may_be_exact,
     may_start_again,
+    nuts_is_affordable,
     run_on_all_rows,
 )
 from sgmcmc.plan.methods.multimodal import in_modes
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.plan import Plan
-from sgmcmc.plan.reports import report_on
+from sgmcmc.plan.reports import report_around_mode
 from sgmcmc.plan.reports.judging import judge, unconstrained
 from sgmcmc.plan.reports.warnings import WIDE, is_within_tolerance, no_mode_warnings
 from sgmcmc.plan.stopping import (
@@ -213,7 +213,9 @@ class _Chains:
     def reported(self, goal: Goal) -> Samples:
         """Return the draws with their report."""
         samples, lengths = self.samples, self.lengths
-        report = report_on(samples, self.plan, lengths, lengths.variances, goal)
+        report = report_around_mode(
+            samples, self.plan, lengths, lengths.variances, goal
+        )
         return samples.with_report(report)
 
 
@@ -225,7 +227,7 @@ def minibatches_around_mode(call: Call, left: Left | None) -> Samples | Left | N
     chosen = call.chosen
     if isinstance(chosen, Left):
         return None
-    may_use_nuts = may_be_exact(call.request, chosen.plan, call.goal)
+    may_use_nuts = nuts_is_affordable(call.request, chosen.plan, call.goal)
     if may_use_nuts and not chosen.plan.mode.converged:
         return _gave_way(chosen.plan, "no mode was found")
     suits_better = _why_hmc(call, chosen, may_use_nuts)
@@ -368,7 +370,7 @@ class AroundMode:
         structure = request.groups
         mode = None if structure is None or structure.coordinates else plan.mode
         surveyed = no_mode_warnings(plan.surveyed)
-        hmc = FullDataPlan(HMC(), reason, surveyed, cost, plan.mode)
+        hmc = HamiltonianPlan(HMC(), reason, surveyed, cost, plan.mode)
         current: Request | None = self.chosen.request
         while current is not None:
             try:
@@ -381,8 +383,8 @@ class AroundMode:
                 current = with_more_nodes(current) if may_start_again(goal) else None
                 continue
             assert samples.report is not None
-            warnings_of_hmc = samples.report.warnings[len(surveyed) :]
-            if not warnings_of_hmc or not may_start_again(goal):
+            of_hmc = [w for w in samples.report.warnings if w not in surveyed]
+            if not of_hmc or not may_start_again(goal):
                 return samples
             diverged = samples.report[Section.CHAIN][Fact.DIVERGENCES]
             draws = samples.report[Section.DRAWS]
@@ -396,7 +398,7 @@ class AroundMode:
             if cost is not None:
                 return samples
             draws_so_far = partial(samples.with_report, samples.report)
-            return _gave_way(plan, f"of HMC: {warnings_of_hmc[0]}", mode, draws_so_far)
+            return _gave_way(plan, f"of HMC: {of_hmc[0]}", mode, draws_so_far)
         return _gave_way(
             plan,
             "the posterior is far from normal: HMC left the surroundings of the mode",
@@ -441,7 +443,7 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     """
     if not plan.mode.converged:
         return False
-    if plan.around.exact:
+    if plan.around.is_noiseless:
         return gradients <= _SETTINGS.gradients_near_normal
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
@@ -458,7 +460,7 @@ def draws_on_disk(call: Call, left: Left | None) -> Samples | None:
     def tune(request: Request) -> Request:
         chosen = choose(bound, goal.tolerance, goal.verbose)
         plan, target = chosen.plan, chosen.target
-        if not plan.mode.converged and may_be_exact(request, plan, goal):
+        if not plan.mode.converged and nuts_is_affordable(request, plan, goal):
             raise ValueError(
                 "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
                 "Use sgmcmc.nuts(..., store=...)."

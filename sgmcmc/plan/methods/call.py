@@ -49,10 +49,10 @@ class Left:
 
     Attributes:
         reason: The reason, for the report.
-        warnings: Further warnings of the report, whichever method follows.
-        mode: Mode around which chains may start.
-        hurried: Whether there is no time to choose constants.
-        hmc: Why HMC suits better, if that is the reason.
+        warnings: Further warnings of the report; `nuts` has them in its own.
+        mode: Mode around which chains may start; those of `nuts` do.
+        hurried: Whether there is no time to choose constants; `nuts` then warms up briefly.
+        hmc: Why HMC suits better, if that is the reason; `hmc_around_mode` runs if there is one.
         draws: Function that returns draws with their report if no other method has the time.
     """
 
@@ -63,6 +63,19 @@ class Left:
     hmc: SuitsBetter | None = None
     draws: Callable[[], Samples] | None = None
 
+    def after(self, earlier: Left | None) -> Left:
+        """Return the same with what an earlier method has left, where this one leaves nothing."""
+        if earlier is None:
+            return self
+        return Left(
+            self.reason,
+            tuple(dict.fromkeys([*earlier.warnings, *self.warnings])),
+            earlier.mode if self.mode is None else self.mode,
+            earlier.hurried or self.hurried,
+            self.hmc or earlier.hmc,
+            self.draws or earlier.draws,
+        )
+
 
 class Method(NamedTuple):
     """A way to draws of a posterior without constants.
@@ -70,8 +83,8 @@ class Method(NamedTuple):
     Attributes:
         name: Name, as reports have it.
         run: Function that returns draws with their report, or why it leaves the posterior to the
-            methods after it; ``None`` if it is for posteriors of another kind. What the last of
-            those before it has left comes with the call.
+            methods after it; ``None`` if it is for posteriors of another kind. What those before it
+            have left comes with the call, the latest first where several have left the same.
     """
 
     name: str

@@ -59,7 +59,7 @@ def may_start_again(goal: Goal) -> bool:
 
 
 @dataclass(frozen=True)
-class FullDataPlan:
+class HamiltonianPlan:
     """HMC or NUTS on the whole dataset, in place of chains of minibatches.
 
     Attributes:
@@ -79,7 +79,7 @@ class FullDataPlan:
     stepsize: float | None = None
 
 
-def run_on_all_rows(request: Request, plan: FullDataPlan, goal: Goal) -> Samples:
+def run_on_all_rows(request: Request, plan: HamiltonianPlan, goal: Goal) -> Samples:
     """Return draws by HMC or NUTS on the whole dataset, with their report.
 
     Args:
@@ -110,7 +110,7 @@ def run_on_all_rows(request: Request, plan: FullDataPlan, goal: Goal) -> Samples
     return run_hamiltonian(exact, goal, plan.reason, plan.warnings, earlier)
 
 
-def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
+def nuts_is_affordable(request: Request, plan: Plan, goal: Goal) -> bool:
     """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
 
     Args:
@@ -122,7 +122,7 @@ def may_be_exact(request: Request, plan: Plan, goal: Goal) -> bool:
         return False
     target, data = request.read.target, request.read.data
     numbers = data.size * target.row_terms * len(plan.mode.position)
-    if plan.around.exact or numbers <= _SETTINGS.surely_quick:
+    if plan.around.is_noiseless or numbers <= _SETTINGS.surely_quick:
         return True
     return numbers <= _SETTINGS.most_numbers and cost_of_nuts(request, goal).affordable
 
@@ -136,7 +136,7 @@ def cost_of_nuts(request: Request, goal: Goal) -> Cost:
 def nuts(call: Call, left: Left | None) -> Samples:
     """Return draws by the No-U-Turn Sampler, around the mode that was left, or after a search."""
     assert left is not None
-    plan = FullDataPlan(NUTS(), left.reason, left.warnings, mode=left.mode)
+    plan = HamiltonianPlan(NUTS(), left.reason, left.warnings, mode=left.mode)
     goal = replace(call.goal, hurried=True) if left.hurried else call.goal
     return run_on_all_rows(call.request, plan, goal)
 
@@ -173,7 +173,7 @@ def _by_hmc(call: Call, cost: Cost) -> Samples:
         f"by its operations a gradient over all rows takes {cost.gradient:.2g} s, and the chains "
         f"{cost.seconds:.0f} s"
     )
-    plan = FullDataPlan(HMC(), reason, cost=cost)
+    plan = HamiltonianPlan(HMC(), reason, cost=cost)
     return run_on_all_rows(call.request, plan, call.goal)
 
 
@@ -206,7 +206,7 @@ def hmc_with_effects(call: Call, left: Left | None) -> Samples | Left | None:
     if cost is None:
         return Left("around a mode of all coordinates it would take too long")
     reason = "coordinates are effects of groups, whitened by what the data say of each"
-    plan = FullDataPlan(HMC(), reason, cost=cost)
+    plan = HamiltonianPlan(HMC(), reason, cost=cost)
     current: Request | None = transformed
     while current is not None:
         try:
@@ -239,7 +239,7 @@ def hmc_with_field(call: Call, left: Left | None) -> Samples | Left | None:
     if cost is None:
         return Left("around a mode of all coordinates it would take too long")
     reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_on_all_rows(transformed, FullDataPlan(HMC(), reason, cost=cost), goal)
+    return run_on_all_rows(transformed, HamiltonianPlan(HMC(), reason, cost=cost), goal)
 
 
 def _affordable_cost(request: Request, goal: Goal) -> Cost | None:

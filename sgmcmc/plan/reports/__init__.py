@@ -1,5 +1,5 @@
 """Reports on draws."""
 
-from sgmcmc.plan.reports.reporting import CurvatureReporter, report_on
+from sgmcmc.plan.reports.reporting import CurvatureReporter, report_around_mode
 
-__all__ = ["CurvatureReporter", "report_on"]
+__all__ = ["CurvatureReporter", "report_around_mode"]

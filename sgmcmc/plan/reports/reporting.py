@@ -119,7 +119,7 @@ def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
     }
 
 
-def report_on(
+def report_around_mode(
     samples: Samples,
     plan: Plan,
     rule: UntilEffective,
@@ -150,7 +150,7 @@ def report_on(
     warnings += diagnostics.warnings(goal.ess)
     warnings += far_from_normal_warnings(eigenvalues)
     rows: dict[str, Any] = {}
-    if plan.around.exact:
+    if plan.around.is_noiseless:
         rows["rows"] = "all"
     elif plan.given.minibatches is None:
         rows["rows"] = "in proportion to leverage"
