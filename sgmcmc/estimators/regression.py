@@ -71,9 +71,10 @@ class Features:
         sums = sum(w[block] @ X[block].astype(np.float64) for block in blocks)
         mean = sums / total
         squares = sum(w[block] @ (X[block] - mean) ** 2 for block in blocks)
-        scale = np.sqrt(squares / total)
+        sd = np.sqrt(squares / total)
+        varies = sd > 1e-12 * np.abs(mean)  # by more than rounding
         center = mean if with_intercept else np.zeros(X.shape[1])
-        return cls(center, np.where(scale > 0, scale, 1.0))
+        return cls(center, np.where(varies, sd, 1.0))
 
     def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""

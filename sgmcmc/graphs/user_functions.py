@@ -56,7 +56,10 @@ def call(
             ) from None
     try:
         return function(*(copy.copy(value) for value in inputs.values()))
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise
     except Exception as error:
+        pass_on(error)
         raise explain(argument, described, error, dtype) from error
 
 

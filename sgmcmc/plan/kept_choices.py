@@ -61,7 +61,9 @@ def tune_once(request: Request, choose: Callable[[Request], Request]) -> Request
     about = json.loads(str(stored["about"]))
     if request.seed is None:
         requested["seed"] = about["asked"]["seed"]
-    mismatch = difference(about["asked"], requested)
+    # Stores of earlier versions have no facts about these.
+    earlier = {name: requested.get(name) for name in ("minibatches", "burn_in")}
+    mismatch = difference({**earlier, **about["asked"]}, {**earlier, **requested})
     if mismatch is not None:
         raise ValueError(
             f"`store`: {str(path)!r} holds another chain: {mismatch}. Use another path, or the "
@@ -84,6 +86,7 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         "dtype": model.options.dtype.name,
         "params": digest(np.stack(model.starts)),
         "n_chains": model.options.n_chains,
+        "burn_in": request.keywords.get("burn_in"),
         "dataset": {
             name: column.digest() for name, column in model.data.columns.items()
         },
@@ -93,6 +96,7 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         facts |= {
             "gradient": _described(request.gradient),
             "minibatch_size": parts.json_value(request.minibatch_size),
+            "minibatches": _described(request.keywords.get("minibatches")),
         }
     return json.loads(json.dumps(facts))
 

@@ -157,8 +157,6 @@ def leverage_minibatches(leverages: np.ndarray) -> Weighted:
 # long run the difference to it has twice the variance of that to the mode.
 _FOLLOWING = (SVRG, SAGA)
 
-Estimate = Callable[[tf.Tensor, Minibatch], tf.Tensor]
-
 
 class NoiseMeter:
     """Measures the noise of a gradient estimator by pairs of independent minibatches.
@@ -269,6 +267,8 @@ class NoiseMeter:
     @property
     def _is_ours(self) -> bool:
         """Whether the estimator is one whose difference of two minibatches is known by its kind."""
+        if from_outside(self._gradient):
+            return False
         plain = type(self._gradient) is MinibatchGradient
         return plain or isinstance(self._gradient, (ControlVariate, *_FOLLOWING))
 

@@ -20,6 +20,7 @@ from sgmcmc.estimators import (
     BayesianPoissonRegression,
 )
 from sgmcmc.estimators.linear import _is_linear
+from sgmcmc.estimators.regression import Features
 
 Array = np.ndarray
 
@@ -233,3 +234,11 @@ def test_classes_may_come_later() -> None:
     model.partial_fit(X[order[50:]], y[order[50:]])
     together = BayesianLogisticRegression(**options).fit(X[order], y[order])
     np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])
+
+
+@pytest.mark.parametrize("weights", [None, np.linspace(0.1, 0.7, 7)])
+def test_a_column_that_varies_by_rounding_alone_is_not_scaled(weights: Any) -> None:
+    """The mean of seven numbers 0.1 is another number; a scale of 1e-17 made the prior 1e17 wide."""
+    X = np.column_stack([np.full(7, 0.1), np.full(7, 1e9), np.arange(7)])
+    scale = Features.of(X, True, weights).scale
+    assert (scale[:2] == 1.0).all() and 1.0 < scale[2] < 3.0

@@ -212,6 +212,24 @@ def test_a_store_keeps_what_was_chosen(
         run("part", seed=None, minibatch_size=50)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"minibatches": "uniform"}, {"minibatches": None}, {"burn_in": 7}],
+    ids=str,
+)
+def test_a_store_is_of_one_way_to_draw_rows_and_one_burn_in(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    """What a user gives is not replaced by what was chosen for an earlier call."""
+    given = {"minibatches": "auto", "burn_in": 5, "minibatch_size": 100, "n_iters": 20}
+    given |= {"store": tmp_path / "chain", "seed": 1, "verbose": False}
+    call("sgldcv", **given)
+    assert call("sgldcv", **given).settings["burn_in"] == 5
+    (name,) = other
+    with pytest.raises(ValueError, match=rf"`store`.*another chain.*{name}"):
+        call("sgldcv", **{**given, **other})
+
+
 def test_a_store_needs_a_length_and_a_mode(tmp_path: Path) -> None:
     given = {**QUICK, "store": tmp_path / "chain"}
     with pytest.raises(ValueError, match=r"`store`.*n_iters"):
