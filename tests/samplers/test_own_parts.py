@@ -90,6 +90,7 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
     np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
 
 
+@pytest.mark.slow
 def test_the_example_runs_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
