@@ -84,7 +84,7 @@ def check_no_repeats(noise: Array) -> None:
     assert repeats < 0.001 * numbers.size
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @every(LADDER)
 def test_the_noise_of_a_chain_with_minibatches(case: Case) -> None:
     """Two parameters of the same shape; SGHMC with L = 1, whose noise can be solved for."""
@@ -197,7 +197,16 @@ def test_seeds_give_independent_noise() -> None:
     noise = [
         np.diff(
             flat(
-                case.run(problem, 1.0, 5, n_iters=DRAWS, dtype=tf.float64, seed=seed), 1
+                case.run(
+                    problem,
+                    1.0,
+                    5,
+                    n_iters=DRAWS,
+                    dtype=tf.float64,
+                    seed=seed,
+                    jit_compile=False,
+                ),
+                1,
             ),
             axis=0,
         )

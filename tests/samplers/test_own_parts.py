@@ -175,6 +175,7 @@ def test_the_estimate_over_all_minibatches(draws: str) -> None:
 NOISE = 3
 
 
+@pytest.mark.slow
 def test_stationary_law() -> None:
     """The variance of the user's dynamics is that of their own second moment equation with
     minibatches, and with exact gradients that of the posterior."""
