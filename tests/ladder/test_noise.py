@@ -197,16 +197,7 @@ def test_seeds_give_independent_noise() -> None:
     noise = [
         np.diff(
             flat(
-                case.run(
-                    problem,
-                    1.0,
-                    5,
-                    n_iters=DRAWS,
-                    dtype=tf.float64,
-                    seed=seed,
-                    jit_compile=False,
-                ),
-                1,
+                case.run(problem, 1.0, 5, n_iters=DRAWS, dtype=tf.float64, seed=seed), 1
             ),
             axis=0,
         )

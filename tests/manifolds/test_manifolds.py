@@ -187,7 +187,7 @@ def test_the_report_has_the_temperature_that_noise_gives() -> None:
     samples = sgmcmc.sggmc(
         lambda params, data: kappa * tf.linalg.matvec(data["x"], params["v"]),
         {"x": x}, {"v": mode}, 2e-5, manifolds={"v": Sphere()}, minibatch_size=100, n_chains=4,
-        n_iters=5000, burn_in=500, seed=1, verbose=False,
+        n_iters=10_000, burn_in=1000, seed=1, verbose=False,
     )  # fmt: skip
     size = np.linalg.norm(total)
     distance = size - samples["v"].astype(float) @ total  # exact: mean 1
