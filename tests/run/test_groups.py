@@ -180,7 +180,7 @@ def exact(method: str, **given: Any) -> Samples:
         ),
         **{
             "n_iters": 100,
-            "n_chains": 2,
+            "n_chains": 3,
             "dtype": tf.float64,
             "seed": 4,
             "verbose": False,
