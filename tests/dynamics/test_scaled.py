@@ -84,6 +84,7 @@ def test_once_frozen_the_dynamics_are_those_with_a_stepsize_for_each_parameter(
     np.testing.assert_allclose(state.position, alone.position, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_law_of_frozen_scales_is_exact() -> None:
     """SGLD on a Gaussian of precision λ has the variance 1 / (λ(1 − ελ/4)), ε = h / √S."""
     chains, h = 200, {"a": 0.1, "b": 0.03}
@@ -135,6 +136,7 @@ def test_in_turn_and_by_parameter_and_in_the_search() -> None:
     centered = sgmcmc.sgldcv(
         log_lik, DATA, START, by_parameter, sgmcmc.gradient_scaled(0.002),
         minibatch_size=10, n_iters=5, n_iters_opt=1500, burn_in=5, seed=1, verbose=False,
+        jit_compile=False,
     )  # fmt: skip
     # With ε = 0.002 / √S the ascent ends about 0.02 from the mode, by the noise of its gradients.
     mode = np.concatenate([np.ravel(centered.mode[name]) for name in SHAPES])
@@ -147,7 +149,7 @@ def test_a_parameter_without_gradients_stays() -> None:
 
     draws = sgmcmc.sgld(
         flat, DATA, {"a": 0.0, "b": 3.0}, sgmcmc.gradient_scaled(0.1, until=5),
-        minibatch_size=50, n_iters=10, seed=1, verbose=False,
+        minibatch_size=50, n_iters=10, seed=1, verbose=False, jit_compile=False,
     )  # fmt: skip
     assert (draws["b"] == 3.0).all() and (np.diff(draws["a"]) != 0).all()
 

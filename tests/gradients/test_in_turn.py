@@ -73,7 +73,9 @@ class SAGAByHand:
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("method", ["svrg", "saga"])
 def test_step_by_step(
     method: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
@@ -187,6 +189,7 @@ def test_latent_variables_are_drawn_anew_for_each_parameter() -> None:
     samples = sgmcmc.sgld(
         model, {"x": np.zeros(4)}, {"a": 0.0, "b": 0.0}, epsilon, None, 4, n_iters=iterations,
         seed=SEED, verbose=False, dtype=tf.float64, gibbs=gibbs, updates="in_turn",
+        jit_compile=False,
     )  # fmt: skip
     draws = flat(samples, 1)
     moves = np.diff(np.vstack([np.zeros(2), draws]), axis=0)

@@ -494,12 +494,9 @@ def check(found: Found) -> None:
     assert found.accepts, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("draws", "m"),
-    [
-        ("without", 40),
-        *(pytest.param(draws, 10, marks=pytest.mark.slow) for draws in DRAWS),
-    ],
+    ("draws", "m"), [("without", 40), *((draws, 10) for draws in DRAWS)]
 )
 def test_stationary_law_of_svrg(draws: str, m: int) -> None:
     """The variance of SGLD with SVRG is that of its own second moment equation, and not that of
@@ -514,7 +511,7 @@ def test_stationary_law_of_svrg(draws: str, m: int) -> None:
     assert not compare_line(found, svrg_law(problem, draws, n, 1, stepsize)).accepts
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draws", list(DRAWS))
 def test_stationary_law_of_saga(draws: str) -> None:
     """The variance of SGLD with SAGA is that of its own second moment equation, and not that of

@@ -256,7 +256,7 @@ def test_minibatches_of_one_call_are_independent() -> None:
 
 @every(LADDER)
 @pytest.mark.parametrize("replace", [False, True], ids=["without", "with replacement"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_each_gradient_in_a_chain_is_of_one_fresh_minibatch_at_that_very_draw(
     case: Case, replace: bool
 ) -> None:

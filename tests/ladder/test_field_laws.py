@@ -112,6 +112,7 @@ def test_psgld_is_frozen_when_the_burn_in_ends() -> None:
     given: dict[str, Any] = {
         "gradient": "minibatch", "minibatches": "uniform", "minibatch_size": 10, "seed": 1,
         "preconditioner": "none", "stepsize": 0.05, "verbose": False, "n_iters": 30,
+        "jit_compile": False,
     }  # fmt: skip
     start = {"t": np.zeros(2)}
     named, counted = (

@@ -70,11 +70,9 @@ def same(samples: Samples, expected: Samples, pick: slice = slice(None)) -> None
         )
 
 
+@pytest.mark.slow
 @WALK
-@pytest.mark.parametrize(
-    ("burn_in", "thin"), [(7, 4), pytest.param(39, 1, marks=pytest.mark.slow)]
-)
-@pytest.mark.some(1)
+@pytest.mark.parametrize(("burn_in", "thin"), [(7, 4), (39, 1)])
 def test_burn_in_and_thin_are_dropping_and_slicing(
     case: Case, burn_in: int, thin: int
 ) -> None:
@@ -182,10 +180,9 @@ def test_compiled_or_not(case: Case) -> None:
         same(run(case, jit_compile=compiled), plain(case))
 
 
-@every(MOST, slow=lambda case: case.name != "sghmccv")
-@pytest.mark.parametrize(
-    ("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)]
-)
+@pytest.mark.slow
+@every(MOST)
+@pytest.mark.parametrize(("burn_in", "thin"), [(9, 1), (9, 4)])
 def test_gradients_are_those_at_their_own_draws(
     case: Case, burn_in: int, thin: int
 ) -> None:
@@ -215,6 +212,7 @@ def _exact_gradients(draws: Array) -> Array:
     return np.array([PROBLEM.gradient(point) for point in points]).reshape(draws.shape)
 
 
+@pytest.mark.slow
 @WALK
 def test_the_control_variate_is_centered_where_the_samples_say(case: Case) -> None:
     """The mode of each chain comes with the exact gradient there."""
@@ -228,7 +226,7 @@ def test_the_control_variate_is_centered_where_the_samples_say(case: Case) -> No
     )
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @every(tuple(case for case in LADDER if not case.centered))
 def test_thinning_across_blocks(case: Case) -> None:
     """A chain longer than any block, whose draws straddle the blocks' ends, in float64."""

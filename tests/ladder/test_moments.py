@@ -6,9 +6,9 @@ change the law by tens of per cent. Every mean and covariance entry is compared,
 errors taken over independent chains, with a bound that all of them together exceed by chance for
 one seed in ten thousand; the standard error of a variance is at most 2 % of it.
 
-By default one chain of each estimator is run: that the others have their laws follows from the
-transcriptions, which chains are held to to rounding (``test_steps.py``), and from the Lyapunov
-equations of the transcriptions here. The other chains are among the slow.
+That chains have their laws follows from the transcriptions, which they are held to to rounding
+(``test_steps.py``), and from the Lyapunov equations of the transcriptions here. Draws of the
+chains themselves are among the slow.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def sghmc_in_three_dimensions() -> tuple[LinearProblem, Any, Array]:
     return problem, step, draw(BY_NAME["sghmc"], problem, SIZES[3][1], step)
 
 
-@walk(lambda case, d: d == 3 and case.name == "sghmc", SIZES)
+@pytest.mark.slow
+@walk(lambda case, d: True, SIZES)
 def test_gaussian_model(case: Case, value: int) -> None:
     N, n = SIZES[value]
     problem = gaussian(value, N)
@@ -264,6 +265,7 @@ WRONG_LAWS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG_LAWS.values(), ids=WRONG_LAWS)
 def test_wrong_laws_are_rejected(wrong: dict[str, Any]) -> None:
     problem, step, draws = sghmc_in_three_dimensions()

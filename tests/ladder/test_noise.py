@@ -84,7 +84,7 @@ def check_no_repeats(noise: Array) -> None:
     assert repeats < 0.001 * numbers.size
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @every(LADDER)
 def test_the_noise_of_a_chain_with_minibatches(case: Case) -> None:
     """Two parameters of the same shape; SGHMC with L = 1, whose noise can be solved for."""

@@ -274,7 +274,7 @@ def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("case", "several"),
     [

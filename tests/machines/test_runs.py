@@ -67,6 +67,7 @@ def in_short_blocks() -> sgmcmc.Samples:
     return sgmcmc.sgldcv(**RICH)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_segments")
 def test_segments_do_not_show(threads: Executor) -> None:
     same(sgmcmc.sgldcv(**RICH, executor=threads), in_short_blocks())

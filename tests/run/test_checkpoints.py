@@ -52,7 +52,7 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.LARGE_SHARE, np.inf)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EACH_ESTIMATOR[::-1])
 @pytest.mark.parametrize(
     ("n_chains", "blocks"), [(2, 1), (2, 0), (2, 2), (2, 5), (None, 2)]

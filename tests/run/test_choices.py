@@ -112,13 +112,13 @@ def test_what_is_given_is_kept() -> None:
     found = sgmcmc.sample(
         log_lik, DATA, {"beta": np.zeros(2)}, log_prior, dynamics="sgld", gradient="saga",
         minibatches="replacement", minibatch_size=100, preconditioner="diagonal", stepsize=0.05,
-        n_chains=2, n_iters=300, burn_in=10, **QUICK,
+        n_chains=2, n_iters=100, burn_in=10, **QUICK,
     )  # fmt: skip
     settings = found.settings
     assert (settings["method"], settings["gradient"]["name"]) == ("sgld", "SAGA")
     assert (settings["minibatches"], settings["n"]) == ("replacement", 100)
     assert (settings["stepsize"], settings["burn_in"]) == (0.05, 10)
-    assert found["beta"].shape == (2, 300, 2)
+    assert found["beta"].shape == (2, 100, 2)
 
 
 def test_a_stepsize_alone_may_be_open() -> None:

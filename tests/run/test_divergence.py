@@ -46,24 +46,19 @@ def check_divergence(error: sgmcmc.DivergenceError, argument: str) -> None:
 @pytest.mark.parametrize("n_chains", [None, 2])
 def test_divergence(method: str, n_chains: int | None, run: Run) -> None:
     with pytest.raises(sgmcmc.DivergenceError) as caught:
-        run(method, **DIVERGENT, n_chains=n_chains)
+        run(method, **DIVERGENT, n_chains=n_chains, burn_in=10, thin=3)
     check_divergence(caught.value, "stepsize")
     samples = caught.value.samples
     assert samples is not None
     leading = () if n_chains is None else (n_chains,)
     draws = samples["theta"].shape[-1]
+    # The last finite draw is the one before the range.
+    first, last = caught.value.iterations
+    assert first == 10 + 3 * draws + 1 and last == 10 + 3 * (draws + 1)
     assert 1 <= draws < 10_000
     assert samples["theta"].shape == (*leading, draws)
     assert samples["calm"].shape == (*leading, draws, 2)
     assert all(np.isfinite(array).all() for array in samples.values())
-
-
-def test_the_last_finite_draw_is_the_one_before_the_range(run: Run) -> None:
-    with pytest.raises(sgmcmc.DivergenceError) as caught:
-        run(**DIVERGENT, burn_in=10, thin=3)
-    first, last = caught.value.iterations
-    draws = len(caught.value.samples["theta"])
-    assert first == 10 + 3 * draws + 1 and last == 10 + 3 * (draws + 1)
 
 
 def test_divergence_during_burn_in(run: Run) -> None:

@@ -45,7 +45,8 @@ def test_shapes(method: str) -> None:
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
-    ("method", "n_chains"), [("sgld", 1), *((method, 3) for method in METHODS[1:])]
+    ("method", "n_chains"),
+    [("sgld", 1), *((method, 3) for method in (*METHODS[1:], "sgld"))],
 )
 def test_shapes_of_chains(method: str, n_chains: int, run: Run) -> None:
     samples = run(
@@ -75,7 +76,7 @@ def test_kept_draws(n_iters: int, thin: int, burn_in: int, run: Run) -> None:
         np.testing.assert_allclose(kept.gradients[name], gradients, rtol=1e-5)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", PLAIN)
 def test_each_chain_begins_at_its_own_start(method: str, run: Run) -> None:
     starts = [{"theta": [-3.0, 0.0]}, {"theta": [0.0, 5.0]}, {"theta": [7.0, 7.0]}]
@@ -178,7 +179,10 @@ def test_store_params_false(run: Run) -> None:
     np.testing.assert_allclose(samples.test_functions["square"], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("n_chains", "jit_compile"), [(None, True), (2, False)])
+@pytest.mark.parametrize(
+    ("n_chains", "jit_compile"),
+    [(None, True), pytest.param(2, False, marks=pytest.mark.slow)],
+)
 def test_test_functions(n_chains: int | None, jit_compile: bool, run: Run) -> None:
     functions = {
         "norm": lambda params: tf.norm(params["matrix"]),

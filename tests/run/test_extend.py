@@ -69,7 +69,7 @@ def test_extended_in_steps_as_in_one_call(
         same(caller(case)(**given, **keeps, n_iters=51, **store), whole)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EACH_ESTIMATOR[::-1])
 def test_the_same_call_with_more_iterations(method: str, tmp_path: Path) -> None:
     """Without a seed, and with more and more iterations."""
@@ -81,7 +81,7 @@ def test_the_same_call_with_more_iterations(method: str, tmp_path: Path) -> None
     assert len(list(store.glob("array-*.npy"))) == 4  # those outgrown are gone
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", ["svrg", "saga"])
 def test_gradients_with_memories(gradient: str, tmp_path: Path) -> None:
     def call(n_iters: int, **given: Any) -> Samples:

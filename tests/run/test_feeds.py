@@ -147,6 +147,7 @@ def test_the_noise_is_learned_by_hand_too():
         lambda params, dataset: tf.linalg.matvec(dataset["x"], params["v"]),
         {"x": x}, {"v": [0.0, 0.0, 1.0]}, 1e-4, minibatch_size=5, seed=SEED,
         manifolds={"v": sgmcmc.manifolds.Sphere()}, noise_variance="fisher",
+        jit_compile=False,
     )  # fmt: skip
     sess = sgmcmc.init_sess(sampler)
     counts = []

@@ -20,7 +20,13 @@ EACH = tuple(case for case in IN_TURN if case.name.removesuffix("-in-turn") in N
 
 def run(case: Case, **keywords: Any) -> Samples:
     """Return a short chain."""
-    given = {"n_iters": 40, "n_iters_opt": 10, "store_gradients": True, **keywords}
+    given = {
+        "n_iters": 40,
+        "n_iters_opt": 10,
+        "store_gradients": True,
+        "jit_compile": False,
+        **keywords,
+    }
     return case.run(PROBLEM, 0.01, 6, **given)
 
 
@@ -62,7 +68,8 @@ def test_stores_without_the_setting_are_of_joint_updates(tmp_path: Path) -> None
     def call(**keywords: Any) -> Samples:
         return sgmcmc.sgld(
             problem.log_lik, problem.dataset, problem.split(problem.start), 1e-3, seed=1,
-            n_iters=20, verbose=False, store=tmp_path / "chain", minibatch_size=5, **keywords,
+            n_iters=20, verbose=False, store=tmp_path / "chain", minibatch_size=5,
+            jit_compile=False, **keywords,
         )  # fmt: skip
 
     before = call()

@@ -38,7 +38,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams.BLOCK_BYTES, BLOCK_BYTES // 2**15)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_give_the_draws_of_one_call(method: str, short_blocks: None) -> None:
     draws = short_call(method, n_iters=40)["theta"]

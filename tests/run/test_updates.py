@@ -13,6 +13,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from sgmcmc.data.derived_columns import joined
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.run.sampler_origin import origin_of
 
 RNG = np.random.default_rng(3)
@@ -138,9 +140,13 @@ def test_exact_samplers(sampler: Any) -> None:
     exact(samples.update({"x": X[500:800]}, verbose=False), X[:800])
 
 
+@pytest.mark.slow
 def test_start_of_another_call() -> None:
     exact(sampled({"x": X}, start=half()), X)
-    # Draws of constants that were given have no mode: chains begin at the last of them.
+
+
+def test_chains_begin_at_the_last_of_draws_without_a_mode() -> None:
+    """Draws of constants that were given have none."""
     given = sgmcmc.sgld(
         log_lik,
         {"x": X},
@@ -150,16 +156,20 @@ def test_start_of_another_call() -> None:
         n_chains=4,
         seed=1,
         verbose=False,
+        jit_compile=False,
     )
     asked: dict[str, Any] = {
         "dynamics": "sgld", "gradient": "full", "minibatches": "uniform", "minibatch_size": None,
         "preconditioner": "none", "stepsize": 1e-12, "n_iters": 1, "burn_in": 0,
+        "jit_compile": False,
     }  # fmt: skip
     one = sampled({"x": X}, start=given, **asked)
     np.testing.assert_allclose(one["theta"][:, 0], given["theta"][:, -1], atol=1e-4)
 
 
-def test_on_disk_sparse_and_mixed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_on_disk_sparse_and_mixed(sampled: bool, tmp_path: Path) -> None:
+    """The rows that an update reads, and those of a posterior that was updated."""
     table = RNG.normal(size=(1800, 3)).astype(np.float32)
     np.save(tmp_path / "x.npy", table[:1200])
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -173,17 +183,20 @@ def test_on_disk_sparse_and_mixed(tmp_path: Path) -> None:
     k = tf.constant(RNG.integers(0, 3, 1800))
     old = {"x": mapped, "s": matrix[:1200], "k": k[:1200]}
     new = {"x": table[1200:], "s": matrix[1200:], "k": k[1200:]}
-    samples = sgmcmc.sample(
-        both,
-        old,
-        {"b": np.zeros(3)},
-        n_iters=100,
-        seed=1,
-        verbose=False,
-        jit_compile=False,
-        n_chains=2,
-    )
-    data = origin_of(samples.update(new, verbose=False)).data
+    if sampled:
+        samples = sgmcmc.sample(
+            both,
+            old,
+            {"b": np.zeros(3)},
+            n_iters=100,
+            seed=1,
+            verbose=False,
+            jit_compile=False,
+            n_chains=2,
+        )
+        data = origin_of(samples.update(new, verbose=False)).data
+    else:
+        data = joined(*(read_dataset(part, tf.float32) for part in (old, new)))
     rows = np.array([5, 1199, 1200, 1799, 0])
     found = data.rows(rows)
     np.testing.assert_array_equal(found["x"], table[rows])

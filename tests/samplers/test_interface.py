@@ -262,7 +262,7 @@ def test_source_of_the_dynamics_is_named(case: Case) -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
 @pytest.mark.parametrize("replace", [False, True], ids=["without", "with replacement"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> None:
     case = BY_NAME[method]
     given = short_arguments(
@@ -290,8 +290,10 @@ def test_a_function_for_points_of_the_simplex_is_a_face_of_sample(case: Case) ->
     )
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
+@pytest.mark.some(1)
+@pytest.mark.parametrize(
+    "method", [name for name in METHODS[::-1] if BY_NAME[name].public]
+)
 def test_a_named_setup_is_a_face_of_setup(method: str) -> None:
     case, states = BY_NAME[method], []
     for call in (case.setup, case.by_parts()):

@@ -90,6 +90,7 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
     np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
 
 
+@pytest.mark.slow
 def test_the_example_runs_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -174,6 +175,7 @@ def test_the_estimate_over_all_minibatches(draws: str) -> None:
 NOISE = 3
 
 
+@pytest.mark.slow
 def test_stationary_law() -> None:
     """The variance of the user's dynamics is that of their own second moment equation with
     minibatches, and with exact gradients that of the posterior."""

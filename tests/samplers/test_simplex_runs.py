@@ -84,7 +84,10 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
-def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> None:
+def test_step_by_step_thinned_and_in_chains(
+    method: str, tmp_path: Path, short_blocks: None
+) -> None:
+    """And a session that was saved on the way goes on bit for bit."""
     chains = short_call(method, n_chains=2)
     assert chains["omega"].shape == chains.unnormalized["omega"].shape == (2, 40, 3)
     draws = {name: both[0] for name, both in chains.items()}
@@ -94,7 +97,13 @@ def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> 
     for n_steps in (1, 2, 30, 7):
         sgmcmc_step(sampler, sess, n_steps)
         found.append(get_params(sampler, sess))
+        if n_steps == 30:
+            sess.save(tmp_path / "sess.npz")
     np.testing.assert_allclose(sampler.params["omega"], found[-1]["omega"])
+    again = init_sess(sampler, restore=tmp_path / "sess.npz")
+    sgmcmc_step(sampler, again, 7)
+    for name, value in found[-1].items():
+        np.testing.assert_array_equal(get_params(sampler, again)[name], value)
     for name in draws:
         states = [each[name] for each in found]
         np.testing.assert_allclose(
@@ -132,20 +141,6 @@ def test_on_disk_and_resumed(
     np.testing.assert_array_equal(
         loaded.unnormalized["omega"], kept.unnormalized["omega"]
     )
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("method", METHODS)
-def test_sessions_are_restored_bit_for_bit(method: str, tmp_path: Path) -> None:
-    sampler = BY_NAME[method].setup(**arguments())
-    sess = init_sess(sampler)
-    sgmcmc_step(sampler, sess, 17)
-    sess.save(tmp_path / "sess.npz")
-    sgmcmc_step(sampler, sess, 20)
-    again = init_sess(sampler, restore=tmp_path / "sess.npz")
-    sgmcmc_step(sampler, again, 20)
-    for name, value in get_params(sampler, sess).items():
-        np.testing.assert_array_equal(get_params(sampler, again)[name], value)
 
 
 def test_log_posterior_estimate_step_by_step() -> None:
