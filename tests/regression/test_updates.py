@@ -63,7 +63,9 @@ def test_a_chain_goes_on_from_the_old_mode() -> None:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"x": rng.normal(size=3000)})
     frame["y"] = rng.random(3000) < 1 / (1 + np.exp(-frame["x"]))
-    fit = sgmcmc.glm("y ~ x", frame.iloc[:2000], "bernoulli", ess=100, **QUIET)
+    fit = sgmcmc.glm(
+        "y ~ x", frame.iloc[:2000], "bernoulli", ess=100, n_chains=2, **QUIET
+    )
     updated = fit.update(frame.iloc[2000:], verbose=False)
     # Independent of the chain: Newton's method, and the information there.
     X, beta = np.column_stack([np.ones(3000), frame["x"]]), np.zeros(2)
@@ -249,6 +251,7 @@ def test_what_cannot_be_combined_is_refused(fit: sgmcmc.Regression) -> None:
 def test_a_new_level_of_the_response_is_refused() -> None:
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"x": rng.normal(size=60), "y": np.arange(60) % 3})
-    fit = sgmcmc.glm("y ~ x", frame, "ordinal", ess=50, n_chains=2, **QUIET)
+    short = {"stepsize": 1e-3, "n_iters": 20, "jit_compile": False, **QUIET}
+    fit = sgmcmc.glm("y ~ x", frame, "ordinal", dynamics="sgld", **short)
     with pytest.raises(ValueError, match="3"):
         fit.update(frame.assign(y=3), verbose=False)
