@@ -69,8 +69,6 @@ def samples():
         seed=1,
         verbose=False,
         dtype=tf.float64,
-        n_chains=2,
-        jit_compile=False,
     )
 
 
@@ -363,7 +361,7 @@ def test_crossed_factors_are_integrated_and_coordinates():
     ]
     found = sgmcmc.hmc(
         terms, {"y": y, "s": s, "d": d}, {"mu": 0.0}, groups=groups, n_chains=2, seed=1,
-        verbose=False, jit_compile=False,
+        verbose=False,
     )  # fmt: skip
     assert found["v"].shape[2:] == (8,)
     assert found.settings["groups"]["s"]["integrated"]
