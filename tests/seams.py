@@ -19,6 +19,8 @@ def changed(settings: str, **constants: Any) -> Any:
 DRAWS_PIECE_BYTES = "sgmcmc.after.control_variates.PIECE_BYTES"
 STEIN = "sgmcmc.after.stein._SETTINGS"
 
+ESTIMATORS_SAMPLE = "sgmcmc.samplers.sample"
+
 DATASET_PIECE_BYTES = "sgmcmc.data.dataset.PIECE_BYTES"
 NAMED_VERSIONS = "sgmcmc.data.named._VERSIONS"
 NATIVE_ROWS = "sgmcmc.data.native._rows"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.model_selection import cross_val_score
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import sgmcmc
 from sgmcmc.estimators import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
@@ -21,6 +23,7 @@ from sgmcmc.estimators import (
 )
 from sgmcmc.estimators.linear import _is_linear
 from sgmcmc.estimators.regression import Features
+from tests import seams
 
 Array = np.ndarray
 
@@ -36,6 +39,22 @@ X = np.column_stack(
 )
 Z = (X - X.mean(0)) / X.std(0)
 ETA = Z @ [0.8, -0.5, 0.3]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Return the calls of `sample`, arguments and keywords, which return ones as draws."""
+    made: list[tuple[Any, ...]] = []
+
+    def sample(*given: Any, **keywords: Any) -> sgmcmc.Samples:
+        made.append((given, {**keywords, "bijectors": list(keywords["bijectors"])}))
+        params = given[2].items()
+        return sgmcmc.Samples(
+            {name: np.ones((2, 5, *np.shape(p))) for name, p in params}
+        )
+
+    monkeypatch.setattr(seams.ESTIMATORS_SAMPLE, sample)
+    return made
 
 
 def laplace(weight: Array, ridge: float) -> Array:
@@ -122,12 +141,22 @@ def test_weights() -> None:
     assert (np.abs(weighted.coef_ - whole.coef_)[0] < 2 * FINITE * sd).all()
 
 
-def test_without_intercept() -> None:
+def test_without_intercept(calls: list[tuple[Any, ...]]) -> None:
     y = (rng.random(400) < 0.5).astype(int)
     model = BayesianLogisticRegression(fit_intercept=False, random_state=1).fit(
         Z[:400], y
     )
-    assert model.intercept_ == 0.0 and "intercept_at_mean" not in model.samples_
+    (log_lik, dataset, params, log_prior), _ = calls[0]
+    assert model.intercept_ == 0.0 and list(params) == ["coef"]
+    coef = np.array([0.3, -0.2, 0.1], np.float32)
+    terms = log_lik({"coef": tf.constant(coef)}, dataset)
+    eta = Z[:400] @ coef
+    np.testing.assert_allclose(terms, y * eta - np.logaddexp(0, eta), atol=1e-5)
+    scale = Z[:400].std(0)
+    prior = log_prior({"coef": tf.constant(coef)})
+    assert float(prior) == pytest.approx(
+        -0.5 * ((coef * scale / 2.5) ** 2).sum(), rel=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -198,7 +227,10 @@ def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-def test_rows_that_are_added_are_those_of_one_call() -> None:
+def test_rows_that_are_added_are_those_of_one_call(
+    calls: list[tuple[Any, ...]],
+) -> None:
+    """The chain of all rows is one of the same data and keywords."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(300, 2))
     y, weights = X @ [1.0, -1.0] + rng.normal(size=300), np.repeat([1.0, 2.0], 150)
@@ -210,6 +242,27 @@ def test_rows_that_are_added_are_those_of_one_call() -> None:
         model.partial_fit(np.full((2, 2), np.nan), [0.0, 1.0])
     with pytest.raises(ValueError, match="a pickle does not hold them"):
         pickle.loads(pickle.dumps(model)).partial_fit(X[150:], y[150:])
+    model.partial_fit(X[150:], y[150:], weights[150:])
+    BayesianLinearRegression(**options).fit(X, y, weights)
+    assert [len(given[1]["X"]) for given, _ in calls] == [150, 300, 300]
+    (_, added, params, prior), keywords = calls[1]
+    (_, together, params_together, prior_together), keywords_together = calls[2]
+    assert keywords == keywords_together and added.keys() == together.keys()
+    for name, column in together.items():
+        np.testing.assert_array_equal(added[name], column)
+    for name, start in params_together.items():
+        np.testing.assert_array_equal(params[name], start)
+    point = {name: tf.constant(np.full(np.shape(p), 0.7)) for name, p in params.items()}
+    assert prior(point) == prior_together(point)
+
+
+@pytest.mark.slow
+def test_rows_that_are_added_have_the_draws_of_one_call() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 2))
+    y, weights = X @ [1.0, -1.0] + rng.normal(size=300), np.repeat([1.0, 2.0], 150)
+    options = {"random_state": 1, "ess": 50, "n_chains": 2}
+    model = BayesianLinearRegression(**options).partial_fit(X[:150], y[:150])
     model.partial_fit(X[150:], y[150:], weights[150:])
     together = BayesianLinearRegression(**options).fit(X, y, weights)
     np.testing.assert_array_equal(model.samples_["coef"], together.samples_["coef"])

@@ -130,7 +130,7 @@ def _unless_default(name: str, sizes: str, held: bool) -> Any:
     """Return a case, slow unless it is one of those that have all the others' parts."""
     default = (name, sizes, held) in (
         (
-            "correlated",
+            "slopes",
             "one to twelve rows",
             False,
         ),  # two effects, whose law has parameters

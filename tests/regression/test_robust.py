@@ -121,7 +121,7 @@ def test_crossed_factors_have_no_clusters() -> None:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"a": np.arange(200) % 8, "b": np.arange(200) // 25})
     frame["y"] = rng.normal(size=200)
-    fit = sgmcmc.glm("y ~ 1 + (1 | a) + (1 | b)", frame, **QUIET)
+    fit = sgmcmc.glm("y ~ 1 + (1 | a) + (1 | b)", frame, n_iters=100, **QUIET)
     with pytest.raises(ValueError, match="depend on each other through effects of"):
         fit.summary(robust=True)
 

@@ -63,7 +63,9 @@ def test_a_chain_goes_on_from_the_old_mode() -> None:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"x": rng.normal(size=3000)})
     frame["y"] = rng.random(3000) < 1 / (1 + np.exp(-frame["x"]))
-    fit = sgmcmc.glm("y ~ x", frame.iloc[:2000], "bernoulli", ess=100, **QUIET)
+    fit = sgmcmc.glm(
+        "y ~ x", frame.iloc[:2000], "bernoulli", ess=100, n_chains=2, **QUIET
+    )
     updated = fit.update(frame.iloc[2000:], verbose=False)
     # Independent of the chain: Newton's method, and the information there.
     X, beta = np.column_stack([np.ones(3000), frame["x"]]), np.zeros(2)
