@@ -224,7 +224,7 @@ class SampledNetwork:
         >>> X = np.random.default_rng(1).normal(size=(200, 2)).astype("float32")
         >>> network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> fit = sgmcmc.keras.sample_network(
-        ...     network, (X, X.sum(1, keepdims=True)), "mean_squared_error", members=1, epochs=0,
+        ...     network, (X, X.sum(1, keepdims=True)), "mean_squared_error", members=1, epochs=20,
         ...     n_iters=50, draws=10, seed=1, verbose=False)
         >>> fit.predict(X[:3]).shape, len(fit.samples)
         ((3, 1), 2)

@@ -159,10 +159,10 @@ def divide(
         >>> def log_lik(params, dataset):
         ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
         >>> samples = sgmcmc.divide(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, shards=2, sampler="sgld", stepsize=1e-3,
-        ...     minibatch_size=100, n_iters=1000, seed=1, verbose=False)
+        ...     log_lik, {"x": x}, {"theta": 0.0}, shards=2, sampler="hmc", n_iters=500,
+        ...     seed=1, verbose=False)
         >>> samples["theta"].shape, bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
-        ((1, 1000), True)
+        ((4, 500), True)
 
     Source:
         Consensus: Scott et al., *Bayes and Big Data: The Consensus Monte Carlo Algorithm*, 2016,

@@ -141,7 +141,7 @@ def test_hessian_of_linear_predictors(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    those("logistic", "normal", "multinomial", "crossed", "levels"),
+    those("logistic", "normal", "multinomial", "crossed", "levels", often=("crossed",)),
 )
 def test_leverages_add_up_to_the_trace(name: str) -> None:
     """Row by row the curvature of the row alone; over all rows that of the Hessian."""
