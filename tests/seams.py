@@ -148,6 +148,8 @@ LENGTHS_FIRST = "sgmcmc.plan.stopping._FIRST"
 
 WHOLE_POSTERIOR_SETTINGS = "sgmcmc.model.whole_posterior._SETTINGS"
 
+SHORT_CHAINS = "sgmcmc.networks.chains.EnsembleChains._short_chains"
+
 ARROWS_FEW = "sgmcmc.plan.curvature._FEW"
 ONE_BY_ONE = "sgmcmc.plan.curvature._ONE_BY_ONE"
 PLAIN_INVERSE = "sgmcmc.plan.curvature._plain_inverse"

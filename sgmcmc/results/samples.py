@@ -283,10 +283,11 @@ class Samples(Draws):
             ...     return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
             >>> def log_density(effects, params):
             ...     return -0.5 * effects["z"] ** 2
-            >>> samples = sgmcmc.sample(
-            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, verbose=False, seed=1,
+            >>> samples = sgmcmc.sgld(
+            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, 0.01, n_iters=100,
+            ...     minibatch_size=10, verbose=False, seed=1,
             ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density))
-            >>> samples[::100].effects("site", [0, 19])["z"].shape[2:]
+            >>> samples[::10].effects("site", [0, 19])["z"].shape[2:]
             (2,)
         """
         if self._origin is None:
@@ -346,14 +347,14 @@ class Samples(Draws):
 
         Example:
             >>> import numpy as np, sgmcmc, tensorflow as tf
-            >>> x = np.random.default_rng(1).normal(3.0, 1.0, 3000)
+            >>> x = np.random.default_rng(1).normal(3.0, 1.0, 600)
             >>> def log_lik(params, dataset):
             ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
             >>> samples = sgmcmc.sample(
-            ...     log_lik, {"x": x[:2500]}, {"theta": 0.0}, seed=1, verbose=False)
-            >>> samples = samples.update({"x": x[2500:]}, verbose=False)
+            ...     log_lik, {"x": x[:500]}, {"theta": 0.0}, seed=1, verbose=False)
+            >>> samples = samples.update({"x": x[500:]}, verbose=False)
             >>> samples.settings["N"], bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
-            (3000, True)
+            (600, True)
         """
         update = need_chains(self).update
         if update is None:

@@ -276,23 +276,13 @@ def test_the_named_functions_with_control_variates_take_it_too() -> None:
     np.testing.assert_array_equal(flat(named), flat(found))
 
 
-def test_stepsizes_belong_to_the_whitened_coordinates() -> None:
-    """Stepsizes by parameter and by coordinate, and schedules, act on ζ."""
-    M = covariance(P)
-    C = np.linalg.cholesky(M)
-    stepsize = {
-        "W": np.array([[0.01, 0.02], [0.005, 0.01]]),
-        "b": sgmcmc.polynomial_decay(0.01, 10.0, 0.5),
-        "v": 0.003,
-    }
-    by_hand = run(whitened(MODEL, C, MODEL.origin), stepsize=stepsize)
-    agree(run(preconditioner=M, stepsize=stepsize), by_hand, C, MODEL.origin)
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "saga", "svrg"])
-def test_several_starts(gradient: str) -> None:
-    """With a start for each chain all of them move in the coordinates around the first."""
+def test_several_starts_and_stepsizes(gradient: str) -> None:
+    """With a start for each chain all of them move in the coordinates around the first.
+
+    Stepsizes by parameter and by coordinate, and schedules, act on ζ.
+    """
     M = covariance(P)
     C = np.linalg.cholesky(M)
     starts = [MODEL.origin, MODEL.origin + 1.0, MODEL.origin * 0.5]
@@ -300,7 +290,11 @@ def test_several_starts(gradient: str) -> None:
         **{"dynamics": "sghmc", "gradient": gradient, "minibatches": "uniform"},
         **{
             "minibatch_size": SMALL,
-            "stepsize": 0.01,
+            "stepsize": {
+                "W": np.array([[0.01, 0.02], [0.005, 0.01]]),
+                "b": sgmcmc.polynomial_decay(0.01, 10.0, 0.5),
+                "v": 0.003,
+            },
             "n_chains": 3,
             "n_iters": ITERATIONS,
         },

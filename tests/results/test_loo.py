@@ -13,13 +13,13 @@ from tests.results.test_predictions import exact_normal, normal
 
 def test_all_rows_and_some_agree_with_the_exact_ones() -> None:
     rng = np.random.default_rng(2)
-    x = rng.standard_t(5, size=5000)
+    x = rng.standard_t(5, size=2000)
     samples, exact = exact_normal(x, 1.0, rng)
     given: dict[str, Any] = {"dataset": {"x": x}, "log_lik": normal(1.0)}
-    every = samples.loo(**given, rows=5000)
-    assert every.subsampling_se == 0 and len(every.rows) == 5000
-    assert abs(every.elpd - exact.sum()) < 2.0
-    assert abs(every.p_loo - exact_terms(samples, x, exact)) < 2.0
+    every = samples.loo(**given, rows=2000)
+    assert every.subsampling_se == 0 and len(every.rows) == 2000
+    assert abs(every.elpd - exact.sum()) < 0.8
+    assert abs(every.p_loo - exact_terms(samples, x, exact)) < 0.8
     gaps = []
     for seed in range(20):
         some = samples.loo(**given, rows=200, seed=seed)
