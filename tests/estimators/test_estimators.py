@@ -291,7 +291,7 @@ def test_classes_may_come_later() -> None:
 
 @pytest.mark.parametrize("weights", [None, np.linspace(0.1, 0.7, 7)])
 def test_a_column_that_varies_by_rounding_alone_is_not_scaled(weights: Any) -> None:
-    """The mean of seven numbers 0.1 is another number; a scale of 1e-17 made the prior 1e17 wide."""
+    """The mean of seven numbers 0.1 is another one; a scale of 1e-17 made the prior 1e17 wide."""
     X = np.column_stack([np.full(7, 0.1), np.full(7, 1e9), np.arange(7)])
     scale = Features.of(X, True, weights).scale
     assert (scale[:2] == 1.0).all() and 1.0 < scale[2] < 3.0

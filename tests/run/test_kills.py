@@ -42,7 +42,6 @@ def check_after_kills(
     same(call(**given, store=store), call(**given))
 
 
-@pytest.mark.slow
 def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_after_kills(BY_NAME["sgldcv"], tmp_path, 2, 5_000, monkeypatch, longest=0.8)
 

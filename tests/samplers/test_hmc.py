@@ -79,10 +79,10 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
     ("dynamics", "stepsize"),
     [
         ("nuts", 0.6),
+        (HMC(n_leapfrog=3), 0.9),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
-                (HMC(n_leapfrog=3), 0.9),
                 (HMC(n_leapfrog=1, jitter=0.0), 1.3),
                 (HMC(length=1.5), 0.5),
                 (HMC(length=2.0, spread=0.9), 0.5),

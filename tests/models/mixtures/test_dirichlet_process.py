@@ -250,8 +250,9 @@ def two_groups(rows: int = 40) -> np.ndarray:
     return np.stack([rng.multinomial(20, truth[i % 2]) for i in range(rows)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["scir", "sgrld"])
+@pytest.mark.parametrize(
+    "method", ["scir", pytest.param("sgrld", marks=pytest.mark.slow)]
+)
 def test_a_chain_on_minibatches_finds_groups_that_share_no_word(method: str) -> None:
     table = two_groups()
     model = dp_mixture(table[:30], max_components=48)
