@@ -180,12 +180,14 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
     """Return the starting weights of all members, (members, ...)."""
     import keras
 
-    names = weight_names(models[0])
-    if len(models) == 1:
+    first, names = models[0], weight_names(models[0])
+    if members > len(models):
         before = random.getstate()  # from which Keras draws the seeds of new weights
         random.seed(seed)
+        # A copy that is compiled, too, would need the names of losses and metrics of the user's.
+        is_compiled, first.compiled = first.compiled, False
         try:
-            copies = [keras.models.clone_model(models[0]) for _ in range(members - 1)]
+            copies = [keras.models.clone_model(first) for _ in range(members - 1)]
             models = [*models, *copies]
         except (ValueError, NotImplementedError, TypeError) as error:
             raise ValueError(
@@ -194,6 +196,7 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
             ) from error
         finally:
             random.setstate(before)
+            first.compiled = is_compiled
     shapes = [
         [tuple(array.shape) for array in one.trainable_variables] for one in models
     ]
@@ -340,7 +343,7 @@ def sample_network(
             :class:`keras.losses.Loss`; or a function of targets and outputs that returns a loss for
             each row. Of a loss that is a mean over the outputs of a row the sum is used. Or a
             function of the outputs that returns a distribution of TensorFlow Probability.
-        members: Number of networks, each a chain; not for a list of models.
+        members: Number of networks, each a chain; of a list of models it is their number.
         n_iters: Iterations of each chain, after shorter chains that held-out rows judge.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a kernel's weights times √inputs.
@@ -396,12 +399,15 @@ def sample_network(
         raise ValueError(
             "`store_weights=False` keeps only predictions: give `predict_at`."
         )
-    models = list(model) if isinstance(model, list | tuple) else [model]
+    is_list = isinstance(model, list | tuple)
+    models = list(model) if is_list else [model]
+    if not models:
+        raise ValueError("`model`: the list is empty.")
     keras_network = KerasNetwork(models[0], loss)
     seed = checks.seed_number("seed", seed) % 2**31
-    count = members if len(models) == 1 else len(models)
+    count = len(models) if is_list else members
     check_memory(count, keras_network.size, draws if store_weights else 0)
-    start = new_members(models, members, seed)
+    start = new_members(models, count, seed)
     rows = _read(data, keras_network)
     keras_network.check(rows, start)
     network = keras_network.network(scale)

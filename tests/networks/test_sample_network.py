@@ -92,6 +92,20 @@ def test_members_start_anew_by_the_seed_and_leave_the_generator_of_keras_alone()
     assert not np.array_equal(one[name][1], one[name][2])
 
 
+def test_copies_are_of_a_network_that_is_compiled_by_a_loss_of_the_users() -> None:
+    """Keras would look for the loss by its name; the user's network stays compiled."""
+    own = network()
+    own.compile(loss=lambda y, outputs: keras.ops.mean((y - outputs) ** 2))
+    start = new_members([own], 2, 1)
+    assert own.compiled and all(len(weights) == 2 for weights in start.values())
+
+
+def test_the_members_of_a_list_are_its_networks() -> None:
+    fit = sgmcmc.keras.sample_network([network()], (X, Y), LOSS, **QUICK)
+    assert fit.samples is not None
+    assert {array.shape[0] for array in fit.samples.values()} == {1}
+
+
 @pytest.mark.slow
 def test_half_precision() -> None:
     """Layers compute in bfloat16, the weights and the posterior are in float32."""
@@ -187,6 +201,7 @@ def normal(outputs: Any) -> Any:
             "give `predict_at`",
         ),
         ([network(), network(width=5)], (X, Y), LOSS, {}, ValueError, "same shapes"),
+        ([], (X, Y), LOSS, {}, ValueError, "`model`: the list is empty"),
     ],
 )
 def test_what_is_refused(

@@ -208,8 +208,8 @@ def draw_warnings(
         )
     if (settings["n_chains"] or 1) == 1:
         warnings.append(
-            f"There is a single chain, so that R-hat (at most {RHAT}) cannot compare chains. Use "
-            "n_chains=4."
+            f"There is a single chain, so that there is no R-hat, which should be at most {RHAT}. "
+            "Use n_chains=4."
         )
     return warnings
 
