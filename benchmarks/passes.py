@@ -78,7 +78,7 @@ def measure(folder: Path, data: Arrays) -> dict[str, float]:
             lambda: whole.gradient(position.astype(np.float32))
         ),
         "mode, all its passes": _seconds(
-            lambda: mode_from(target, dataset, np.zeros(d + 1), 1)
+            lambda: mode_from(objective, np.zeros(d + 1), 1)
         ),
         f"leverage, {several.shape[1]} positions": _second_time(
             lambda: leverage(target, dataset, whitening, 1)

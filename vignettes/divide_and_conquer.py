@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     seeds, n_iters, draws = (
-        (1, 1000, 200) if options.short else (options.seeds, 100_000, 1000)
+        (1, 1000, 1000) if options.short else (options.seeds, 100_000, 1000)
     )
     makers = [heavy_tails] if options.short else [heavy_tails, two_modes, curved_ridge]
     dimensions = (2, 4) if options.short else (2, 4, 8, 12, 16, 20)

@@ -110,7 +110,7 @@ def test_regression_in_one_line_as_shown(shown: Callable[[str], str]) -> None:
         re.findall(r"^(plan: \w+ - basic|spent: \+10) +(-?\d\.\d+)", printed, re.M)
     )
     assert len(rows) == 3 and all(float(change) > 0 for change in rows.values())
-    found = re.search(r"worth (-?\d+) ± (\d+) of log", printed)
+    found = re.search(r"spline adds (-?\d+) ± (\d+) to", printed)
     assert found is not None and int(found.group(1)) > 2 * int(found.group(2))
 
 
