@@ -34,7 +34,7 @@ runSampler <- function(method, arguments, ...) {
 #' @param stepsize Stepsize: a number, a named list with one for each parameter, or a schedule:
 #'   a function of the iteration, or the result of [polynomialDecay()].
 #' @param optStepsize Stepsize of the stochastic gradient ascent that finds the mode, in the
-#'   form of `stepsize`.
+#'   form of `stepsize`; `"auto"` centers at the mode, found without minibatches.
 #' @param logPrior Function of the list of parameters that returns their log prior
 #'   density, a scalar tensor; `NULL` is a flat prior.
 #' @param minibatchSize Minibatch size: a proportion of N if between 0 and 1, else a number of
