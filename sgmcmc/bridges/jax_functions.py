@@ -50,7 +50,9 @@ def from_jax(function: Callable[..., Any]) -> JaxFunction:
             called.
 
     Example:
-        >>> import jax.numpy as jnp  # doctest: +SKIP
+        >>> import jax.numpy as jnp, numpy as np, sgmcmc  # doctest: +SKIP
+        >>> X = np.random.default_rng(1).normal(size=(500, 10))  # doctest: +SKIP
+        >>> y = (X[:, 0] > 0).astype(np.float32)  # doctest: +SKIP
         >>> def log_lik(params, dataset):  # doctest: +SKIP
         ...     logits = dataset["X"] @ params["beta"]
         ...     return dataset["y"] * logits - jnp.logaddexp(0.0, logits)

@@ -69,8 +69,10 @@ def from_numpyro(
         TypeError: ``model`` is not a function, or ``data`` is not a dict.
 
     Example:
-        >>> import numpyro  # doctest: +SKIP
+        >>> import numpy as np, numpyro, sgmcmc  # doctest: +SKIP
         >>> import numpyro.distributions as dist  # doctest: +SKIP
+        >>> x = np.linspace(0, 1, 500)  # doctest: +SKIP
+        >>> y = 1 + 2 * x + np.random.default_rng(1).normal(size=500)  # doctest: +SKIP
         >>> def regression(x, y=None):  # doctest: +SKIP
         ...     a = numpyro.sample("a", dist.Normal(0.0, 5.0))
         ...     b = numpyro.sample("b", dist.Normal(0.0, 5.0))
@@ -104,7 +106,13 @@ class NumPyroModel(TracedModel):
         groups: ``Groups`` of the local variables, which are not in ``params``.
 
     Example:
-        >>> model = sgmcmc.from_numpyro(regression, {"x": x, "y": y})  # doctest: +SKIP
+        >>> import numpy as np, numpyro, sgmcmc  # doctest: +SKIP
+        >>> def mean(y=None):  # doctest: +SKIP
+        ...     mu = numpyro.sample("mu", numpyro.distributions.Normal(0.0, 5.0))
+        ...     with numpyro.plate("rows", 500):
+        ...         numpyro.sample("y", numpyro.distributions.Normal(mu, 1.0), obs=y)
+        >>> y = np.random.default_rng(1).normal(size=500)  # doctest: +SKIP
+        >>> model = sgmcmc.from_numpyro(mean, {"y": y})  # doctest: +SKIP
         >>> print(model.sample(seed=1).report)  # doctest: +SKIP
     """
 

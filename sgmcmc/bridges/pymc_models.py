@@ -64,7 +64,9 @@ def from_pymc(
         TypeError: ``model`` is not a PyMC model.
 
     Example:
-        >>> import pymc as pm  # doctest: +SKIP
+        >>> import numpy as np, pymc as pm, sgmcmc  # doctest: +SKIP
+        >>> x = np.linspace(0, 1, 500)  # doctest: +SKIP
+        >>> y = 1 + 2 * x + np.random.default_rng(1).normal(size=500)  # doctest: +SKIP
         >>> with pm.Model() as regression:  # doctest: +SKIP
         ...     a = pm.Normal("a", 0, 5)
         ...     b = pm.Normal("b", 0, 5)
@@ -97,7 +99,11 @@ class PyMCModel(TracedModel):
         groups: ``Groups`` of the local variables, which are not in ``params``.
 
     Example:
-        >>> model = sgmcmc.from_pymc(regression)  # doctest: +SKIP
+        >>> import numpy as np, pymc as pm, sgmcmc  # doctest: +SKIP
+        >>> with pm.Model() as mean:  # doctest: +SKIP
+        ...     mu = pm.Normal("mu", 0, 5)
+        ...     pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=500))
+        >>> model = sgmcmc.from_pymc(mean)  # doctest: +SKIP
         >>> print(model.sample(seed=1).report)  # doctest: +SKIP
     """
 

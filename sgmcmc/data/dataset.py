@@ -32,6 +32,8 @@ class Minibatch(NamedTuple):
             are neighbors.
 
     Example:
+        >>> import tensorflow as tf
+        >>> from sgmcmc.minibatches import Minibatch
         >>> minibatch = Minibatch({"x": tf.constant([1.0, 2.0])}, weights=50.0)
         >>> float(minibatch.weights * tf.reduce_sum(minibatch.columns["x"]))
         150.0

@@ -50,7 +50,8 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
         ValueError, TypeError: An argument is out of its range, or no number.
 
     Example:
-        >>> stepsize = polynomial_decay(0.5, tau=10, kappa=0.33)
+        >>> import sgmcmc
+        >>> stepsize = sgmcmc.polynomial_decay(0.5, tau=10, kappa=0.33)
         >>> round(stepsize(10), 4)
         0.3978
 
@@ -125,7 +126,8 @@ def cyclical(h: float, cycle: int, exploration: float = 0.5) -> Cyclical:
         ValueError, TypeError: An argument is out of its range, or no number.
 
     Example:
-        >>> stepsize = cyclical(0.5, cycle=4)
+        >>> import sgmcmc
+        >>> stepsize = sgmcmc.cyclical(0.5, cycle=4)
         >>> [round(stepsize(k), 3) for k in range(1, 6)]
         [0.5, 0.427, 0.25, 0.073, 0.5]
         >>> stepsize.counts(5).tolist()

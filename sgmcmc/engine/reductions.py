@@ -32,7 +32,8 @@ class Reduction(NamedTuple):
             arrays; ``None`` shows the state itself.
 
     Example:
-        >>> largest = Reduction(-float("inf"), lambda state, params: tf.maximum(
+        >>> import sgmcmc, tensorflow as tf
+        >>> largest = sgmcmc.Reduction(-float("inf"), lambda state, params: tf.maximum(
         ...     state, params["theta"]))
         >>> float(largest.update(tf.constant(1.0), {"theta": tf.constant(2.0)}))
         2.0

@@ -48,7 +48,8 @@ class Reshuffled(Minibatches):
             value.
 
     Example:
-        >>> import sgmcmc
+        >>> import numpy as np, sgmcmc
+        >>> from sgmcmc.minibatches.reshuffled import SequenceStart
         >>> draws = sgmcmc.minibatches.Reshuffled().bind(rows=6, size=2)
         >>> place = SequenceStart((0,), np.random.default_rng, 0)
         >>> sorted(draws.in_order(place, 3).reshape(-1).tolist())  # an epoch

@@ -155,7 +155,7 @@ class SphericalTopicModel:
             KeyError: There are no ``"topics"`` among the parameters.
 
         Example:
-            >>> import tensorflow as tf
+            >>> import numpy as np, tensorflow as tf
             >>> from sgmcmc.models import sam
             >>> model = sam([[1, 0, 0], [0, 1, 0]], 2, kappa=1e4)
             >>> topics = {"topics": tf.constant([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])}
@@ -273,6 +273,7 @@ class SphericalTopicModel:
             ValueError: It is not an integer ≥ 1.
 
         Example:
+            >>> import numpy as np
             >>> from sgmcmc.models import sam
             >>> topics = sam([[2, 0, 1], [0, 1, 1]], n_topics=4).start(seed=1)["topics"]
             >>> np.linalg.norm(topics, axis=1).round(6)

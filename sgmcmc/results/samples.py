@@ -52,6 +52,8 @@ class Samples(Draws):
             stepsizes.
 
     Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
         >>> samples
         Samples of sgld:
@@ -468,7 +470,8 @@ class Samples(Draws):
             OSError: The file cannot be written; an existing file is unchanged.
 
         Example:
-            >>> import tempfile, os
+            >>> import os, tempfile, numpy as np
+            >>> from sgmcmc import Samples
             >>> samples = Samples({"theta": np.arange(3.0)}, settings={"method": "sgld"})
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     samples.save(os.path.join(folder, "chain.npz"))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import dataclasses
+import doctest
+import importlib
 import inspect
 import re
 from typing import Any
@@ -15,6 +19,7 @@ import sgmcmc
 from sgmcmc import samplers
 from sgmcmc.samplers import table
 from tests.conftest import METHODS, short_arguments
+from tests.contract import interface
 from tests.ladder import BY_NAME, DISTINCT, GEODESIC, POINTS, Case, every
 from tests.samplers import test_simplex_runs as simplex
 
@@ -208,6 +213,14 @@ PUBLIC_PARTS = {
 }
 
 
+def members(thing: Any, name: str) -> list[tuple[str, Any]]:
+    """Return a public class or function, and the public members of a class, with their names."""
+    if not inspect.isclass(thing):
+        return [(name, thing)] if callable(thing) else []
+    own = [m for m in vars(thing) if not m.startswith("_")]
+    return [(name, thing), *((f"{name}.{m}", getattr(thing, m)) for m in own)]
+
+
 @pytest.mark.parametrize("thing", PUBLIC.values(), ids=PUBLIC)
 def test_docstring(thing: Any) -> None:
     text = inspect.getdoc(thing) or ""
@@ -221,6 +234,34 @@ def test_docstring(thing: Any) -> None:
         for name in inspect.signature(thing).parameters:
             assert re.search(rf"^    {name}: \S", text, re.MULTILINE), name
     assert "{arguments}" not in text
+
+
+EXAMPLES = {
+    f"{module}.{member}": inspect.getdoc(thing) or ""
+    for module in interface.MODULES
+    for name in importlib.import_module(module).__all__
+    for member, thing in members(getattr(importlib.import_module(module), name), name)
+    if ">>>" in (inspect.getdoc(thing) or "")
+}
+
+
+@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES)
+def test_an_example_can_be_pasted(text: str) -> None:
+    """It imports or defines every name that it uses."""
+    source = "".join(e.source for e in doctest.DocTestParser().get_examples(text))
+    nodes = list(ast.walk(ast.parse(source)))
+    known = set(dir(builtins))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            known |= {a.asname or a.name.partition(".")[0] for a in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            known.add(node.name or "")
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert used <= known
 
 
 @pytest.mark.parametrize("thing", PUBLIC_PARTS.values(), ids=PUBLIC_PARTS)
