@@ -20,7 +20,7 @@ def make_bar(**options: Any) -> Any:
 
 @functools.cache
 def _tqdm() -> Callable[..., Any]:
-    # Of no use to a process that shows no bar.
+    # Imported here, for the time that it takes.
     with warnings.catch_warnings():
         # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
         warnings.simplefilter("ignore")
@@ -35,7 +35,7 @@ def _tqdm() -> Callable[..., Any]:
 
         @_time.setter
         def _time(self, clock: Callable[[], float]) -> None:
-            """Return the time by the monotonic clock."""
+            """Ignore tqdm's own clock."""
 
     return SteadyBar
 

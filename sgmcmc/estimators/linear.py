@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from sgmcmc.estimators.regression import BayesianRegression, Outcome
+from sgmcmc.estimators.base import BayesianRegression, Outcome
 
 Array = np.ndarray
 
@@ -121,7 +121,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         def of_responses(eta: Array) -> tuple[Array, Array]:
             return eta.mean(0), eta.var(0) + noise
 
-        return self._averaged(X, of_responses, return_std)
+        return self._posterior_mean(X, of_responses, return_std)
 
 
 def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:
@@ -264,7 +264,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
                 p = softmax(np.concatenate([first, eta], -1), -1)
             return p.mean(0), p.var(0)
 
-        return self._averaged(X, of_probabilities, return_std)
+        return self._posterior_mean(X, of_probabilities, return_std)
 
     def predict(self, X: Any) -> Array:
         """Return the most probable classes, (n,)."""
@@ -345,9 +345,11 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
     def _fit(self, X: Array, y: Array, weights: Any) -> BayesianPoissonRegression:
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
-        middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
-        middle = middle if self.fit_intercept else 0.0
-        self._sample(X, y, weights, Outcome("poisson", middle=middle))
+        intercept_mean = float(
+            np.log(max(np.average(y, weights=weights), 1.0 / len(y)))
+        )
+        intercept_mean = intercept_mean if self.fit_intercept else 0.0
+        self._sample(X, y, weights, Outcome("poisson", intercept_mean=intercept_mean))
         self._keep(X, y, weights)
         return self
 
@@ -363,7 +365,7 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
             rates = np.exp(eta)
             return rates.mean(0), rates.var(0) + rates.mean(0)
 
-        return self._averaged(X, of_counts, return_std)
+        return self._posterior_mean(X, of_counts, return_std)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

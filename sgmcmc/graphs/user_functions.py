@@ -26,8 +26,8 @@ _FLOAT_INDEX = re.compile(
     r"|Only integers, slices .* valid indices, got .*float\d+",
     re.DOTALL,
 )
-_NO_NEWS = "Graph execution error"
-_WHERE = re.compile(
+_GRAPH_ERROR = "Graph execution error"
+_LOCATION_LINE = re.compile(
     r"Graph execution error|Detected at node|\s+File |<stack|\s*\[\[|\s+\S.*$"
 )
 _OUT_OF_RANGE = re.compile(r"indices\[.*\] = \S+ is not in \[0, \d+\)")
@@ -116,9 +116,11 @@ def explain(
 def first_lines(error: Exception) -> str:
     """Return the beginning of an error; TensorFlow's can fill a screen."""
     message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    if message.startswith(_NO_NEWS):  # what went wrong comes after where it did
+    if message.startswith(_GRAPH_ERROR):  # what went wrong comes after where it did
         lines = [
-            line for line in message.splitlines() if line and not _WHERE.match(line)
+            line
+            for line in message.splitlines()
+            if line and not _LOCATION_LINE.match(line)
         ]
         message = " ".join(lines) or message
     text = f"{type(error).__name__}: {message}".split("\n\n")[0]
@@ -144,22 +146,22 @@ def is_sum(whole: float, parts: Any, relative: float, absolute: float = 0.0) -> 
     return error <= relative * float(np.abs(values).sum()) + absolute
 
 
-def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
+def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
     """Raise an error if a log-likelihood is not the sum of its values on single rows.
 
     Args:
-        together: Value on all of some rows.
-        alone: Value on each of them.
+        whole: Value on all of some rows.
+        parts: Value on each of them.
         advice: End of the message.
     """
     rounding = 1e-3  # of single precision, in the sizes of the terms
-    terms = np.asarray(alone, np.float64)
-    undefined = np.isnan(terms.sum() - together)  # which is said elsewhere
-    if undefined or is_sum(together, terms, rounding, 1e-33):
+    terms = np.asarray(parts, np.float64)
+    undefined = np.isnan(terms.sum() - whole)  # which is said elsewhere
+    if undefined or is_sum(whole, terms, rounding, 1e-33):
         return
     raise ValueError(
         f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
-        f"{float(together):g}, and the sum of its values on each of them alone is "
+        f"{float(whole):g}, and the sum of its values on each of them alone is "
         f"{terms.sum():g}{advice or '.'}"
     )
 

@@ -253,8 +253,8 @@ class SphericalTopicModel:
         """
         topics = params["topics"]
         total = tf.reduce_sum(topics, axis=0)
-        mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * total
-        return -tf.cast(log_normalizer(tf.norm(mean), self.n_words), topics.dtype)
+        resultant = self.kappa0 / np.sqrt(self.n_words) + self.sigma * total
+        return -tf.cast(log_normalizer(tf.norm(resultant), self.n_words), topics.dtype)
 
     def start(
         self, seed: int | None = None, n_documents: int = 10

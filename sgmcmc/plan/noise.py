@@ -139,14 +139,14 @@ def strata_by_leverage(
             if remaining > 1
             else len(order)
         )
-        drawn = rng.choice(end - begin, STRATUM_ROWS, replace=False)
-        strata.append((np.sort(order[begin + drawn]), (end - begin) / STRATUM_ROWS))
+        chosen = rng.choice(end - begin, STRATUM_ROWS, replace=False)
+        strata.append((np.sort(order[begin + chosen]), (end - begin) / STRATUM_ROWS))
         begin = end
     return strata
 
 
 def leverage_minibatches(leverages: np.ndarray) -> Weighted:
-    """Return minibatches whose rows are drawn nine times in ten in proportion to leverage."""
+    """Return minibatches whose rows are drawn mostly in proportion to leverage."""
     N = len(leverages)
     total = leverages.sum()
     share = leverages / total if total > 0 else np.full(N, 1 / N)
@@ -155,7 +155,7 @@ def leverage_minibatches(leverages: np.ndarray) -> Weighted:
 
 # Estimators whose center, or whose centers of single rows, are where the chain was before: in the
 # long run the difference to it has twice the variance of that to the mode.
-_FOLLOWING = (SVRG, SAGA)
+_MOVING_CENTER = (SVRG, SAGA)
 
 
 class NoiseMeter:
@@ -185,7 +185,9 @@ class NoiseMeter:
         # Without it the graphs of a model serve every preconditioner.
         whitening = target.space.preconditioner
         self._whitening = (
-            whitening if self._is_ours and type(whitening) is Preconditioner else None
+            whitening
+            if self._has_known_difference and type(whitening) is Preconditioner
+            else None
         )
         self._graphs = None if self._whitening is None else graphs
         self._target = (
@@ -236,19 +238,19 @@ class NoiseMeter:
             self._pass = Pass(self._data, {name: differences}, graphs=self._graphs)
         rounds = []
         centers = np.broadcast_to(center, positions.shape)
-        if isinstance(self._gradient, _FOLLOWING):
+        if isinstance(self._gradient, _MOVING_CENTER):
             centers = np.roll(positions, len(positions) // 2, 0)
-        pairs = _SETTINGS.round_of_pairs
-        for start in range(0, len(positions), pairs):
-            chunk = positions[start : start + pairs]
-            rows = drawn(self._draws, self._data.size, rng, 2 * pairs)
-            rows = rows.reshape(pairs, 2, -1)[: len(chunk)]
+        pairs_per_round = _SETTINGS.round_of_pairs
+        for start in range(0, len(positions), pairs_per_round):
+            chunk = positions[start : start + pairs_per_round]
+            rows = drawn(self._draws, self._data.size, rng, 2 * pairs_per_round)
+            rows = rows.reshape(pairs_per_round, 2, -1)[: len(chunk)]
             columns = self._data.rows(rows.reshape(-1))
             zeros = np.zeros((len(chunk), 2), dtype.as_numpy_dtype)
             row_weights = tf.constant(
                 zeros if self._weights is None else self._weights[rows]
             )
-            chunk_centers = tf.constant(centers[start : start + pairs], dtype)
+            chunk_centers = tf.constant(centers[start : start + pairs_per_round], dtype)
             arguments = (
                 tf.constant(chunk, dtype),
                 columns,
@@ -265,12 +267,12 @@ class NoiseMeter:
         )
 
     @property
-    def _is_ours(self) -> bool:
+    def _has_known_difference(self) -> bool:
         """Whether the estimator is one whose difference of two minibatches is known by its kind."""
         if from_outside(self._gradient):
             return False
         plain = type(self._gradient) is MinibatchGradient
-        return plain or isinstance(self._gradient, (ControlVariate, *_FOLLOWING))
+        return plain or isinstance(self._gradient, (ControlVariate, *_MOVING_CENTER))
 
     @property
     def _name(self) -> str:
@@ -289,7 +291,7 @@ class NoiseMeter:
             return lambda position, minibatch, middle: target.gradient(
                 position, minibatch, False
             )
-        if self._is_ours:
+        if self._has_known_difference:
             return lambda position, minibatch, middle: (
                 target.gradient(position, minibatch, False)
                 - target.gradient(middle, minibatch, False)

@@ -95,8 +95,10 @@ def make_model(
     aliased = dependent(design, column_moments, frame, weights)
     if not formula.dotted:
         need_independent(design, aliased, column_moments.rows)
-    center = column_moments.mean if has_intercept else np.zeros(len(design.terms))
-    scale = column_moments.scale
+    center = np.zeros(len(design.terms))
+    if has_intercept:
+        center = column_moments.mean.copy()
+    scale = column_moments.scale.copy()
     origin, residual = np.zeros(len(design.terms)), 1.0
     if centered is not None:
         origin, residual = centered.explained(column_moments, design, frame, weights)
@@ -257,7 +259,7 @@ def _make_effects(
     return tuple(effects)
 
 
-def posterior(
+def sample_arguments(
     model: RegressionModel,
     y: np.ndarray,
     frame: pd.DataFrame,
@@ -351,7 +353,9 @@ class RegressionData:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of :func:`sgmcmc.sample` for the posterior."""
-        return posterior(self.model, self.y, self.frame, self.weights, self.dtype)
+        return sample_arguments(
+            self.model, self.y, self.frame, self.weights, self.dtype
+        )
 
     def over_rows(self, chains: int) -> SamplerOrigin:
         """Return a sampler of the posterior over the rows that is set up, and is not run."""

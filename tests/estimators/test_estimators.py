@@ -21,8 +21,8 @@ from sgmcmc.estimators import (
     BayesianLogisticRegression,
     BayesianPoissonRegression,
 )
+from sgmcmc.estimators.base import Standardization
 from sgmcmc.estimators.linear import _is_linear
-from sgmcmc.estimators.regression import Features
 from tests import seams
 
 Array = np.ndarray
@@ -293,5 +293,5 @@ def test_classes_may_come_later() -> None:
 def test_a_column_that_varies_by_rounding_alone_is_not_scaled(weights: Any) -> None:
     """The mean of seven numbers 0.1 is another one; a scale of 1e-17 made the prior 1e17 wide."""
     X = np.column_stack([np.full(7, 0.1), np.full(7, 1e9), np.arange(7)])
-    scale = Features.of(X, True, weights).scale
+    scale = Standardization.of(X, True, weights).scale
     assert (scale[:2] == 1.0).all() and 1.0 < scale[2] < 3.0

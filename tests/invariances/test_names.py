@@ -103,10 +103,10 @@ def test_factors_called_as_entries_of_the_dataset(name: str) -> None:
     frame = pd.DataFrame({"v": Y, "x": X, "many": x, "t": np.exp(Z), "w": 1.0, "k": G})
     formula = "v ~ x + C(many) + offset(t) + (1 + x | {})"
     plain, _ = _made(formula.format("k"), frame)
-    wanted = building.posterior(plain, Y, frame, np.ones(N))
+    wanted = building.sample_arguments(plain, Y, frame, np.ones(N))
     renamed = frame.rename(columns={"k": name})
     model, _ = _made(formula.format(name), renamed)
-    found = building.posterior(model, Y, renamed, np.ones(N))
+    found = building.sample_arguments(model, Y, renamed, np.ones(N))
     entry = found["groups"][0].by
     assert sorted(map(len, found["dataset"].values())) == [N] * len(wanted["dataset"])
     for key, values in wanted["dataset"].items():
@@ -125,7 +125,7 @@ def test_a_factor_of_two_columns_next_to_a_column_of_its_name() -> None:
     )
     model, y = _made("y ~ 1 + (1 | a:b) + (1 | a_b)", frame)
     assert {"sd_a:b", "sd_a_b"} <= set(
-        building.posterior(model, y, frame, None)["params"]
+        building.sample_arguments(model, y, frame, None)["params"]
     )
     assert parameter_names(["a:b", "g"]) == {"a:b": "a_b", "g": "g"}
 
@@ -137,7 +137,7 @@ def test_entries_of_groups_are_none_of_the_datasets_own() -> None:
         ("t | cens(c) ~ y + offset(n) + (1 | g)", "weibull"),
     ]:
         model, y = _made(formula, frame, family)
-        dataset = building.posterior(model, y, frame, np.ones(N))["dataset"]
+        dataset = building.sample_arguments(model, y, frame, np.ones(N))["dataset"]
         assert [name for name in dataset if entry_of(name) == name] == ["g"]
 
 

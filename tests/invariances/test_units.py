@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.building import make_model, sample_arguments
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.model import RegressionModel
@@ -66,7 +66,7 @@ def log_posterior(
         frame: Rows, those of the model.
         weights: Their weights.
     """
-    made = posterior(model, y, frame, weights, np.float64)
+    made = sample_arguments(model, y, frame, weights, np.float64)
     dataset = {
         name: tf.constant(np.asarray(values))
         for name, values in made["dataset"].items()
@@ -260,7 +260,7 @@ def test_rows_of_weight_zero_do_not_matter(family: str) -> None:
     model, y = of(_formula(family, more), family, frame, weights)
     plain = of(_formula(family, more), family, FRAME)
     assert described_priors(model) == described_priors(plain[0])
-    made = posterior(model, y, frame, weights)["dataset"]
+    made = sample_arguments(model, y, frame, weights)["dataset"]
     assert all(np.isfinite(values).all() for values in made.values())
     np.testing.assert_allclose(
         log_posterior(model, y, frame, weights),

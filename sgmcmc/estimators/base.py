@@ -39,18 +39,18 @@ class Outcome:
     Attributes:
         family: Family, by name.
         outputs: Shape of η for one row: (), or (K - 1,) for K classes.
-        middle: Prior mean of the intercept.
+        intercept_mean: Prior mean of the intercept.
         unit: Unit of η.
     """
 
     family: str
     outputs: tuple[int, ...] = ()
-    middle: float = 0.0
+    intercept_mean: float = 0.0
     unit: float = 1.0
 
 
 @dataclass(frozen=True)
-class Features:
+class Standardization:
     """Centering and scaling of the features.
 
     Attributes:
@@ -64,7 +64,7 @@ class Features:
     @classmethod
     def of(
         cls, X: Array, with_intercept: bool, weights: Array | None = None
-    ) -> Features:
+    ) -> Standardization:
         """Compute them from the data, a weight being a number of repeated rows."""
         w = np.ones(len(X)) if weights is None else weights.astype(np.float64)
         blocks, total = _row_blocks(X), w.sum()
@@ -177,20 +177,20 @@ class BayesianRegression(BaseEstimator):
             outcome: Distribution of the responses.
         """
         family = next(iter(FAMILIES[outcome.family].values()))
-        outputs, middle = outcome.outputs, outcome.middle
-        features = Features.of(X, self.fit_intercept, weights)
+        outputs, intercept_mean = outcome.outputs, outcome.intercept_mean
+        features = Standardization.of(X, self.fit_intercept, weights)
         columns = family.columns(Responses.of(y))
         dataset = {name: values.astype(np.float32) for name, values in columns.items()}
         dataset["X"] = features.standardized(X)
         if weights is not None:
             dataset["weight"] = weights.astype(np.float32)
         scale = features.scale.astype(np.float32).reshape(-1, *[1] * len(outputs))
-        wide = float(self.prior_scale * outcome.unit)
+        prior_sd = float(self.prior_scale * outcome.unit)
         params: dict[str, Any] = {"coef": np.zeros((X.shape[1], *outputs))}
         if self.fit_intercept:
-            params["intercept_at_mean"] = np.full(outputs, middle)
+            params["intercept_at_mean"] = np.full(outputs, intercept_mean)
         params |= {parameter.name: outcome.unit for parameter in family.aux}
-        positive = libraries.tensorflow_probability().bijectors.Exp
+        exp_bijector = libraries.tensorflow_probability().bijectors.Exp
 
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
             slopes = params["coef"] * scale
@@ -200,9 +200,9 @@ class BayesianRegression(BaseEstimator):
             return terms * dataset["weight"] if "weight" in dataset else terms
 
         def log_prior(params: Tensors) -> tf.Tensor:
-            value = -0.5 * tf.reduce_sum((params["coef"] * scale / wide) ** 2)
+            value = -0.5 * tf.reduce_sum((params["coef"] * scale / prior_sd) ** 2)
             if "intercept_at_mean" in params:
-                standard = (params["intercept_at_mean"] - middle) / wide
+                standard = (params["intercept_at_mean"] - intercept_mean) / prior_sd
                 value -= 0.5 * tf.reduce_sum(standard**2)
             for parameter in family.aux:
                 assert parameter.log_prior is not None
@@ -220,7 +220,7 @@ class BayesianRegression(BaseEstimator):
             max_seconds=self.max_seconds,
             seed=self._seed(),
             verbose=self.verbose,
-            bijectors={parameter.name: positive() for parameter in family.aux},
+            bijectors={parameter.name: exp_bijector() for parameter in family.aux},
         )
         self._center = features.center
         coef, intercept = self._draws()
@@ -239,7 +239,7 @@ class BayesianRegression(BaseEstimator):
             at_mean = _flat(self.samples_["intercept_at_mean"]) + self._offset
         return coef, at_mean - np.einsum("ip...,p->i...", coef, self._center)
 
-    def _averaged(
+    def _posterior_mean(
         self, X: Any, moments: Callable[[Array], tuple[Array, Array]], return_std: bool
     ) -> Any:
         """Return means of rows over the posterior, and their SDs if requested.
