@@ -199,10 +199,6 @@ def small(smoke: bool) -> dict[str, Any]:
     return {"seconds": found}
 
 
-LONG = 15.0
-"""Seconds of a call that need a reason."""
-
-
 def posteriors(smoke: bool) -> dict[str, Any]:
     """The collection of posteriors, one after another in this process."""
     from benchmarks.posteriors.families import POSTERIORS
@@ -367,15 +363,10 @@ def _of_posteriors(found: dict[str, Any]) -> list[str]:
     seconds = [each["seconds"] for each in found.values()]
     places = sorted({0, *range(9, len(found) - 1, 10), len(found) - 1})
     held = [each["memory"] / 2**20 for each in found.values()]
-    long = [
-        f"{name} ({each['method']}, {each['seconds']:.0f} s)"
-        for name, each in found.items()
-        if each["seconds"] > LONG
-    ]
     return [
         f"The {len(found)} posteriors of `make bench-posteriors`, one after another in one process,"
-        f" a call each: median {statistics.median(seconds):.1f} s, at most {max(seconds):.1f}; "
-        f"above {LONG:.0f} s: {', '.join(long) or 'none'}. Resident memory after some of them:",
+        f" a call each: median {statistics.median(seconds):.1f} s; [their page](posteriors.md) has "
+        "the seconds of each. Resident memory after some of them:",
         table(
             ["after call", *(str(place + 1) for place in places)],
             [["MB", *(f"{held[place]:.0f}" for place in places)]],

@@ -13,7 +13,7 @@ from benchmarks.accuracy.curves import Run
 from benchmarks.accuracy.problems import Arrays
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sample": ("sgmcmc.sample, no constants", {"ess": 2000}),
+    "sample": ("sgmcmc.sample, ess=2000", {"ess": 2000}),
     "sample-uniform": (
         "the same, uniform minibatches",
         {"ess": 400, "minibatches": "uniform"},
