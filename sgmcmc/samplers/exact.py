@@ -203,8 +203,7 @@ def nuts(
         >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
         >>> def log_lik(params, dataset):
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-        >>> chain = sgmcmc.nuts(
-        ...     log_lik, {"x": x}, {"theta": 0.0}, n_iters=300, verbose=False, seed=1)
+        >>> chain = sgmcmc.nuts(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> bool(abs(chain["theta"].mean() - x.mean()) < 0.01), chain.report.warnings
         (True, [])
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.groups.structure import read_groups
-from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.building import make_model, sample_arguments
 from sgmcmc.regression.columns import (
     block,
     blocks,
@@ -201,7 +201,7 @@ def test_posteriors_do_not_depend_on_how_terms_are_held(
         settings = seams.changed(seams.REGRESSION_DESIGN, large=large)
         monkeypatch.setattr(seams.REGRESSION_DESIGN, settings)
         model, y = make_model(formula, frame, family, None)
-        found = posterior(model, y, frame, None)
+        found = sample_arguments(model, y, frame, None)
         assert bool(found["integers"]) == (large == 10)
         rng = np.random.default_rng(2)
         b = tf.constant(0.1 * rng.normal(size=len(model.terms)))
@@ -280,7 +280,7 @@ def test_slopes_of_large_numbers_are_integrated_out_exactly(unit: float) -> None
     model, _ = make_model(
         parse("y ~ 1 + (1 + x | g)"), frame, read_family("gaussian", None), None
     )
-    made = posterior(model, y, frame, None)
+    made = sample_arguments(model, y, frame, None)
     b = (0.3 - model.origin) / model.unit
     at = {"b": b, "sigma": 0.8, "sd_g": [0.5, 0.7 / unit], "cor_g": [-0.4]}
     params = {name: np.asarray(value, np.float32) for name, value in at.items()}

@@ -12,7 +12,7 @@ import scipy.stats as st
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.regression.building import make_model, posterior
+from sgmcmc.regression.building import make_model, sample_arguments
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.formula import parse
 from sgmcmc.results.loo import leave_one_out
@@ -95,7 +95,7 @@ def test_intercepts_of_responses_that_are_all_alike(
         read_family(name, None),
         None,
     )
-    made = posterior(model, y, frame, None, np.float64)
+    made = sample_arguments(model, y, frame, None, np.float64)
     grid = np.linspace(-25.0, 25.0, 20001)
 
     def height(b: tf.Tensor) -> tf.Tensor:
