@@ -31,6 +31,7 @@ from sgmcmc.bridges.row_checks import (
 )
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
 
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
@@ -192,6 +193,7 @@ class JointModel(ConvertedModel):
         try:
             self._check()
         except Exception as error:
+            pass_on(error)
             if isinstance(error, ValueError) and str(error).startswith("`"):
                 raise
             raise ValueError(

@@ -30,6 +30,7 @@ from sgmcmc.bridges.row_checks import (
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.entries import refuse_nan, refuse_overflow
 from sgmcmc.groups.spec import Groups
+from sgmcmc.interrupts import pass_on
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
 
@@ -501,6 +502,7 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
     try:
         actual = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
     except Exception as error:
+        pass_on(error)
         raise ValueError(_no_plate(plates[0], f"{by_rows}. {error}")) from error
     if not close(actual, expected, model.dtype):
         raise ValueError(_no_plate(plates[0], by_rows))
@@ -528,6 +530,7 @@ def _refuse_dependent_groups(
             for all_values in (values, redrawn)
         )
     except Exception as error:
+        pass_on(error)
         reason = f"their density cannot be computed: {error}"
         raise ValueError(_no_plate(plate, reason)) from error
     terms, terms_redrawn = (

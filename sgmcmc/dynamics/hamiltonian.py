@@ -147,12 +147,12 @@ class Hamiltonian(ExactDynamics):
         default=None, repr=False, kw_only=True, metadata={"constant": False}
     )
 
-    def suitable(self, stepsize: float, whitened: bool) -> float:
+    def suitable(self, stepsize: float, frequency: float) -> float:
         """Return the stepsize to use if one is chosen, at most this.
 
         Args:
             stepsize: Stepsize that gives the target acceptance rate.
-            whitened: Whether the posterior is near N(0, I).
+            frequency: ω, of the part of the potential whose flow is exact.
         """
         return stepsize
 
@@ -345,7 +345,7 @@ class HMC(Hamiltonian):
             self, length=self.length * (1.0 + self.spread * (2.0 * share - 1.0))
         )
 
-    def suitable(self, stepsize: float, whitened: bool) -> float:
+    def suitable(self, stepsize: float, frequency: float) -> float:
         """Return a stepsize of which an integer multiple is the length of a trajectory."""
         if self.length is None:
             return stepsize

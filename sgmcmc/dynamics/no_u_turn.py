@@ -20,6 +20,10 @@ from sgmcmc.dynamics.hamiltonian import (
 )
 from sgmcmc.model.geometry import Space
 
+# Angle of the rotation in a step, at most. After half a turn or full ones draws are not new, and
+# with half this angle a gradient gives half as many.
+_LARGEST_TURN = 1.4
+
 
 class _End(NamedTuple):
     """A point of a trajectory, and the velocity there."""
@@ -134,6 +138,13 @@ class NUTS(Hamiltonian):
         return replace(
             self, max_tree_depth=depth, frequency=read_frequency(self.frequency)
         )
+
+    def suitable(self, stepsize: float, frequency: float) -> float:
+        """Return a stepsize whose rotation is less than a quarter of a turn.
+
+        Near a normal posterior kicks are small, and no acceptance rate bounds the stepsize.
+        """
+        return min(stepsize, _LARGEST_TURN / frequency) if frequency > 0 else stepsize
 
     def move(
         self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor

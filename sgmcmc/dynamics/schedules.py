@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
+from sgmcmc.interrupts import pass_on
 
 Schedule = Callable[[int], float]
 
@@ -265,6 +266,7 @@ def _evaluate(label: str, schedule: Schedule, iteration: int) -> float:
     try:
         returned = schedule(iteration)
     except Exception as error:
+        pass_on(error)
         raise ValueError(
             f"`{label}`: the schedule, a function of the iteration, failed at iteration "
             f"{iteration}: {type(error).__name__}: {error}"

@@ -41,6 +41,7 @@ from sgmcmc.graphs.user_functions import (
 from sgmcmc.inputs.silent_mistakes import refuse_silent_mistakes, rows_from_everywhere
 from sgmcmc.inputs.slopes import check_slopes
 from sgmcmc.inputs.user_model import UserModel, shapes_in_words
+from sgmcmc.interrupts import pass_on
 from sgmcmc.model.layout import Layout
 from sgmcmc.model.target import Target
 
@@ -438,6 +439,7 @@ def _first_fold(
             after = fold.update(state, dict(params))
             result = fold.result(state)
         except Exception as error:
+            pass_on(error)
             raise explain(
                 label, f"params {list(params)}", error, target.dtype
             ) from error

@@ -19,6 +19,7 @@ from sgmcmc.dynamics.riemannian import SimplexDynamics
 from sgmcmc.gradients.latents import Gibbs, Latents
 from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.options import Options
+from sgmcmc.interrupts import pass_on
 from sgmcmc.manifolds import Manifold
 from sgmcmc.model.geometry import Bijected, Geometry, Preconditioner, Space
 from sgmcmc.model.geometry.bijectors import fitting
@@ -313,6 +314,7 @@ def _fitting_bijector(
     try:
         bijector = fitting(bijector, value, dtype)
     except Exception as error:
+        pass_on(error)
         raise ValueError(
             f"`bijectors[{name!r}]` cannot be applied to `{start}`, of shape {value.shape} and "
             f"dtype {dtype.name}. {first_lines(error)}"

@@ -12,6 +12,7 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data, Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+from sgmcmc.interrupts import pass_on
 from sgmcmc.model.target import Target
 
 
@@ -131,6 +132,7 @@ class UserModel:
         try:
             return self.target.terms(params, columns)
         except Exception as error:
+            pass_on(error)
             raise ValueError(
                 "`log_lik` was asked for the terms of single observations, by being called with "
                 "one at a time, and failed. Let it return them: a tensor of shape (n,) in place of "

@@ -343,7 +343,7 @@ def sample_network(
             :class:`keras.losses.Loss`; or a function of targets and outputs that returns a loss for
             each row. Of a loss that is a mean over the outputs of a row the sum is used. Or a
             function of the outputs that returns a distribution of TensorFlow Probability.
-        members: Number of networks, each a chain; of a list of models it is their number.
+        members: Number of networks, each a chain; ignored if ``model`` is a list.
         n_iters: Iterations of each chain, after shorter chains that held-out rows judge.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a kernel's weights times √inputs.

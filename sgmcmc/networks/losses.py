@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe
+from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import tensorflow_probability
 
 Array = np.ndarray
@@ -311,7 +312,8 @@ class RowDensity:
         assert self.loss is not None
         try:
             terms = self.loss(y, outputs)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return None
         losses = np.asarray(self._rows(terms, outputs), np.float64)
         return losses if np.isfinite(losses).all() else None

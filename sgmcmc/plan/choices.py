@@ -310,7 +310,7 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
         return choose(bound, tolerance, verbose).completed()
 
     if bound.request.read.options.store is not None:
-        return tune_once(bound.request, tune)
+        return tune_once(bound.request, tune, tolerance)
     return tune(bound.request)
 
 

@@ -22,7 +22,7 @@ from sgmcmc.plan.joint_mode import globals_of, with_joint_coordinates
 from sgmcmc.plan.latent_field import FieldCoordinates
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
-from sgmcmc.run.request import Request, is_open
+from sgmcmc.run.request import MINIBATCHES, Request, is_one_of, is_open
 
 # Prefixes of arrays in stores.
 _CENTER = "centre/"  # of control variates
@@ -35,17 +35,21 @@ _FIELD = "field/"  # coordinates of a latent field
 _WHITENING = "whitening/"  # arrays of the preconditioner
 
 
-def tune_once(request: Request, choose: Callable[[Request], Request]) -> Request:
+def tune_once(
+    request: Request, choose: Callable[[Request], Request], tolerance: float = 0.05
+) -> Request:
     """Return the request with everything given, as it was chosen when its store was begun.
 
     Args:
         request: Request, read, with a store.
         choose: Function that returns the request with everything given.
+        tolerance: Largest relative error of an SD, by which it chooses.
 
     Raises:
         ValueError: The store holds another chain.
     """
-    requested, path = _requested_facts(request), request.read.options.store
+    requested = {**_requested_facts(request), "tolerance": tolerance}
+    path = request.read.options.store
     assert path is not None
     with Store(path) as store:
         stored = store.warm_up()
@@ -62,7 +66,8 @@ def tune_once(request: Request, choose: Callable[[Request], Request]) -> Request
     if request.seed is None:
         requested["seed"] = about["asked"]["seed"]
     # Stores of earlier versions have no facts about these.
-    earlier = {name: requested.get(name) for name in ("minibatches", "burn_in")}
+    names = ("minibatches", "burn_in", "tolerance")
+    earlier = {name: requested.get(name) for name in names}
     mismatch = difference({**earlier, **about["asked"]}, {**earlier, **requested})
     if mismatch is not None:
         raise ValueError(
@@ -86,7 +91,7 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         "dtype": model.options.dtype.name,
         "params": digest(np.stack(model.starts)),
         "n_chains": model.options.n_chains,
-        "burn_in": request.keywords.get("burn_in"),
+        "burn_in": model.options.burn_in,
         "dataset": {
             name: column.digest() for name, column in model.data.columns.items()
         },
@@ -96,9 +101,15 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         facts |= {
             "gradient": _described(request.gradient),
             "minibatch_size": parts.json_value(request.minibatch_size),
-            "minibatches": _described(request.keywords.get("minibatches")),
+            "minibatches": _identified(request.keywords.get("minibatches")),
         }
     return json.loads(json.dumps(facts))
+
+
+def _identified(minibatches: Any) -> Any:
+    if minibatches is None:
+        return Uniform().to_json()
+    return minibatches if isinstance(minibatches, str) else minibatches.to_json()
 
 
 def _described(value: Any) -> Any:
@@ -122,9 +133,11 @@ def _to_arrays(
     minibatches = model.options.minibatches
     if isinstance(preconditioner, Preconditioner):
         arrays |= _prefixed(_WHITENING, preconditioner.arrays())
-    if isinstance(minibatches, Weighted):
-        arrays["p"] = minibatches.p
-    about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
+    about["minibatches"] = None
+    if is_one_of(request.keywords.get("minibatches"), MINIBATCHES):
+        if isinstance(minibatches, Weighted):
+            arrays["p"] = minibatches.p
+        about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
     if gradient is not request.gradient:
         about["gradient"] = (
             "full" if isinstance(gradient, FullGradient) else "control_variate"

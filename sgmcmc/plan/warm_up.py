@@ -39,9 +39,6 @@ class _Settings:
     # Largest share of the gradients' mean square that a useful split leaves.
     residual: float = 0.5
     frequency_change: float = 0.1  # that calls for another stepsize
-    # Angle of a step's rotation, at most: at half a turn and full ones draws are not new, and at 1
-    # a gradient gives two thirds as many.
-    largest_turn: float = 1.4
     mean_change: float = 1.5  # in SDs, of chains that have not converged
     # In the chain's coordinates, or its inverse, that calls for others.
     variance: float = 2.5
@@ -311,10 +308,7 @@ class WarmUp:
         return averaging
 
     def _suitable(self, stepsize: float) -> float:
-        # With small kicks no acceptance rate bounds the stepsize.
-        if self._frequency > 0:
-            stepsize = min(stepsize, _SETTINGS.largest_turn / self._frequency)
-        return self._dynamics.suitable(stepsize, self._metric != "none")
+        return self._dynamics.suitable(stepsize, self._frequency)
 
     def _scale(self, stepsize: float) -> None:
         for runner in self._runners:

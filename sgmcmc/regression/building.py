@@ -98,7 +98,7 @@ def make_model(
     center = np.zeros(len(design.terms))
     if has_intercept:
         center = column_moments.mean.copy()
-    scale = column_moments.scale.copy()
+    scale = column_moments.scale
     origin, residual = np.zeros(len(design.terms)), 1.0
     if centered is not None:
         origin, residual = centered.explained(column_moments, design, frame, weights)

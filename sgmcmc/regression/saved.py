@@ -331,7 +331,7 @@ def in_units_of(
     """Return draws of an earlier version as those of the model of this version.
 
     Args:
-        model: RegressionModel, made from the same formula and data.
+        model: Model, made from the same formula and data.
         draws: Draws by parameter, (..., draws, *shape).
         frame: Data.
     """

@@ -96,7 +96,7 @@ def test_responses_offsets_and_trials_do_not_depend_on_the_storage(
     family = families.read_family("binomial", None)
     formula = parse("u | trials(u + v + 1) ~ x + offset(log(u * v + 1))")
     model, y = building.make_model(formula, stored, family, None)
-    rows = building.posterior(model, y, stored, None)["dataset"]
+    rows = building.sample_arguments(model, y, stored, None)["dataset"]
     np.testing.assert_allclose(rows["trials"], U + V + 1)
     assert formula.offset is not None
     np.testing.assert_allclose(

@@ -704,7 +704,6 @@ def test_a_warm_up_that_ends_at_once_keeps_the_first_stepsize() -> None:
     assert averaging.stepsize > 1.0 and averaging.settled == 0.1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("df", [3.0, pytest.param(np.inf, marks=pytest.mark.slow)])
 def test_rotations_of_nuts_are_less_than_a_quarter_turn(df: float) -> None:
     """Of a posterior near normal, whose energy is almost kept whatever the stepsize.
@@ -734,15 +733,16 @@ def test_rotations_of_nuts_are_less_than_a_quarter_turn(df: float) -> None:
     assert (np.abs(correlation) < 0.6).all()
 
 
+@pytest.mark.slow
 def test_trees_do_not_go_round_in_circles() -> None:
     """On N(0, I), where at a stepsize of 0.9 some trajectories take all the steps they may."""
     d, nuts = 10, NUTS()
-    assert nuts.suitable(0.6, True) == 0.6 and nuts.suitable(0.9, False) == 0.9
+    assert nuts.suitable(3.0, 0.0) == 3.0 and nuts.suitable(3.0, 0.5) == 2.8
     for stepsize in (1.2, 0.95, 0.78, 0.42, 0.3, 0.2):
         samples = sgmcmc.sample(
             lambda params, data: -0.5 * params["z"] ** 2 * data["one"][0], {"one": [1.0] * d},
             {"z": np.zeros(d)}, dynamics=nuts, gradient="full", minibatches="uniform",
-            preconditioner="none", stepsize=nuts.suitable(stepsize, True), n_iters=200, burn_in=0,
+            preconditioner="none", stepsize=stepsize, n_iters=200, burn_in=0,
             n_chains=4, seed=1, verbose=False, dtype=tf.float64,
         )  # fmt: skip
         origin = samples.origin

@@ -474,7 +474,7 @@ def draws_on_disk(call: Call, left: Left | None) -> Samples | None:
         lengths = UntilEffective(goal, plan, target.size, thin)
         return completed.tuned(burn_in=lengths.burn_in)
 
-    request = tune_once(bound.request, tune)
+    request = tune_once(bound.request, tune, goal.tolerance)
     if goal.burn_in is not None:
         request = request.tuned(burn_in=goal.burn_in)
     return run_tuned(request, goal.n_iters, goal.verbose)

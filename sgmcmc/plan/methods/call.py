@@ -84,7 +84,7 @@ class Method(NamedTuple):
         name: Name, as reports have it.
         run: Function that returns draws with their report, or why it leaves the posterior to the
             methods after it; ``None`` if it is for posteriors of another kind. What those before it
-            have left comes with the call, the latest first where several have left the same.
+            have left comes with the call: the latest of each attribute, and all warnings.
     """
 
     name: str
