@@ -94,9 +94,7 @@ def from_joint(
         >>> model = sgmcmc.from_joint(regression, observed={"y": y}, data={"x": x})
         >>> sorted(model.params), sorted(model.bijectors), sorted(model.dataset)
         (['a', 'b', 'sigma'], ['sigma'], ['x', 'y'])
-        >>> samples = sgmcmc.sgld(
-        ...     model.log_lik, model.dataset, model.params, 5e-4, model.log_prior,
-        ...     bijectors=model.bijectors, minibatch_size=50, n_iters=2000, verbose=False, seed=1)
+        >>> samples = model.sample(seed=1, verbose=False)
         >>> bool(abs(samples["b"].mean() - 2) < 0.2)
         True
 
