@@ -124,7 +124,7 @@ def test_half_precision() -> None:
 def test_a_wide_network_keeps_predictions_alone() -> None:
     """A million weights, in memory for the members and not for the draws."""
     own = keras.Sequential(
-        [keras.Input((100,)), layers.Dense(9000, "relu"), layers.Dense(10)]
+        [keras.Input((100,)), layers.Dense(9100, "relu"), layers.Dense(10)]
     )
     wide = rng.normal(size=(2000, 100)).astype(np.float32)
     label = wide[:, :10].argmax(1).astype(np.int32)
