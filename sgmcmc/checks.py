@@ -192,6 +192,16 @@ def known_keys(
             )
 
 
+def varies(sd: np.ndarray, mean: np.ndarray, rounding: float = 1e-12) -> np.ndarray:
+    """Return whether columns of these moments vary, by more than rounding.
+
+    Args:
+        sd, mean: Standard deviation and mean of each column.
+        rounding: Error of a standard deviation, relative to the mean.
+    """
+    return np.asarray(sd > rounding * np.abs(mean))
+
+
 def is_number(value: Any) -> bool:
     """Return whether ``value`` is a real number; ``True`` and ``False`` are not."""
     return isinstance(value, numbers.Real | np.number) and not isinstance(

@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 
 import sgmcmc.samplers
 from sgmcmc import libraries
+from sgmcmc.checks import varies
 from sgmcmc.regression.families import FAMILIES, Responses, Tensors
 from sgmcmc.results.samples import Samples
 
@@ -72,9 +73,8 @@ class Standardization:
         mean = sums / total
         squares = sum(w[block] @ (X[block] - mean) ** 2 for block in blocks)
         sd = np.sqrt(squares / total)
-        varies = sd > 1e-12 * np.abs(mean)  # by more than rounding
         center = mean if with_intercept else np.zeros(X.shape[1])
-        return cls(center, np.where(varies, sd, 1.0))
+        return cls(center, np.where(varies(sd, mean), sd, 1.0))
 
     def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""

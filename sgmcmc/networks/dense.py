@@ -153,13 +153,12 @@ class NetworkEnsemble(BaseEstimator, ABC):
             square = np.asarray(X.multiply(X).mean(0)).ravel()
             self._middle = np.zeros(X.shape[1])
             spread = np.sqrt(np.maximum(square - mean**2, 0.0))
-            rounding = 1e-7  # of the root of a difference
+            spread_varies = checks.varies(spread, mean, 1e-7)  # a root of a difference
         else:
             self._middle = X.mean(0, dtype=np.float64)
-            mean, spread = self._middle, X.std(0, dtype=np.float64)
-            rounding = 1e-12
-        varies = spread > rounding * np.abs(mean)
-        self._spread = np.where(varies, spread, 1.0)
+            spread = X.std(0, dtype=np.float64)
+            spread_varies = checks.varies(spread, self._middle)
+        self._spread = np.where(spread_varies, spread, 1.0)
         # Sparse and float32 features are standardized in the graph, so that none are copied.
         self._in_graph = scipy.sparse.issparse(X) or X.dtype == np.float32
         network = self._network()

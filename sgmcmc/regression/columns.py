@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
+from sgmcmc import checks
 from sgmcmc.regression.design import Design
 from sgmcmc.regression.frames import chunks
 
@@ -106,7 +107,7 @@ class Moments:
     @property
     def varies(self) -> np.ndarray:
         """Whether each column varies, by more than rounding."""
-        return np.asarray(self.sd > 1e-12 * np.abs(self.mean))
+        return checks.varies(self.sd, self.mean)
 
     @property
     def scale(self) -> np.ndarray:

@@ -456,7 +456,9 @@ def moments(samples: sgmcmc.Samples) -> tuple[Array, Array]:
 def on_raw_scales(name: str) -> sgmcmc.Samples:
     """Return the draws of a function without constants; only trees are worth compiling."""
     function = getattr(sgmcmc, name)
-    return posterior_of(function, jit_compile=None if name == "nuts" else False)
+    # At an effective size of 400 chance alone takes an R-hat beyond 1.01 now and then.
+    compiled = None if name == "nuts" else False
+    return posterior_of(function, ess=1000, jit_compile=compiled)
 
 
 @pytest.mark.slow
@@ -479,9 +481,9 @@ def test_the_report_says_what_was_chosen_and_reached(name: str) -> None:
     assert all(low < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
     assert report["Chain"]["divergences"] == 0
     assert 1 <= report["Chain"]["gradients per trajectory"] < 20
-    # Without a warning no R-hat is above 1.01, or above what chance explains.
-    draws = report["Draws"]
-    assert min(draws["ESS, bulk"]) > 400 and max(draws["R-hat"]) < 1.02
+    assert (
+        min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
+    )
     assert "acceptance rate" in str(report)
     assert on_raw_scales(name)["beta"].dtype == np.float64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -67,13 +67,13 @@ class Left:
         """Return the same with what an earlier method has left, where this one leaves nothing."""
         if earlier is None:
             return self
-        return Left(
-            self.reason,
-            tuple(dict.fromkeys([*earlier.warnings, *self.warnings])),
-            earlier.mode if self.mode is None else self.mode,
-            earlier.hurried or self.hurried,
-            self.hmc or earlier.hmc,
-            self.draws or earlier.draws,
+        return replace(
+            self,
+            warnings=tuple(dict.fromkeys([*earlier.warnings, *self.warnings])),
+            mode=earlier.mode if self.mode is None else self.mode,
+            hurried=earlier.hurried or self.hurried,
+            hmc=self.hmc or earlier.hmc,
+            draws=self.draws or earlier.draws,
         )
 
 
