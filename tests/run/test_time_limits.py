@@ -81,9 +81,10 @@ def test_draws_until_then_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_draws_by_then_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains go on until the main thread has read the first report: the burn-in is longer."""
     up_after(0, monkeypatch)
     with pytest.raises(TimeoutError, match="`max_seconds`: time was up"):
-        nuts(max_seconds=1e6)
+        nuts(max_seconds=1e6, burn_in=200_000)
 
 
 def test_gradients_of_small_data_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
