@@ -14,6 +14,7 @@ import numpy as np
 import scipy.optimize
 
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
+from sgmcmc.reduce.hamiltonian import HamiltonianMoves
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 """Log density of positions, (c, d), as (c,)."""
@@ -28,6 +29,7 @@ class _Settings:
     # Of a slice, after which a chain stays: (2/3)^60 of an ellipse
     shrinkages: int = 60
     pilot_chains: int = 8  # from whose draws the t is fitted again
+    pilot_chains_with_moves: int = 4  # the same where an iteration is several slices
     pilot_rounds: int = 2
     pilot_dropped: int = 20  # draws of each
     first_step: float = 1e-3  # of differences, before the curvature is known
@@ -36,11 +38,11 @@ class _Settings:
     largest_sd: float = 3.0
     nodes: int = 4097  # of the distribution function
     zooms: int = 12  # on the mode, each by a factor of about 20
-    powers: tuple[float, float, int] = (
-        0.0,
-        2.0,
-        21,
-    )  # that are tried, of the transform
+    # That are tried, of the transform
+    powers: tuple[float, float, int] = (0.0, 2.0, 21)
+    slices: int = (
+        3  # before each of the moves of further coordinates, which take longer
+    )
     fall: float = 45.0  # of the log density, beyond which there is no probability
     reach: float = 30.0  # from the start to the mode, at most
 
@@ -141,8 +143,16 @@ class StudentApproximation:
 
 # Far out, infinities less others, and slopes whose product is too large.
 @np.errstate(invalid="ignore", over="ignore")
-def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
-    """Return the t with the mode of a log density, and its curvature there."""
+def at_mode(
+    log_density: LogDensity, start: np.ndarray, slope: float = 1e-5
+) -> StudentApproximation:
+    """Return the t with the mode of a log density, and its curvature there.
+
+    Args:
+        log_density: Log density.
+        start: Position where the search for the mode starts.
+        slope: Largest entry of the gradient with which it ends.
+    """
 
     def loss(x: np.ndarray) -> float:
         return -float(log_density(x[np.newaxis])[0])
@@ -153,7 +163,9 @@ def at_mode(log_density: LogDensity, start: np.ndarray) -> StudentApproximation:
         slope = (up - down) / (2.0 * _SETTINGS.first_step)
         return -np.nan_to_num(slope)  # beyond the numbers there is no slope
 
-    result = scipy.optimize.minimize(loss, start, jac=gradient, method="BFGS")
+    result = scipy.optimize.minimize(
+        loss, start, jac=gradient, method="BFGS", options={"gtol": slope}
+    )
     mode = result.x if np.isfinite(result.fun) else start
     d = len(mode)
     steps = np.full(d, _SETTINGS.first_step)
@@ -184,24 +196,33 @@ def fitted(
     approximation: StudentApproximation,
     seed: int,
     ahead: int = 1,
+    moves: HamiltonianMoves | None = None,
 ) -> StudentApproximation:
-    """Return a t near a log density: that at its mode, fitted again to draws of a pilot."""
+    """Return a t near a log density: that at its mode, fitted again to draws of a pilot.
+
+    The stepsize of further moves is tuned on the way.
+    """
+    with_moves = moves is not None
+    chains = _SETTINGS.pilot_chains_with_moves if with_moves else _SETTINGS.pilot_chains
     for number in range(_SETTINGS.pilot_rounds):
         # Another number of chains has other random numbers in no chain: the seed has.
         pilot = EllipticalChains(
             log_density,
             approximation,
             seed + number,
-            _SETTINGS.pilot_chains,
+            chains,
             RunPhase.MODE,
             ahead,
+            moves,
         )
         after = pilot.block(0)[:, _SETTINGS.pilot_dropped :]
         draws = after.reshape(-1, after.shape[-1])
         try:
-            approximation = StudentApproximation.of(draws)
+            approximation = StudentApproximation.of(draws[:, : pilot.size])
         except np.linalg.LinAlgError:
-            return approximation
+            break
+    if moves is not None:
+        moves.end_tuning()
     return approximation
 
 
@@ -211,19 +232,22 @@ class EllipticalChains:
     Given a position x, with z = R⁻¹(x − m) in the coordinates of a t with ν degrees of freedom, its
     scale s ~ InverseGamma((d + ν)/2, (ν + |z|²)/2) makes the t a normal distribution. On the
     ellipse through z and a draw of N(0, s I), a point is drawn from the slice on which the density
-    over the t's exceeds a uniform part of that at x.
+    over the t's exceeds a uniform part of that at x. Further coordinates, if there are any, have
+    moves of their own after each slice.
 
     Args:
         log_density: Log density.
-        approximation: The t, m and R.
+        approximation: The t, m and R, of the first coordinates.
         seed: Seed.
         chains: Number of chains.
         phase: Phase whose random numbers are used.
         ahead: Points of a slice whose densities are computed together, the next ones among them
             should the first be outside. It changes no draw: it pays where a call takes long
             for a single position.
+        moves: Moves of all coordinates but those of the t; ``None`` if there are no others.
 
     Attributes:
+        size: Number of coordinates of the t.
         evaluations: Number of log densities that were computed.
     """
 
@@ -237,22 +261,27 @@ class EllipticalChains:
         chains: int,
         phase: RunPhase = RunPhase.CHAIN,
         ahead: int = 1,
+        moves: HamiltonianMoves | None = None,
     ) -> None:
         self._log_density, self._t, self._ahead = log_density, approximation, ahead
         self._seed, self._chains, self._phase = seed, chains, phase
+        self._moves, self.size = moves, len(approximation.mean)
         self.evaluations = 0
         self._z = self._starts()
         self._log_ratio = self._log_ratios(self._z)
 
     def _starts(self) -> np.ndarray:
         """Return positions drawn from the t, nearer to its mean where there is no density."""
-        d, degrees = len(self._t.mean), _SETTINGS.degrees
+        degrees = _SETTINGS.degrees
         starts = []
         for chain in range(self._chains):
             rng = generator(self._seed, chain, self._phase, Purpose.START)
-            normals = rng.standard_normal(d)
+            normals = rng.standard_normal(self.size)
             chi_square = 2.0 * rng.standard_gamma(0.5 * degrees)
-            starts.append(normals * np.sqrt(degrees / chi_square))
+            start = normals * np.sqrt(degrees / chi_square)
+            if self._moves is not None:
+                start = np.append(start, rng.standard_normal(self._moves.size))
+            starts.append(start)
         z = np.array(starts)
         for _ in range(_SETTINGS.shrinkages):
             outside = ~np.isfinite(self._log_ratios(z))
@@ -264,35 +293,54 @@ class EllipticalChains:
     def _log_ratios(self, z: np.ndarray) -> np.ndarray:
         """Return the log density less that of the t, at standardized positions."""
         self.evaluations += len(z)
-        degrees, d = _SETTINGS.degrees, z.shape[1]
-        squares = (z**2).sum(1)
-        log_t = -0.5 * (degrees + d) * np.log1p(squares / degrees)
-        log_density = self._log_density(self._t.positions(z))
-        return log_density + self._t.log_slopes(z) - log_t
+        degrees, first = _SETTINGS.degrees, z[:, : self.size]
+        log_t = -0.5 * (degrees + self.size) * np.log1p((first**2).sum(1) / degrees)
+        log_density = self._log_density(self._positions(z))
+        return log_density + self._t.log_slopes(first) - log_t
+
+    def _positions(self, z: np.ndarray) -> np.ndarray:
+        """Return positions of standardized ones, (..., d)."""
+        first = self._t.positions(z[..., : self.size])
+        if self._moves is None:
+            return first
+        return np.concatenate([first, z[..., self.size :]], -1)
 
     def block(self, number: int) -> np.ndarray:
         """Return the positions of the next block, (chains, BLOCK, d)."""
         z, log_ratio = self._z, self._log_ratio
-        d, degrees = z.shape[1], _SETTINGS.degrees
-        shape = 0.5 * (d + degrees)
-        normals = np.empty((self._chains, BLOCK, d))
-        gammas = np.empty((self._chains, BLOCK))
-        uniforms = np.empty((self._chains, BLOCK, 2 + _SETTINGS.shrinkages))
+        degrees, moves = _SETTINGS.degrees, self._moves
+        shape = 0.5 * (self.size + degrees)
+        each = self._chains, BLOCK, 1 if moves is None else _SETTINGS.slices
+        normals, gammas = np.empty((*each, self.size)), np.empty(each)
+        uniforms = np.empty((*each, 2 + _SETTINGS.shrinkages))
+        further = 0 if moves is None else moves.size
+        momenta = np.empty((self._chains, BLOCK, further))
+        bars = np.empty((self._chains, BLOCK, 2 if further else 0))
         for chain in range(self._chains):
             rng = generator(self._seed, chain, self._phase, Purpose.NOISE, number)
             rng.standard_normal(out=normals[chain])
             rng.standard_gamma(shape, out=gammas[chain])
             rng.random(out=uniforms[chain])
-        positions = np.empty_like(normals)
+            rng.standard_normal(out=momenta[chain])
+            rng.random(out=bars[chain])
+        positions = np.empty((self._chains, BLOCK, z.shape[1]))
         for iteration in range(BLOCK):
-            scale = 0.5 * (degrees + (z**2).sum(1)) / gammas[:, iteration]
-            across = np.sqrt(scale)[:, np.newaxis] * normals[:, iteration]
-            u = uniforms[:, iteration]
-            # 1 − u is never 0.
-            z, log_ratio = self._slice(z, log_ratio, across, 1.0 - u)
+            for k in range(each[-1]):
+                squares = (z[:, : self.size] ** 2).sum(1)
+                scale = 0.5 * (degrees + squares) / gammas[:, iteration, k]
+                across = np.zeros_like(z)
+                normal = normals[:, iteration, k]
+                across[:, : self.size] = np.sqrt(scale)[:, np.newaxis] * normal
+                # 1 − u is never 0.
+                u = 1.0 - uniforms[:, iteration, k]
+                z, log_ratio = self._slice(z, log_ratio, across, u)
+            if moves is not None:
+                x = self._positions(z)
+                x, change = moves(x, momenta[:, iteration], 1.0 - bars[:, iteration])
+                z[:, self.size :], log_ratio = x[:, self.size :], log_ratio + change
             positions[:, iteration] = z
         self._z, self._log_ratio = z, log_ratio
-        return self._t.positions(positions)
+        return self._positions(positions)
 
     def _slice(
         self, z: np.ndarray, log_ratio: np.ndarray, across: np.ndarray, u: np.ndarray
@@ -312,8 +360,9 @@ class EllipticalChains:
                 high[left] = np.where(negative, high[left], angle[left])
                 angle[left] = low[left] + part * (high[left] - low[left])
             cosine, sine = np.cos(angles), np.sin(angles)
-            proposed = cosine[..., np.newaxis] * old[left]
-            proposed = proposed + sine[..., np.newaxis] * across[left]
+            proposed = np.repeat(old[np.newaxis, left], len(angles), 0)
+            proposed[..., : self.size] *= cosine[..., np.newaxis]
+            proposed += sine[..., np.newaxis] * across[left]
             values = self._log_ratios(proposed.reshape(-1, z.shape[1]))
             values = values.reshape(len(angles), -1)
             inside = values > level[left]

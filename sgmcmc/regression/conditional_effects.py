@@ -134,9 +134,12 @@ class ProposedEffects(_RegressionEffects):
 
     @cached_property
     def _params(self) -> dict[str, np.ndarray]:
+        shapes = dict(self.density.prior.layout.shapes)
+        if self.density.further is not None:
+            shapes |= self.density.further.layout.shapes
         return {
             name: np.asarray(self.draws[name], np.float64).reshape(-1, *shape)
-            for name, shape in self.density.prior.layout.shapes.items()
+            for name, shape in shapes.items()
         }
 
     @property
@@ -144,7 +147,9 @@ class ProposedEffects(_RegressionEffects):
         return len(next(iter(self._params.values())))
 
     def _root(self, factor: Groups) -> np.ndarray:
-        return self.density.root(self._params)
+        of_factors = self.density.model.effects
+        (effects,) = (each for each in of_factors if each.entry == factor.by)
+        return self.density.root(effects, self._params)
 
     def _of_integrated(self, by: str, numbers: np.ndarray) -> dict[str, np.ndarray]:
         factor, count = self.structure.factor(by), self._count

@@ -1,5 +1,7 @@
 """The posterior density of a regression of few rows, effects of one factor integrated out.
 
+Those of further factors are coordinates.
+
 Source: Pinheiro & Bates (1995), *Approximations to the log-likelihood function in the nonlinear
 mixed-effects model*, section 2.4, for the quadrature; Liu & Pierce (1994), *A note on Gauss–Hermite
 quadrature*, eq. 1.
@@ -13,8 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
-from scipy.special import logsumexp
 
 from sgmcmc.graphs.compiler import Compiled, FlatGraph
 from sgmcmc.graphs.tracing import vectorized_map
@@ -22,7 +24,7 @@ from sgmcmc.groups.marginal import DEGREES, gauss_hermite
 from sgmcmc.model.layout import Layout
 from sgmcmc.regression.building import parameters_of
 from sgmcmc.regression.families import Tensors
-from sgmcmc.regression.model import RegressionModel
+from sgmcmc.regression.model import Effects, RegressionModel
 from sgmcmc.regression.priors import log_prior
 from sgmcmc.regression.scales import matrices_of
 
@@ -89,13 +91,14 @@ class RowTerms:
 
     @cached_property
     def _graph(self) -> Compiled:
-        return Compiled(FlatGraph(self._terms, *self._specs))
+        return Compiled(FlatGraph(self.at, *self._specs))
 
     @cached_property
     def _derivatives(self) -> Compiled:
         return Compiled(FlatGraph(self._slopes_and_curvatures, *self._specs))
 
-    def _terms(self, eta: tf.Tensor, aux: Tensors) -> tf.Tensor:
+    def at(self, eta: tf.Tensor, aux: Tensors) -> tf.Tensor:
+        """Return the log-likelihoods of rows, (..., rows), in a graph."""
         return self._model.terms_of(eta, aux, self._rows)
 
     def _slopes_and_curvatures(
@@ -105,7 +108,7 @@ class RowTerms:
             outer.watch(eta)
             with tf.GradientTape(watch_accessed_variables=False) as inner:
                 inner.watch(eta)
-                terms = self._terms(eta, aux)
+                terms = self.at(eta, aux)
             slopes = inner.gradient(terms, eta)
         return slopes, outer.gradient(slopes, eta, unconnected_gradients="zero")
 
@@ -144,11 +147,12 @@ class RegressionPrior:
         spec = tf.TensorSpec([None, len(self.start)], tf.float64)
 
         def at_all(positions: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
-            return vectorized_map(self._at, positions)
+            return vectorized_map(self.at, positions)
 
         return Compiled(FlatGraph(at_all, spec))
 
-    def _at(self, position: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
+    def at(self, position: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
+        """Return the same of one position, (d,), in a graph."""
         params = self.layout.split(position)
         log_jacobian = tf.zeros([], position.dtype)
         for name, bijector in self._bijectors.items():
@@ -163,10 +167,12 @@ class GroupedRows:
     """Groups of rows, which are in the order of groups.
 
     Attributes:
+        effects: Their effects.
         z: Factors of the effects of the group of each row, (q, rows).
         codes: Number of the group of each row, (rows,), in ascending order, none left out.
     """
 
+    effects: Effects
     z: np.ndarray
     codes: np.ndarray
 
@@ -183,23 +189,71 @@ class GroupedRows:
         return np.asarray(np.maximum.reduceat(of_rows, self._starts, -1))
 
 
-class Modes(NamedTuple):
-    """Modes of standardized effects near a position, to first order.
+@dataclass(frozen=True)
+class FurtherEffects:
+    """Effects of further factors, which are coordinates of positions.
 
     Attributes:
-        center: The position, (d,).
-        modes: Modes there, (groups, q).
-        slopes: Their derivatives, (d, groups, q).
+        factors: Effects of each factor, and the number of its levels.
+        z: Their columns, level by level, (rows, m).
+    """
+
+    factors: tuple[tuple[Effects, int], ...]
+    z: scipy.sparse.csr_matrix
+
+    @property
+    def size(self) -> int:
+        """Number of effects, m."""
+        return int(self.z.shape[1])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of the effects."""
+        return Layout(
+            {
+                effects.effects_name: (levels, len(effects.terms))
+                for effects, levels in self.factors
+            }
+        )
+
+    def predictors(self, params: Arrays) -> np.ndarray:
+        """Return their part of the linear predictors, (c, rows)."""
+        flat = [params[name].reshape(-1, n) for name, n in self.layout.sizes.items()]
+        return np.asarray((self.z @ np.concatenate(flat, 1).T).T)
+
+
+class QuadratureRule(NamedTuple):
+    """Where the nodes of each group are, to first order in the position.
+
+    Attributes:
+        center: The position around which they are known, (d,).
+        values: Modes of standardized effects there, the log diagonals of inverse roots of their
+            precisions, and what is below the diagonal, (groups, q + q + q (q − 1) / 2).
+        slopes: Their derivatives, (d, groups, ...).
     """
 
     center: np.ndarray
-    modes: np.ndarray
+    values: np.ndarray
     slopes: np.ndarray
 
-    def at(self, positions: np.ndarray) -> np.ndarray:
-        """Return the modes at positions, (c, groups, q)."""
+    def at(self, positions: np.ndarray, q: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return modes, (c, groups, q), and inverse roots, (c, groups, q, q), at positions."""
         moved = np.tensordot(positions - self.center, self.slopes, 1)
-        return np.asarray(self.modes + moved)
+        values = self.values + moved
+        inverses = np.zeros((*values.shape[:2], q, q))
+        inverses[..., np.arange(q), np.arange(q)] = np.exp(values[..., q : 2 * q])
+        below = np.tril_indices(q, -1)
+        inverses[(..., *below)] = values[..., 2 * q :]
+        return values[..., :q], inverses
+
+    @staticmethod
+    def values_of(modes: np.ndarray, precision_roots: np.ndarray) -> np.ndarray:
+        """Return the values of modes and roots of precisions, (c, groups, ...)."""
+        inverses = np.linalg.inv(precision_roots)
+        q = modes.shape[-1]
+        diagonal = np.log(np.diagonal(inverses, axis1=-2, axis2=-1))
+        below = np.tril_indices(q, -1)
+        return np.concatenate([modes, diagonal, inverses[(..., *below)]], -1)
 
 
 class Proposals(NamedTuple):
@@ -226,8 +280,9 @@ class RegressionDensity:
         model: Model.
         x: Design, centered and scaled, (rows, p).
         groups: Groups of rows; ``None`` for none.
+        further: Effects of further factors, the last coordinates; ``None`` for none.
         nodes: Nodes of the quadrature in each direction.
-        modes: Effects from which their modes are searched; ``None`` for zero.
+        rule: Where the nodes are; ``None`` if modes are searched at each position.
     """
 
     prior: RegressionPrior
@@ -235,8 +290,9 @@ class RegressionDensity:
     model: RegressionModel
     x: np.ndarray
     groups: GroupedRows | None = None
+    further: FurtherEffects | None = None
     nodes: int = 1
-    modes: Modes | None = None
+    rule: QuadratureRule | None = None
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """Return the log density at positions, (c, d), −∞ where it is not a number."""
@@ -246,7 +302,7 @@ class RegressionDensity:
         return np.where(np.isnan(joined), -np.inf, joined)
 
     def around(self, position: np.ndarray, sds: np.ndarray) -> RegressionDensity:
-        """Return the same with modes that are searched from what they are near a position.
+        """Return the same with nodes whose places are known to first order near a position.
 
         Args:
             position: Position, (d,).
@@ -254,20 +310,42 @@ class RegressionDensity:
         """
         if self.groups is None:
             return self
-        steps = _SETTINGS.difference * sds
-        positions = np.concatenate(
-            [position + np.diag(steps), position - np.diag(steps)]
-        )
-        _, params = self.prior(np.concatenate([positions, position[np.newaxis]]))
-        columns = self._columns(self.root(params))
-        modes, _ = self._modes(self._fixed(params), columns, params)
-        above, below = np.split(modes[:-1], 2)
-        slopes = (above - below) / (2.0 * steps[:, np.newaxis, np.newaxis])
-        return replace(self, modes=Modes(position, modes[-1], slopes))
+        steps = np.diag(_SETTINGS.difference * sds)
+        positions = np.concatenate([position + steps, position - steps, [position]])
+        parts = []
+        for part in self._parts(positions):
+            params = self.params(part)
+            columns = self.columns(self.root(self.groups.effects, params))
+            found = self._modes(self._fixed(params), columns, params)
+            parts.append(QuadratureRule.values_of(*found))
+        values = np.concatenate(parts)
+        if not np.isfinite(values).all():
+            return self
+        above, below = np.split(values[:-1], 2)
+        slopes = (above - below) / (2.0 * steps.diagonal()[:, np.newaxis, np.newaxis])
+        return replace(self, rule=QuadratureRule(position, values[-1], slopes))
 
     def params(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         """Return the parameters at positions, (c, ...), by name."""
-        return self.prior(positions)[1]
+        return self.prior_and_params(positions)[1]
+
+    def prior_and_params(
+        self, positions: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the log prior, that of further effects included, and parameters."""
+        size = len(self.prior.start)
+        log_prior, params = self.prior(positions[:, :size])
+        if self.further is None:
+            return log_prior, params
+        effects = self.further.layout.split(positions[:, size:])
+        for of_factor, levels in self.further.factors:
+            root = self.root(of_factor, params)
+            of_levels = effects[of_factor.effects_name]
+            standard = np.einsum("cij,cgj->cgi", np.linalg.inv(root), of_levels)
+            log_roots = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(1)
+            squares = (standard**2 + np.log(2.0 * np.pi)).sum((1, 2))
+            log_prior = log_prior - 0.5 * squares - levels * log_roots
+        return log_prior, params | effects
 
     @property
     def terms_of_a_position(self) -> int:
@@ -280,24 +358,34 @@ class RegressionDensity:
         return [positions[k : k + length] for k in range(0, len(positions), length)]
 
     def _at(self, positions: np.ndarray) -> np.ndarray:
-        prior, params = self.prior(positions)
+        prior, params = self.prior_and_params(positions)
         fixed = self._fixed(params)
         if self.groups is None:
             return prior + self.terms(fixed[:, np.newaxis], params).sum((1, 2))
-        columns = self._columns(self.root(params))
-        start = None if self.modes is None else self.modes.at(positions)
-        modes, precision_roots = self._modes(fixed, columns, params, start)
-        x, log_w = self._rule
-        inverses = np.linalg.inv(precision_roots)
+        columns = self.columns(self.root(self.groups.effects, params))
+        if self.rule is None:
+            modes, precision_roots = self._modes(fixed, columns, params)
+            inverses = np.linalg.inv(precision_roots)
+        else:
+            modes, inverses = self.rule.at(positions, len(self.groups.z))
+        x, log_w = self.nodes_and_weights
         u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, x)
-        heights = self._heights(u, fixed, columns, params)
-        integrals = logsumexp(heights + log_w[:, np.newaxis], axis=1)
-        log_roots = np.log(np.diagonal(precision_roots, axis1=-2, axis2=-1)).sum(-1)
+        # Linear in the nodes: predictors of rows at all of them are one product of matrices.
+        codes = self.groups.codes
+        center = fixed + np.einsum("cin,cni->cn", columns, modes[:, codes])
+        slopes = np.einsum("cin,cnji->cjn", columns, inverses[:, codes])
+        eta = center[:, np.newaxis] + x @ slopes
+        heights = self.groups.sums(self.terms(eta, params)) - 0.5 * (u**2).sum(-1)
+        heights += log_w[:, np.newaxis]
+        highest = heights.max(1)
+        below = np.exp(heights - highest[:, np.newaxis]).sum(1)
+        log_scales = np.log(np.diagonal(inverses, axis1=-2, axis2=-1)).sum(-1)
         constant = 0.5 * x.shape[1] * np.log(np.pi)
-        return prior + (integrals - log_roots - constant).sum(1)
+        return prior + (highest + np.log(below) + log_scales - constant).sum(1)
 
     @cached_property
-    def _rule(self) -> tuple[np.ndarray, np.ndarray]:
+    def nodes_and_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of the quadrature, (k, q), and the logs of their weights, (k,)."""
         assert self.groups is not None
         return gauss_hermite(self.nodes, len(self.groups.z))
 
@@ -311,8 +399,9 @@ class RegressionDensity:
             params: Parameters, (c, ...), by name.
             random: Random numbers.
         """
-        fixed, root = self._fixed(params), self.root(params)
-        columns = self._columns(root)
+        assert self.groups is not None
+        fixed, root = self._fixed(params), self.root(self.groups.effects, params)
+        columns = self.columns(root)
         modes, precision_roots = self._modes(fixed, columns, params)
         q = random.normals.shape[-1]
         x = random.normals * np.sqrt(DEGREES / random.squares)[..., np.newaxis]
@@ -335,14 +424,18 @@ class RegressionDensity:
         rows = np.concatenate(of_groups)
         sizes = [len(of_group) for of_group in of_groups]
         groups = GroupedRows(
-            self.groups.z[:, rows], np.repeat(np.arange(len(numbers)), sizes)
+            self.groups.effects,
+            self.groups.z[:, rows],
+            np.repeat(np.arange(len(numbers)), sizes),
         )
+        further = self.further and replace(self.further, z=self.further.z[rows])
         return replace(
             self,
             terms=self.terms.of_rows(rows),
             x=self.x[rows],
             groups=groups,
-            modes=None,
+            further=further,
+            rule=None,
         )
 
     def _heights(
@@ -363,29 +456,28 @@ class RegressionDensity:
         return np.asarray(self.groups.sums(terms) - 0.5 * (u**2).sum(-1))
 
     def _fixed(self, params: Arrays) -> np.ndarray:
-        """Return the predictors of rows without effects of groups, (c, rows)."""
+        """Return the predictors of rows without effects of these groups, (c, rows)."""
         if "b" in params:
-            return params["b"] @ self.x.T
-        return np.zeros((len(next(iter(params.values()))), len(self.x)))
+            fixed = params["b"] @ self.x.T
+        else:
+            fixed = np.zeros((len(next(iter(params.values()))), len(self.x)))
+        return (
+            fixed if self.further is None else fixed + self.further.predictors(params)
+        )
 
-    def root(self, params: Arrays) -> np.ndarray:
-        """Return L, LL' the covariance of the effects of a group, (c, q, q)."""
-        (effects,) = self.model.effects
+    def root(self, effects: Effects, params: Arrays) -> np.ndarray:
+        """Return L, LL' the covariance of the effects of a group of a factor, (c, q, q)."""
         sds = params[effects.sds_name] * (effects.scale / self.model.unit)
         rows = effects.root(sds, params.get(effects.correlations_name))
         return matrices_of(rows, len(sds))
 
-    def _columns(self, root: np.ndarray) -> np.ndarray:
+    def columns(self, root: np.ndarray) -> np.ndarray:
         """Return the factors of standardized effects, L'z of each row, (c, q, rows)."""
         assert self.groups is not None
         return np.einsum("cji,jn->cin", root, self.groups.z)
 
     def _modes(
-        self,
-        fixed: np.ndarray,
-        columns: np.ndarray,
-        params: Arrays,
-        start: np.ndarray | None = None,
+        self, fixed: np.ndarray, columns: np.ndarray, params: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return modes of standardized effects, (c, groups, q), and roots of their precisions.
 
@@ -398,12 +490,11 @@ class RegressionDensity:
             fixed: Predictors without effects, (c, rows).
             columns: Factors of standardized effects, (c, q, rows).
             params: Parameters.
-            start: Effects from which modes are searched, (c, groups, q); ``None`` for zero.
         """
         groups = self.groups
         assert groups is not None
         q = len(groups.z)
-        u = np.zeros((len(fixed), groups.codes[-1] + 1, q)) if start is None else start
+        u = np.zeros((len(fixed), groups.codes[-1] + 1, q))
         products = columns[:, :, np.newaxis] * columns[:, np.newaxis]
         for _ in range(_SETTINGS.steps):
             of_effects = np.einsum("cin,cni->cn", columns, u[:, groups.codes])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from sgmcmc.groups.structure import Structure
 from sgmcmc.plan.reports.warnings import quadrature_warnings
@@ -18,10 +19,13 @@ from sgmcmc.reduce.elliptical import (
     at_mode,
     fitted,
 )
+from sgmcmc.reduce.hamiltonian import HamiltonianMoves
 from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.building import RegressionData, observed_rows
+from sgmcmc.regression.compiled_density import CompiledDensity
 from sgmcmc.regression.conditional_effects import ProposedEffects
 from sgmcmc.regression.density import (
+    FurtherEffects,
     GroupedRows,
     RegressionDensity,
     RegressionPrior,
@@ -29,9 +33,10 @@ from sgmcmc.regression.density import (
 )
 from sgmcmc.regression.direct import DirectCall, DirectDraws, leave_sampler_open
 from sgmcmc.regression.formula import place_name, weight_name
+from sgmcmc.regression.laplace import LaplaceCoordinates
 from sgmcmc.regression.model import WEIGHTS
 from sgmcmc.regression.priors import has_distributions
-from sgmcmc.regression.sums import dense_design
+from sgmcmc.regression.sums import columns_of, dense_design, indicators
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Fact
 from sgmcmc.results.samples import Samples
@@ -43,6 +48,7 @@ class _Settings:
     rows: int = 100_000  # of which distinct ones are looked for, at most
     distinct: int = 2000  # of these, at most: with more, chains are quicker
     terms: int = 6000  # of rows at all nodes, at most, with groups
+    further: int = 250  # effects of all factors but the first, at most
     ahead: int = 3  # points of a slice in one call: about one in two is inside
     effective: float = 20.0  # draws of the first block: with fewer, a chain is better
     # Nodes in each direction to try, by the number of directions
@@ -55,15 +61,75 @@ _SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
+class _Target:
+    """A log density in the coordinates of a sampler.
+
+    Attributes:
+        density: Density.
+        coordinates: Coordinates of effects of further factors; ``None`` without them.
+    """
+
+    density: RegressionDensity
+    coordinates: LaplaceCoordinates | None
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Return the log density, (c,)."""
+        values = self.compute(self.positions(x))
+        if self.coordinates is None:
+            return values
+        return values + self.coordinates.log_jacobian(x)
+
+    @cached_property
+    def compute(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The density, compiled if that pays."""
+        has_rule = self.density.rule is not None
+        return CompiledDensity(self.density) if has_rule else self.density
+
+    def positions(self, x: np.ndarray) -> np.ndarray:
+        """Return positions of the density, (c, d)."""
+        return x if self.coordinates is None else self.coordinates.positions(x)
+
+    @cached_property
+    def moves(self) -> HamiltonianMoves | None:
+        """Moves of all coordinates but the scales; ``None`` if all are moved together."""
+        if self.coordinates is None:
+            return None
+        return HamiltonianMoves(self._slope, self.coordinates.size)
+
+    def _slope(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        assert self.coordinates is not None
+        assert isinstance(self.compute, CompiledDensity)
+        values, gradients = self.compute.with_gradient(self.positions(x))
+        return values, self.coordinates.along(x, gradients)
+
+    @property
+    def ahead(self) -> int:
+        """Points of a slice in one call."""
+        slow = isinstance(self.compute, CompiledDensity) and not self.compute.is_quick
+        return 1 if slow else _SETTINGS.ahead
+
+    @property
+    def can_move(self) -> bool:
+        """Whether all coordinates can be moved."""
+        if self.coordinates is None:
+            return True
+        return isinstance(self.compute, CompiledDensity) and self.compute.has_gradient
+
+    def with_nodes(self, nodes: int) -> _Target:
+        """Return the same with other nodes of the quadrature."""
+        return replace(self, density=replace(self.density, nodes=nodes))
+
+
+@dataclass(frozen=True)
 class _Errors:
     """Quadratures compared at some positions.
 
     Attributes:
-        density: Density with as many nodes as are needed.
+        target: Density with as many nodes as are needed.
         error: Standard deviation of its change with more nodes.
     """
 
-    density: RegressionDensity
+    target: _Target
     error: float
 
 
@@ -77,21 +143,17 @@ def is_small(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
     model = data.model
     if not leave_sampler_open(keywords):
         return False
-    if model.family.several or model.family.has_cutpoints or len(model.effects) > 1:
+    if model.family.several or model.family.has_cutpoints:
         return False
     if has_distributions(model):
         return False
     size = len(model.terms) + len(model.family.aux)
     size += sum(len(effects.rows) for effects in model.effects)
-    of_effects = [len(effects.terms) for effects in model.effects]
-    if size > _SETTINGS.coordinates or max(of_effects, default=0) > len(
-        _SETTINGS.nodes
-    ):
+    if size > _SETTINGS.coordinates:
         return False
     rows = len(data.frame)
-    if of_effects:
-        (q,) = of_effects
-        return rows * _first_nodes(q) ** q <= _SETTINGS.terms
+    if model.effects:
+        return rows * _first_nodes(1) <= _SETTINGS.terms
     most = _SETTINGS.distinct if data.weights is not None else _SETTINGS.rows
     return rows <= most
 
@@ -105,7 +167,7 @@ class FewRowsDraws(DirectDraws):
     """Draws from the density of a regression.
 
     Args:
-        density: Density.
+        target: Density, in the coordinates of the sampler.
         sampler: Sampler of positions.
         chains: Number of chains.
         seed: Seed, or the entropy drawn in its place.
@@ -114,21 +176,26 @@ class FewRowsDraws(DirectDraws):
 
     def __init__(
         self,
-        density: RegressionDensity,
+        target: _Target,
         sampler: EllipticalChains,
         chains: int,
         seed: int,
         dtype: np.dtype,
     ) -> None:
         super().__init__(chains, seed, dtype)
-        self.sampler, self.density = sampler, density
+        self.sampler, self._target = sampler, target
+
+    @property
+    def density(self) -> RegressionDensity:
+        """Density."""
+        return self._target.density
 
     def at(
         self, positions: np.ndarray, number: int
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return the parameters of a block, and the log posterior."""
         shape = positions.shape[:2]
-        flat = positions.reshape(-1, positions.shape[-1])
+        flat = self._target.positions(positions.reshape(-1, positions.shape[-1]))
         draws = {
             name: values.reshape(*shape, *values.shape[1:])
             for name, values in self.density.params(flat).items()
@@ -157,17 +224,30 @@ class FewRowsCall(DirectCall):
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return len(self._start.prior.start)
+        further = self._start.further
+        return len(self._start.prior.start) + (0 if further is None else further.size)
 
     @property
     def is_less_work(self) -> bool:
         """Whether draws are less work than those of a chain over the rows."""
-        if self.structure is not None:
-            if len(self.structure.large):
+        if self.factors is not None:
+            if len(self.factors.structure.large):
                 return False  # a chain has their effects as coordinates
+            model, further = self.data.model, dict(self.factors.others)
+            q = len(model.effects[self.factors.order[0]].terms)
+            if q > len(_SETTINGS.nodes):
+                return False
+            if len(self.data.frame) * _first_nodes(q) ** q > _SETTINGS.terms:
+                return False
+            if columns_of(model, [*further], [*further.values()]) > _SETTINGS.further:
+                return False
         elif len(self._start.x) > _SETTINGS.distinct:
             return False
-        if self._compared.error > _SETTINGS.error:
+        try:
+            compared = self._compared
+            if compared.error > _SETTINGS.error or not compared.target.can_move:
+                return False
+        except np.linalg.LinAlgError:  # no mode of effects given scales
             return False
         self.draws.add_block()
         draws, _ = self.draws.first(self.draws.length)
@@ -178,41 +258,65 @@ class FewRowsCall(DirectCall):
         """The density, before the nodes of its quadrature are chosen."""
         model = self.data.model
         x, columns, z = _rows(self.data)
-        groups, nodes = None, 1
+        groups, further, nodes = None, None, 1
         if self.factors is not None:
-            codes = self.factors.codes[0]
-            order = np.argsort(codes, kind="stable")
+            first = self.factors.order[0]
+            order = np.argsort(self.factors.codes[first], kind="stable")
             x = x[order]
             columns = {name: values[order] for name, values in columns.items()}
-            groups = GroupedRows(z[order].T, codes[order])
-            nodes = _first_nodes(z.shape[1])
+            codes = [of_factor[order] for of_factor in self.factors.codes]
+            z = [of_factor[order] for of_factor in z]
+            groups = GroupedRows(model.effects[first], z[first].T, codes[first])
+            nodes = _first_nodes(len(groups.z))
+            if self.factors.others:
+                blocks = [
+                    indicators(z[k], codes[k], levels)
+                    for k, levels in self.factors.others
+                ]
+                further = FurtherEffects(
+                    tuple((model.effects[k], n) for k, n in self.factors.others),
+                    scipy.sparse.hstack(blocks).tocsr(),
+                )
         elif WEIGHTS not in columns:
             distinct = distinct_rows({"X": x, **columns}, WEIGHTS)
             if distinct is not None:
                 columns = dict(distinct)
                 x = columns.pop("X")
-        terms = RowTerms(model, columns)
-        return RegressionDensity(RegressionPrior(model), terms, model, x, groups, nodes)
+        terms, prior = RowTerms(model, columns), RegressionPrior(model)
+        return RegressionDensity(prior, terms, model, x, groups, further, nodes)
+
+    @cached_property
+    def _coordinates(self) -> LaplaceCoordinates | None:
+        return LaplaceCoordinates.of(self._start) if self._start.further else None
 
     @cached_property
     def _approximation(self) -> StudentApproximation:
-        return at_mode(self._start, self._start.prior.start)
+        if self._coordinates is None:
+            return at_mode(self._start, self._start.prior.start)
+        return self._coordinates.scales
 
     @cached_property
     def _compared(self) -> _Errors:
-        mean, root = self._approximation.mean, self._approximation.root
-        density = self._start.around(mean, np.sqrt((root**2).sum(1)))
-        if density.groups is None:
-            return _Errors(density, 0.0)
+        target = _Target(self._start, self._coordinates)
+        t = self._approximation
         z = np.random.default_rng(0).standard_normal((_SETTINGS.compared, self.size))
-        positions = self._approximation.positions(z)
+        x = np.concatenate([t.positions(z[:, : len(t.mean)]), z[:, len(t.mean) :]], 1)
+        center = np.append(t.mean, np.zeros(self.size - len(t.mean)))
+        (position,) = target.positions(center[np.newaxis])
+        sds = np.sqrt((t.root**2).sum(1))
+        if self._coordinates is not None:
+            sds = target.positions(x).std(0)
+        target = replace(target, density=self._start.around(position, sds))
+        if target.density.groups is None:
+            return _Errors(target, 0.0)
         candidates = [
-            replace(density, nodes=nodes)
-            for nodes in _SETTINGS.nodes[len(density.groups.z) - 1]
+            target.with_nodes(nodes)
+            for nodes in _SETTINGS.nodes[len(target.density.groups.z) - 1]
         ]
-        values = candidates[0](positions)
+        positions = target.positions(x)
+        values = candidates[0].density(positions)
         for candidate, finer in itertools.pairwise(candidates):
-            before, values = values, finer(positions)
+            before, values = values, finer.density(positions)
             error = float(np.std(values - before))
             coarse = _Errors(candidate, error)
             if error <= _SETTINGS.error:
@@ -222,13 +326,15 @@ class FewRowsCall(DirectCall):
     @cached_property
     def draws(self) -> FewRowsDraws:
         """Draws, none to begin with."""
-        density, seed, chains = self._compared.density, self.seed, self.goal.n_chains
+        target, seed, chains = self._compared.target, self.seed, self.goal.n_chains
         self.clock.done("mode")
-        ahead = _SETTINGS.ahead
-        approximation = fitted(density, self._approximation, seed, ahead)
-        sampler = EllipticalChains(density, approximation, seed, chains, ahead=ahead)
+        ahead, moves = target.ahead, target.moves
+        approximation = fitted(target, self._approximation, seed, ahead, moves)
+        sampler = EllipticalChains(
+            target, approximation, seed, chains, ahead=ahead, moves=moves
+        )
         self.clock.done("pilot")
-        return FewRowsDraws(density, sampler, chains, seed, self.data.dtype)
+        return FewRowsDraws(target, sampler, chains, seed, self.data.dtype)
 
     def effects_given(
         self, structure: Structure, draws: Mapping[str, np.ndarray], seed: int
@@ -236,13 +342,18 @@ class FewRowsCall(DirectCall):
         """Return the distribution of the effects of groups given draws."""
         return ProposedEffects(structure, draws, seed, self._start)
 
+    @property
+    def _integrated(self) -> str:
+        """Name of the factor whose effects are integrated out."""
+        assert self.factors is not None
+        return self.data.model.effects[self.factors.order[0]].entry
+
     def model_facts(self) -> dict[str, Any]:
         """Return the facts about the model."""
         names, rows = self._start.prior.layout.names, len(self.data.frame)
         facts: dict[str, Any] = {}
         if self.factors is not None:
-            (by,) = self.factors.structure.labels
-            levels = self.factors.levels.eliminated
+            by, levels = self._integrated, self.factors.levels.eliminated
             facts[Fact.REDUCTION] = (
                 f"{rows} rows as {levels} groups of {by!r}, integrated out"
             )
@@ -262,10 +373,12 @@ class FewRowsCall(DirectCall):
         if self.factors is None:
             return {}, []
         structure, nodes = self.factors.structure, self.draws.density.nodes
-        ((by, labels),) = structure.labels.items()
         facts = {
-            f"levels of {by!r}": len(labels),
-            "integrated out": by,
+            **{
+                f"levels of {by!r}": len(shown)
+                for by, shown in structure.labels.items()
+            },
+            "integrated out": self._integrated,
             "nodes in each direction": nodes,
             "quadrature error of the log posterior, SD over draws": self._compared.error,
         }
@@ -274,10 +387,10 @@ class FewRowsCall(DirectCall):
 
 def _rows(
     data: RegressionData,
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+) -> tuple[np.ndarray, dict[str, np.ndarray], list[np.ndarray]]:
     """Return design, columns of the log-likelihood and factors of effects of all rows.
 
-    They are (rows, p), (rows,) each, and (rows, q), with q = 0 if there are no effects.
+    They are (rows, p), (rows,) each, and (rows, q) for each factor.
     """
     model = data.model
     of_effects = [f"Z_{effects.name}" for effects in model.effects]
@@ -285,14 +398,15 @@ def _rows(
     for number in range(len(model.design.coded)):
         of_predictors |= {place_name(number), weight_name(number)}
     chunks: list[dict[str, np.ndarray]] = []
-    designs, factors = [], []
+    designs: list[np.ndarray] = []
+    factors: list[list[np.ndarray]] = [[] for _ in of_effects]
     for rows, design_rows, columns in observed_rows(
         model, data.y, data.frame, data.weights
     ):
         count = rows.stop - rows.start
         designs.append(dense_design(model, design_rows, slice(None)))
-        z = [columns[name] for name in of_effects]
-        factors.append(np.concatenate([np.zeros((count, 0)), *z], 1))
+        for of_factor, name in zip(factors, of_effects, strict=True):
+            of_factor.append(np.asarray(columns[name], np.float64))
         chunks.append(
             {
                 name: np.broadcast_to(values, count)
@@ -301,4 +415,4 @@ def _rows(
             }
         )
     joined = {name: np.concatenate([c[name] for c in chunks]) for name in chunks[0]}
-    return np.concatenate(designs), joined, np.concatenate(factors)
+    return np.concatenate(designs), joined, [np.concatenate(z) for z in factors]

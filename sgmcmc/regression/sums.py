@@ -174,7 +174,7 @@ def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[Regressi
             there = slice(chunk.start + part.start, chunk.start + part.stop)
             codes_of = [codes[there] for codes in factors.codes]
             of_factors = [
-                _indicators(z[k][part], codes_of[k], levels)
+                indicators(z[k][part], codes_of[k], levels)
                 for k, levels in factors.others
             ]
             dense = of_factors[: len(factors.dense)]
@@ -189,7 +189,7 @@ def _rows(data: RegressionData, factors: FactorRows | None) -> Iterator[Regressi
             )
 
 
-def _indicators(
+def indicators(
     z: np.ndarray, codes: np.ndarray, levels: int
 ) -> scipy.sparse.csr_matrix:
     """Return the columns of the effects of a factor, level by level, (rows, levels · q)."""

@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 import sgmcmc
 from sgmcmc.regression.building import RegressionData, make_model, parameters_of
+from sgmcmc.regression.compiled_density import CompiledDensity
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse
@@ -134,7 +135,8 @@ def test_the_integral_over_effects(formula: str, family: str, nodes: int) -> Non
     rng = np.random.default_rng(2)
     position = density.prior.start + 0.2 * rng.normal(size=call.size)
     params, log_jacobian = params_at(call, position)
-    root = density.root({name: value.numpy()[None] for name, value in params.items()})
+    arrays = {name: value.numpy()[None] for name, value in params.items()}
+    root = density.root(effects, arrays)
     axis = np.linspace(-8.0, 8.0, 161 if q == 1 else 49)
     grid = np.stack([a.ravel() for a in np.meshgrid(*[axis] * q, indexing="ij")], 1)
     codes, rows = pd.factorize(FRAME["g"])[0], rows_of(call)
@@ -164,16 +166,18 @@ def test_positions_far_out_have_no_density(effect: str) -> None:
     assert (values[1:] < values[0]).all() and values[-1] == -np.inf
 
 
-def test_modes_that_are_searched_from_elsewhere_change_nothing() -> None:
-    call = call_of("count ~ x + (1 | g)", "poisson")
-    density = call._start
+@pytest.mark.parametrize("effect", ["1", "1 + x"])
+def test_nodes_whose_places_are_known_to_first_order(effect: str) -> None:
+    call = call_of(f"count ~ x + ({effect} | g)", "poisson")
+    density = replace(call._start, nodes=15)
     near = density.around(density.prior.start + 0.1, np.full(call.size, 0.2))
     rng = np.random.default_rng(4)
-    positions = density.prior.start + 0.5 * rng.normal(size=(5, call.size))
-    np.testing.assert_allclose(near(positions), density(positions), rtol=1e-4)
-    modes = near.modes
-    assert modes is not None
-    np.testing.assert_array_equal(modes.at(modes.center[None])[0], modes.modes)
+    positions = density.prior.start + 0.3 * rng.normal(size=(5, call.size))
+    np.testing.assert_allclose(near(positions), density(positions), atol=1e-5)
+    assert near.rule is not None
+    compiled = CompiledDensity(near)
+    np.testing.assert_allclose(compiled(positions), near(positions), rtol=1e-12)
+    assert compiled(positions + 1e4).tolist() == [-np.inf] * 5
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +242,8 @@ def test_effects_have_their_law_given_parameters(formula: str, family: str) -> N
     grid = np.stack([a.ravel() for a in np.meshgrid(*[axis] * q, indexing="ij")], 1)
     of_draw = {name: values[0, 0] for name, values in params.items()}
     rows = rows_of(call)
-    root = call._start.root({name: value[None] for name, value in of_draw.items()})[0]
+    arrays = {name: value[None] for name, value in of_draw.items()}
+    root = call._start.root(effects, arrays)[0]
     for number, label in enumerate("vs"):
         of_group = np.flatnonzero(FRAME["g"] == label)
         own = {name: tf.gather(values, of_group) for name, values in rows.items()}
@@ -279,7 +284,7 @@ def test_terms_and_loo_without_groups() -> None:
     [
         ("yes ~ x", {}, {"stepsize": 1e-3}),
         ("yes ~ x", {}, {"reduce": False}),
-        ("yes ~ x + (1 | g) + (1 | f)", {}, {}),
+        ("yes ~ x + (1 | g) + (1 | f)", {"further": 2}, {}),
         ("yes ~ (1 + x + exposure | g)", {}, {}),
         ("yes ~ x", {"coordinates": 1}, {}),
         ("yes ~ x", {"rows": ROWS - 1}, {}),
