@@ -29,12 +29,12 @@ from sgmcmc.model.geometry import root_of
 from sgmcmc.model.target import Target, untempered
 from sgmcmc.plan.fixed_nodes import anchored
 from sgmcmc.plan.joint_mode import uncentered
-from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.plan.objective import is_of_predictors
 from sgmcmc.plan.plan import WHOLE_UP_TO, GivenConstants, Knowledge, Plan, make_plan
 from sgmcmc.plan.prediction import need_law_in_turn
 from sgmcmc.plan.recursion import LinearRecursion, has_thermostat
+from sgmcmc.plan.stored_constants import tune_once
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned
 from sgmcmc.run.request import (

@@ -161,10 +161,12 @@ class FieldCoordinates:
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
         """Return log |det ∂x/∂z|."""
         D, _ = self._precision_and_center(params)
-        return tf.constant(self._volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+        return (
+            tf.constant(self._log_volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+        )
 
     @functools.cached_property
-    def _volume(self) -> float:
+    def _log_volume(self) -> float:
         return float(np.linalg.slogdet(self._arrays["V"])[1])
 
     def _precision_and_center(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:

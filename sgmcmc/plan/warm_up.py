@@ -119,7 +119,7 @@ class WarmedUp:
         stepsize: ε in those coordinates; ``None`` if it should not be chosen.
         positions: Positions of the chains, as the user sees them, by parameter.
         iterations: Number of iterations.
-        changed: Number of changes of the coordinates.
+        metric_updates: Number of changes of the coordinates.
         gradients: Number of full gradients, over all chains.
         seconds: Seconds spent in its iterations.
         lost: Whether the chains failed to reach the region in which draws are as wide as they
@@ -136,7 +136,7 @@ class WarmedUp:
     stepsize: float | None
     positions: list[dict[str, np.ndarray]]
     iterations: int
-    changed: int
+    metric_updates: int
     gradients: float
     seconds: float
     lost: bool
@@ -151,7 +151,7 @@ class WarmedUp:
         return replace(
             further,
             iterations=self.iterations + further.iterations,
-            changed=self.changed + further.changed,
+            metric_updates=self.metric_updates + further.metric_updates,
             gradients=self.gradients + further.gradients,
             seconds=self.seconds + further.seconds,
         )
@@ -207,11 +207,8 @@ class WarmUp:
             }
             for _ in sampler.starts
         ]
-        self._splits, self._frequency, self._center = (
-            hasattr(dynamics, "frequency"),
-            0.0,
-            None,
-        )
+        self._splits_potential = hasattr(dynamics, "frequency")
+        self._frequency, self._center = 0.0, None
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(sampler.chain, kind=RunPhase.MODE, label=label)
         phase_run = PhaseRun(sampler, phase, max_iterations)
@@ -224,7 +221,7 @@ class WarmUp:
             self._executor,
         )
         self._label, self._max_iterations = label, max_iterations
-        self._done = self._changed = 0
+        self._done = self._metric_updates = 0
         self._astray = False
 
     def run(self) -> WarmedUp:
@@ -240,7 +237,7 @@ class WarmUp:
             for length in self._windows[1:]:
                 if self._is_over:
                     break
-                if self._split(length):
+                if self._choose_frequency(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
                 if self._stuck or self._is_over:
@@ -248,14 +245,16 @@ class WarmUp:
                 if self._scaled_indices is not None:
                     self._rescale(length)
                 elif self._metric != "none":
-                    if not self._change(length):
+                    if not self._rewhiten(length):
                         break
                     averaging = self._averaging(self._restarted)
             else:
                 if self._metric != "none" and self._scaled_indices is None:
                     length = _SETTINGS.last_window
                     self._window(_SETTINGS.last_window, averaging, progress)
-                    self._astray = not self._normal(_SETTINGS.last_window)[0]
+                    self._astray = not self._compare_with_normal(_SETTINGS.last_window)[
+                        0
+                    ]
             self._find_center(length)
         space = self._sampler.target.space
         return WarmedUp(
@@ -266,7 +265,7 @@ class WarmUp:
                 for r in self._runners
             ],
             self._done,
-            self._changed,
+            self._metric_updates,
             self._gradients,
             time.monotonic() - start,
             self._astray or self._stuck,
@@ -345,37 +344,35 @@ class WarmUp:
         chain_facts = [runner.facts() for runner in self._runners]
         return sum(facts["moves"] * facts["acceptance rate"] for facts in chain_facts)
 
-    def _change(self, length: int) -> bool:
+    def _rewhiten(self, length: int) -> bool:
         """Change the coordinates if those of the last iterations call for it; return whether."""
-        normal, spread = self._normal(length)
+        normal, spread = self._compare_with_normal(length)
         if normal:
             return False
         root = self._root
-        self._root = (
+        self._use_root(
             root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
         )
-        self._changed += 1
-        for runner in self._runners:
-            runner.change_state(
-                lambda state: state._replace(root=tf.constant(self._root))
-            )
         return True
 
     def _rescale(self, length: int) -> None:
+        """Change the scales of the coordinates that have their own, by the last draws."""
         indices = self._scaled_indices
         variances = self._within(length)[0][:, indices].var(0)
         effective = length * len(self._rows) / _SETTINGS.autocorrelation
-        self._root = self._root.copy()
-        self._root[indices] *= np.sqrt(
-            (effective * variances + 5.0) / (effective + 5.0)
-        )
-        self._changed += 1
+        root = self._root.copy()
+        root[indices] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
+        self._use_root(root)
+
+    def _use_root(self, root: np.ndarray) -> None:
+        self._root = root
+        self._metric_updates += 1
         for runner in self._runners:
             runner.change_state(
                 lambda state: state._replace(root=tf.constant(self._root))
             )
 
-    def _normal(self, length: int) -> tuple[bool, np.ndarray]:
+    def _compare_with_normal(self, length: int) -> tuple[bool, np.ndarray]:
         """Return whether the last draws are near N(0, I), and their covariance or variances."""
         spread, widest, narrowest = spread_of(
             self._within(length)[0], self._root.ndim == 2
@@ -418,13 +415,13 @@ class WarmUp:
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)
 
-    def _split(self, length: int) -> bool:
+    def _choose_frequency(self, length: int) -> bool:
         """Choose the part of the potential whose flow is exact; return whether it changed much.
 
         ω² is the regression of −∇log p on ζ over the last draws, at most 1. It is used if at least
         half of the gradient's mean square is explained by it.
         """
-        if not self._splits or self._acceptance is None:
+        if not self._splits_potential or self._acceptance is None:
             return False
         zeta, gradients = self._within(-(-length // 2))
         square, before = float((zeta**2).sum()), self._frequency
@@ -466,7 +463,7 @@ class WarmUp:
     def _scaled(self) -> Preconditioner | None:
         """Return the same without a change of the origin."""
         before = self._sampler.target.space.preconditioner
-        if not self._changed:
+        if not self._metric_updates:
             return before
         if before is None:
             return Preconditioner(self._root, np.zeros(len(self._root)))

@@ -136,7 +136,7 @@ def judge(
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = _largest(
+        largest = _largest_within_tolerance(
             _unscaled(sampler.chain), geometry, tolerance, _slices(sampler.chain)
         )
     off_center = None
@@ -159,7 +159,7 @@ def judge(
     )
 
 
-def _largest(
+def _largest_within_tolerance(
     dynamics: Dynamics,
     geometry: NoisyQuadratic,
     tolerance: float,
@@ -171,11 +171,8 @@ def _largest(
     in the direction of the smallest, to rounding.
     """
     stepsize = largest_stepsize(dynamics, geometry, tolerance, in_turn=in_turn)
-    return (
-        stepsize
-        if geometry.predict(dynamics, stepsize, in_turn).worst <= tolerance
-        else 0.0
-    )
+    prediction = geometry.predict(dynamics, stepsize, in_turn)
+    return stepsize if prediction.worst <= tolerance else 0.0
 
 
 def _predicted(
