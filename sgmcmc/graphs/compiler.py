@@ -200,7 +200,8 @@ def _packer(structure: Any) -> Pack:
     takes longer than a call.
     """
     if isinstance(structure, tuple):
-        kind, packers = type(structure), [_packer(part) for part in structure]
+        kind = type(structure)
+        packers = [_packer(part) for part in structure]
         if not hasattr(kind, "_fields"):
             return lambda leaves: tuple([packer(leaves) for packer in packers])
         return lambda leaves: kind(*[packer(leaves) for packer in packers])

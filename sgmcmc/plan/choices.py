@@ -351,7 +351,8 @@ def _check_can_choose(
     dynamics: Dynamics,
     in_turn: tuple[slice, ...] | None,
 ) -> None:
-    name, reason = (open_arguments(request) or ["stepsize"])[0], None
+    name = (open_arguments(request) or ["stepsize"])[0]
+    reason = None
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(dynamics, SimplexDynamics):

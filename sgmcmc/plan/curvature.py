@@ -421,7 +421,8 @@ def find_structure(
     chosen = _together(objective, u, candidates, rng)
     if not chosen:
         return None
-    leaves, names = np.concatenate(list(chosen.values()), 1), tuple(chosen)
+    leaves = np.concatenate(list(chosen.values()), 1)
+    names = tuple(chosen)
     core_slices = [
         entries for name, entries in layout.slices.items() if name not in names
     ]
@@ -449,7 +450,8 @@ def _has_blocks(
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
     dtype = np.dtype(objective.target.dtype.as_numpy_dtype)
-    return bool(np.abs(first - second).max() <= _EQUAL[dtype] * np.abs(first).max())
+    difference = np.abs(first - second).max()
+    return bool(difference <= _EQUAL[dtype] * np.abs(first).max())
 
 
 def _blocks(
@@ -515,7 +517,9 @@ def arrow_at(
     """
     leaves, core = structure.leaves, structure.core
     few = np.isin(core, structure.few)
-    (G, k), d, center = leaves.shape, len(positions[0]), np.mean(positions, 0)
+    G, k = leaves.shape
+    d = len(positions[0])
+    center = np.mean(positions, 0)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
     vectors = np.zeros((k + len(core), d))
     for m in range(k):
@@ -530,9 +534,8 @@ def arrow_at(
     )
     if not few.all():
         hessian_vectors[at_center] = products(center, vectors[at_center])
-    blocks = np.stack(
-        [hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2
-    )
+    of_leaves = hessian_vectors[:k, leaves] * signs[:, :, np.newaxis]
+    blocks = np.stack(list(of_leaves), 2)
     coupling = hessian_vectors[k:][:, leaves.ravel()]
     rounding = _ARROW_SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)
     coupling[np.abs(coupling) < rounding] = 0.0

@@ -218,17 +218,14 @@ class Searching(Objective):
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
         self._search, self._packs = ModeSearch(target.log_lik, data), data
-        self._space, self._packed_dtype, self._packed_target = (
-            target.space,
-            target.dtype,
-            target,
-        )
+        self._space = target.space
+        self._packed_dtype = target.dtype
+        self._packed_target = target
         self._anchored: tuple[bytes, Data] | None = None
         self._pack_weight = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
-        first = Data(
-            {name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1
-        )
+        first_row = data.slice(0, 1)
+        first = Data({name: ArrayColumn(a.numpy()) for name, a in first_row.items()}, 1)
         anchored_data = ModeSearch(target.log_lik, first).at(origin)
         super().__init__(target, anchored_data, size=int(weight * data.size))
 

@@ -89,9 +89,10 @@ def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ..
         return exchangeable(target.space, position, objective.target.dtype, value, rng)
 
     n = _SYMMETRY_SETTINGS.first_rows
-    # What does not hold for some rows does not hold for all.
-    if data.size > 2 * n and not over(np.sort(rng.choice(data.size, n, replace=False))):
-        return ()
+    if data.size > 2 * n:
+        some = np.sort(rng.choice(data.size, n, replace=False))
+        if not over(some):  # what does not hold for some rows does not hold for all
+            return ()
     return over(None)
 
 
@@ -182,10 +183,12 @@ def _arrangements(params: Params) -> Iterator[Params]:
     for K in sorted(length for length in lengths if length > 1):
         for k in range(min(K, 2)):
             sign = np.where(np.arange(K) == k, -1.0, 1.0)
-            yield {
-                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
+            turned = {
+                name: (a * sign).astype(a.dtype)
                 for name, a in params.items()
+                if a.ndim and a.shape[-1] == K
             }
+            yield {**params, **turned}
 
 
 def _named_pairs(params: Params) -> Iterator[Params]:
@@ -650,7 +653,8 @@ def _parameters(
     slope = climber.value_and_gradient(maximum)[1]
     step = climber.out_of(maximum + direction) - climber.out_of(maximum)
     gain = np.linalg.solve(climber.root.T, slope) * step
-    sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
+    slices = target.space.layout.slices
+    sizes = {name: gain[entries].sum() for name, entries in slices.items()}
     if not max(sizes.values()) > 0:  # a slope of rounding alone
         return _named(np.abs(step), 0.5, target)
     return tuple(

@@ -313,11 +313,9 @@ def mode_from(
         seed: Seed of the rows.
         hessian: Same as ``known`` in :func:`find_mode`.
     """
-    target, data, objective = (
-        objective.chain_target,
-        objective.data,
-        objective.over(None),
-    )
+    target = objective.chain_target
+    data = objective.data
+    objective = objective.over(None)
     subset = objective_on_subset(objective, data, seed)
     if subset is None:
         return find_mode(objective, start, known=hessian)

@@ -227,10 +227,8 @@ class WarmUp:
     def run(self) -> WarmedUp:
         """Run it."""
         averaging, start = self._averaging(self._first), time.monotonic()
-        limit, total = (
-            limited(self._deadline),
-            self._max_iterations * len(self._runners),
-        )
+        limit = limited(self._deadline)
+        total = self._max_iterations * len(self._runners)
         with limit, Progress(self._label, total, self._goal.verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
@@ -256,24 +254,35 @@ class WarmUp:
                         0
                     ]
             self._find_center(length)
-        space = self._sampler.target.space
+        return self._result(averaging, length, time.monotonic() - start)
+
+    def _result(
+        self, averaging: DualAveraging | None, length: int, seconds: float
+    ) -> WarmedUp:
+        """Return the result; ``length`` is that of the last window."""
+        target = self._sampler.target
+        positions = [
+            target.space.params(runner.position(), target.dtype)
+            for runner in self._runners
+        ]
+        width = np.inf
+        if self._done:
+            zeta, _ = self._within(length)
+            width = float(zeta.var(0).mean())
         return WarmedUp(
-            self._combined(),
-            None if averaging is None else self._suitable(averaging.settled),
-            [
-                space.params(r.position(), self._sampler.target.dtype)
-                for r in self._runners
-            ],
-            self._done,
-            self._metric_updates,
-            self._gradients,
-            time.monotonic() - start,
-            self._astray or self._stuck,
-            self._frequency,
-            float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
-            self._mean_change(length),
-            self._recent_draws(length),
-            self._metric,
+            preconditioner=self._combined(),
+            stepsize=None if averaging is None else self._suitable(averaging.settled),
+            positions=positions,
+            iterations=self._done,
+            metric_updates=self._metric_updates,
+            gradients=self._gradients,
+            seconds=seconds,
+            lost=self._astray or self._stuck,
+            frequency=self._frequency,
+            width=width,
+            mean_change=self._mean_change(length),
+            recent_draws=self._recent_draws(length),
+            metric=self._metric,
         )
 
     @property
@@ -424,7 +433,8 @@ class WarmUp:
         if not self._splits_potential or self._acceptance is None:
             return False
         zeta, gradients = self._within(-(-length // 2))
-        square, before = float((zeta**2).sum()), self._frequency
+        square = float((zeta**2).sum())
+        before = self._frequency
         slope = min(
             1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300))
         )

@@ -208,7 +208,8 @@ def _is_right_near_mode_only(request: Request) -> bool:
 
 def _with_whole_dataset(request: Request) -> Request:
     """Return the request with dynamics that are known, and the whole dataset for every gradient."""
-    dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
+    dynamics = parts.read_dynamics(request.dynamics)
+    keywords = dict(request.keywords)
     if not is_open(request.gradient):
         parts.read_gradient(request.gradient, dynamics)
     need_steps(keywords.get("updates", JOINT), dynamics)
@@ -559,11 +560,9 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         log: Log of how the constants were chosen.
         ess: Requested effective sample size.
     """
-    settings, diagnostics, origin = (
-        samples.settings,
-        diagnose(samples),
-        origin_of(samples),
-    )
+    settings = samples.settings
+    diagnostics = diagnose(samples)
+    origin = origin_of(samples)
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain[Fact.DIVERGENCES] for chain in facts)

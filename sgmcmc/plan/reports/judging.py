@@ -72,10 +72,8 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):
         return "not all parameters were stored"
-    target, last = (
-        sampler.target.preconditioned(None),
-        unconstrained(samples, sampler.target.space),
-    )
+    target = sampler.target.preconditioned(None)
+    last = unconstrained(samples, sampler.target.space)
     if alike(target, sampler.data, last[0, -1], sampler.seed):
         return (
             "entries of parameters can change places, so that there are very many modes"
@@ -220,10 +218,8 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
     fine = np.isfinite(u)
     if fine.all():
         return u
-    low, high = (
-        np.where(fine, u, np.inf).min((0, 1)),
-        np.where(fine, u, -np.inf).max((0, 1)),
-    )
+    low = np.where(fine, u, np.inf).min((0, 1))
+    high = np.where(fine, u, -np.inf).max((0, 1))
     low, high = (np.where(fine.any((0, 1)), bound, 0.0) for bound in (low, high))
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 

@@ -30,7 +30,7 @@ from sgmcmc.plan.reports.warnings import (
 )
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.reduce.rows import CountedRows
-from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.arrays import by_chain, without_chains
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Fact, Report, Section, Timings
 from sgmcmc.results.samples import Samples
@@ -97,10 +97,8 @@ def _reduction(request: Request) -> Sections:
     structure, dataset = request.groups, request.dataset
     if structure is not None and structure.packs is not None:
         assert structure.integrated is not None
-        rows, groups = (
-            int((structure.packs.slots >= 0).sum()),
-            len(structure.packs.labels),
-        )
+        rows = int((structure.packs.slots >= 0).sum())
+        groups = len(structure.packs.labels)
         text = f"{rows} rows as {groups} groups of {structure.integrated.by!r}, integrated out"
         return {Section.MODEL: {Fact.REDUCTION: text}}
     if isinstance(dataset, CountedRows) and dataset.places is not None:
@@ -134,10 +132,8 @@ def report_around_mode(
         eigenvalues: Eigenvalues of their covariance in whitened coordinates, ascending.
         goal: Requested precision and length of the draws.
     """
-    sampler, timings = (
-        origin_of(samples).sampler,
-        Timings(goal.start_time, plan.seconds),
-    )
+    sampler = origin_of(samples).sampler
+    timings = Timings(goal.start_time, plan.seconds)
     diagnostics = rule.diagnostics
     assert diagnostics is not None
     if not diagnostics.complete:
@@ -211,8 +207,7 @@ def quadrature_error(sampler: Sampler, samples: Samples) -> float:
     """Return the error of the log posterior by the quadrature over effects, its SD over draws."""
     marginal = sampler.request.log_lik
     assert isinstance(marginal, Marginal)
-    draws = by_chain(samples.settings, samples)
-    flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
+    flat = without_chains(by_chain(samples.settings, samples))
     count = len(next(iter(flat.values())))
     indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
     params = {name: array[indices] for name, array in flat.items()}
@@ -230,7 +225,8 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4
     ):
         return None
-    timings, diagnostics = Timings(), diagnose(by_chain(samples.settings, samples))
+    timings = Timings()
+    diagnostics = diagnose(by_chain(samples.settings, samples))
     reason = cannot_judge(sampler, samples)
     judgement = judge(sampler, samples, TOLERANCE) if reason is None else None
     if judgement is not None and not judgement.mode.converged:
