@@ -25,7 +25,11 @@ from sgmcmc.model.geometry import (
 )
 from sgmcmc.model.geometry.space import Joint
 from sgmcmc.model.target import Target
-from sgmcmc.plan.fixed_nodes import Searching, find_fixed_nodes, with_fixed_nodes
+from sgmcmc.plan.fixed_nodes import (
+    ModeSearchingObjective,
+    find_fixed_nodes,
+    with_fixed_nodes,
+)
 from sgmcmc.plan.lanczos import Directions, Product, unusual_directions
 from sgmcmc.plan.mode import MANY
 from sgmcmc.plan.objective import Objective
@@ -378,7 +382,11 @@ class EffectsMode(JointMode):
         seed: int,
     ) -> None:
         searching = _has_nodes(target.log_lik)
-        objective = Searching(target, data) if searching else Objective(target, data)
+        objective = (
+            ModeSearchingObjective(target, data)
+            if searching
+            else Objective(target, data)
+        )
         names = [name for factor in factors for name in factor.shapes]
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_

@@ -21,7 +21,7 @@ from sgmcmc.interrupts import TimeUpError
 from sgmcmc.plan.joint_mode import uncentered
 from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
-from sgmcmc.plan.modes import alike
+from sgmcmc.plan.modes import exchangeable_parameters
 from sgmcmc.plan.reports.reporting import (
     Sections,
     make_report,
@@ -278,7 +278,7 @@ def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Sampl
     length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
-    log.exchangeable = alike(
+    log.exchangeable = exchangeable_parameters(
         target, data, request.read.starts[0].astype(np.float64), seed
     )
     rows = RowsWatched(target, data, seed) if log.exchangeable else None

@@ -14,7 +14,7 @@ from sgmcmc.inputs.parts import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
-from sgmcmc.plan.modes import alike
+from sgmcmc.plan.modes import exchangeable_parameters
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
@@ -74,7 +74,7 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return "not all parameters were stored"
     target = sampler.target.preconditioned(None)
     last = unconstrained(samples, sampler.target.space)
-    if alike(target, sampler.data, last[0, -1], sampler.seed):
+    if exchangeable_parameters(target, sampler.data, last[0, -1], sampler.seed):
         return (
             "entries of parameters can change places, so that there are very many modes"
         )
