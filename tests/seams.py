@@ -152,7 +152,7 @@ SHORT_CHAINS = "sgmcmc.networks.chains.EnsembleChains._short_chains"
 
 ARROWS_FEW = "sgmcmc.plan.curvature._FEW"
 ONE_BY_ONE = "sgmcmc.plan.curvature._ONE_BY_ONE"
-PLAIN_INVERSE = "sgmcmc.plan.curvature._plain_inverse"
+DEFINITE_INVERSE = "sgmcmc.plan.curvature._definite_inverse"
 LEVERAGE_PIECE_NUMBERS = "sgmcmc.plan.leverage._PIECE_NUMBERS"
 CLIMBER_CLIMB = "sgmcmc.plan.modes.WhitenedPosterior.climb"
 OBJECTIVE_LARGE = "sgmcmc.plan.objective.LARGE"

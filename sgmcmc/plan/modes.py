@@ -186,12 +186,12 @@ def _arrangements(params: Params) -> Iterator[Params]:
     for K in sorted(length for length in lengths if length > 1):
         for k in range(min(K, 2)):
             sign = np.where(np.arange(K) == k, -1.0, 1.0)
-            turned = {
+            mirrored = {
                 name: (a * sign).astype(a.dtype)
                 for name, a in params.items()
                 if a.ndim and a.shape[-1] == K
             }
-            yield {**params, **turned}
+            yield {**params, **mirrored}
 
 
 def _named_pairs(params: Params) -> Iterator[Params]:

@@ -208,7 +208,7 @@ class WarmUp:
             for _ in sampler.starts
         ]
         self._splits_potential = hasattr(dynamics, "frequency")
-        self._frequency, self._center = 0.0, None
+        self._frequency = 0.0
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(sampler.chain, kind=RunPhase.MODE, label=label)
         phase_run = PhaseRun(sampler, phase, max_iterations)
@@ -253,7 +253,6 @@ class WarmUp:
                     self._astray = not self._compare_with_normal(_SETTINGS.last_window)[
                         0
                     ]
-            self._find_center(length)
         return self._result(averaging, length, time.monotonic() - start)
 
     def _result(
@@ -270,7 +269,7 @@ class WarmUp:
             zeta, _ = self._within(length)
             width = float(zeta.var(0).mean())
         return WarmedUp(
-            preconditioner=self._combined(),
+            preconditioner=self._combined(length),
             stepsize=None if averaging is None else self._suitable(averaging.settled),
             positions=positions,
             iterations=self._done,
@@ -449,25 +448,21 @@ class WarmUp:
             )
         return abs(self._frequency - before) > _SETTINGS.frequency_change
 
-    def _find_center(self, length: int) -> None:
-        """Find the posterior mean in the chain's coordinates, with gradients as control variates.
+    def _combined(self, length: int) -> Preconditioner | None:
+        """Return the preconditioner that makes the coordinates those of the warm-up's end.
 
-        The mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if the posterior is N(·, I).
+        If the flow of a part of the potential is exact, its origin is the posterior mean, with
+        gradients as control variates: the mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if
+        the posterior is N(·, I).
         """
-        if self._frequency > 0 and not self._stuck:
-            zeta, gradients = self._within(length)
-            center = (zeta + gradients).mean(0)
-            self._center = (
-                self._root @ center if self._root.ndim == 2 else self._root * center
-            )
-
-    def _combined(self) -> Preconditioner | None:
-        """Return the preconditioner that makes the coordinates those of the warm-up's end."""
         preconditioner = self._scaled()
-        if preconditioner is None or self._center is None:
+        if preconditioner is None or not self._frequency > 0 or self._stuck:
             return preconditioner
+        zeta, gradients = self._within(length)
+        center = (zeta + gradients).mean(0)
+        center = self._root @ center if self._root.ndim == 2 else self._root * center
         before = self._sampler.target.space.preconditioner
-        shift = self._center if before is None else before.times(self._center)
+        shift = center if before is None else before.times(center)
         return preconditioner.centered_at(preconditioner.origin + shift)
 
     def _scaled(self) -> Preconditioner | None:
