@@ -22,7 +22,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.transfer import read_machines
 from sgmcmc.model.geometry import Preconditioner, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.noise import leverage
+from sgmcmc.plan.leverage import leverage
 from sgmcmc.plan.objective import Objective
 
 FEATURES = 8

@@ -24,7 +24,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.gradients import WholeData
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.noise import PROBES, leverage
+from sgmcmc.plan.leverage import PROBES, leverage
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import mode_from, whitening_at
 

@@ -1,4 +1,4 @@
-"""Progress bars: tqdm's, unless the call came through a front end that has its own; and seconds."""
+"""Progress bars: tqdm's, unless the call came through a front end that has its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _makers: list[Callable[..., Any]] = []
@@ -56,43 +56,3 @@ def made_by(maker: Callable[..., Any]) -> Iterator[None]:
 def are_replaced() -> bool:
     """Return whether bars are made by something other than tqdm."""
     return bool(_makers)
-
-
-class Clock:
-    """Seconds of a call, by activity.
-
-    Args:
-        began: Start of the call, by the monotonic clock; by default now.
-        seconds: Seconds that are entered already.
-        earlier: Seconds before the start that belong to the call, by what was done.
-
-    Attributes:
-        began: Start of the call, by the monotonic clock.
-        seconds: Seconds by name; a name that comes again is added to.
-    """
-
-    def __init__(
-        self,
-        began: float | None = None,
-        seconds: Mapping[str, float] | None = None,
-        earlier: Mapping[str, float] | None = None,
-    ) -> None:
-        self.began = time.monotonic() if began is None else began
-        self.seconds = dict(seconds or {})
-        self._earlier = dict(earlier or {})
-        self._since = self.began + sum(self.seconds.values())
-
-    def done(self, name: str) -> None:
-        """Enter the seconds since the last entry."""
-        now = time.monotonic()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
-        self._since = now
-
-    @property
-    def all(self) -> float:
-        """Seconds since the start, and those before it."""
-        return time.monotonic() - self.began + sum(self._earlier.values())
-
-    def facts(self) -> dict[str, float]:
-        """Return the section of the report."""
-        return {**self._earlier, **self.seconds, "all": self.all}

@@ -81,9 +81,8 @@ class Counts:
     def toarray(self) -> Ints:
         """Return the table with its zeros, int32 (rows, columns)."""
         table = np.zeros(self.shape, np.int32)
-        table[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = (
-            self.data
-        )
+        rows = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        table[rows, self.indices] = self.data
         return table
 
     @classmethod
@@ -132,12 +131,10 @@ class Counts:
             return counts
         if hasattr(counts, "tocoo"):
             triples = counts.tocoo()
-            rows, columns, values, shape = (
-                triples.row,
-                triples.col,
-                triples.data,
-                triples.shape,
-            )
+            rows = triples.row
+            columns = triples.col
+            values = triples.data
+            shape = triples.shape
         else:
             table = as_table(counts, label)
             if table.ndim != 2:

@@ -178,7 +178,8 @@ class DrawSource:
         return matrix(positions)
 
     def _mean_position(self) -> np.ndarray:
-        total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
+        total = np.zeros(self._size)
+        length = max(1, PIECE_BYTES // (8 * self._size))
         for chain in range(self.chains):
             for chunk in DrawSegment(chain, 0, self.draws).chunks(length):
                 total += self._positions(chunk).sum(axis=0)

@@ -63,7 +63,8 @@ def plot_forest(
 ) -> Any:
     """Return an array of one axes with the intervals of all coordinates, the first on top."""
     _, axes = _grid("plot_forest", 1, 1, keywords, (6.0, 1 + 0.35 * len(columns)))
-    ax, labels = axes[0, 0], list(columns)[::-1]
+    ax = axes[0, 0]
+    labels = list(columns)[::-1]
     for row, name in enumerate(labels):
         column = np.asarray(columns[name], np.float64)
         chains = [column.ravel()] if combined else list(column)

@@ -117,7 +117,8 @@ def plot_posterior(
     shown, _ = _worst(samples, var_names, most)
     needed = [2]
     for column in shown.values():
-        size, sd = np.abs(column).max(), column.std()
+        size = np.abs(column).max()
+        sd = column.std()
         if sd > 0 and np.isfinite(size):
             needed.append(2 + ceil(log10(size / sd)))
     keywords.setdefault("round_to", min(max(needed), _SETTINGS.digits))
@@ -524,7 +525,8 @@ def _plot_ranks(
             _say(ax, "A single chain has no ranks among others.")
         return
     for ax, coordinate in zip(axes, worst_places(lists, len(names)), strict=False):
-        name, column = names[coordinate], np.asarray(arrays[coordinate], np.float64)
+        name = names[coordinate]
+        column = np.asarray(arrays[coordinate], np.float64)
         if libraries.arviz_is_new():
             panels.plot_rank(name, column, ax)
         else:

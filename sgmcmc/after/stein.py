@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.checks import known_keys, positive_number, whole_number
 from sgmcmc.model.geometry import Preconditioner, root_of
 from sgmcmc.model.geometry.bijectors import fitting
-from sgmcmc.results.arrays import by_chain, has_chains, matrix
+from sgmcmc.results.arrays import by_chain, has_chains, matrix, without_chains
 from sgmcmc.results.draws import need_draws
 from sgmcmc.results.samples import Samples
 
@@ -191,8 +191,7 @@ def _unconstrained_rows(
         np.linspace(0, length - 1, min(length, limit)).round().astype(int)
     )
     selected = {name: np.asarray(draws[name][:, indices]) for name in names}
-    rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in selected.items()}
-    u = unconstrained(samples, rows, bijectors)
+    u = unconstrained(samples, without_chains(selected), bijectors)
     slopes = {}
     for name in names:
         expected = (

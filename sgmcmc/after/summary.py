@@ -171,9 +171,8 @@ def _table(
         ["mean", "sd"]
     ]
     judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
-    flat = [
-        np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names
-    ]
+    arrays = [draws[name] for name in names]
+    flat = [np.reshape(a, (np.prod(a.shape[:2]), -1)) for a in arrays]
     by_quantile = np.quantile(np.concatenate(flat, axis=1), list(quantiles), axis=0)
     for q, values in zip(quantiles, by_quantile, strict=True):
         shown[f"q{100 * q:g}"] = values

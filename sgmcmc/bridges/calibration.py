@@ -180,7 +180,8 @@ def sbc(
         Talts, Betancourt, Simpson, Vehtari & Gelman, *Validating Bayesian Inference Algorithms with
         Simulation-Based Calibration*, 2018, algorithm 1: rank of θ̃ = #{θ_l < θ̃}.
     """
-    n, draws = checks.whole_number("n", n, 1), checks.whole_number("draws", draws, 1)
+    n = checks.whole_number("n", n, 1)
+    draws = checks.whole_number("draws", draws, 1)
     shown = checks.flag("verbose", verbose)
     if fit is not None:
         checks.function("fit", fit, "of a model and `seed`")

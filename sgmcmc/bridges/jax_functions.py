@@ -161,7 +161,8 @@ class JaxFunction:
 
         def vector_jacobian(*arrays: Any) -> list[Any]:
             """Return the gradients, of the inputs and of the upstream gradients after them."""
-            inputs, upstream = arrays[: len(tensors)], list(arrays[len(tensors) :])
+            inputs = arrays[: len(tensors)]
+            upstream = list(arrays[len(tensors) :])
 
             def of_smooth(*values: Any) -> list[Any]:
                 all_inputs = list(inputs)

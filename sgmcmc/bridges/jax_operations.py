@@ -69,7 +69,9 @@ def _divide(equation: Equation, x: Any, y: Any) -> tf.Tensor:
 def _integer_pow(equation: Equation, x: Any) -> tf.Tensor:
     power = equation.params["y"]
     base = x if power >= 0 else 1 / tf.convert_to_tensor(x)
-    left, square, product = abs(power), base, tf.ones_like(x)
+    left = abs(power)
+    square = base
+    product = tf.ones_like(x)
     while left:
         if left & 1:
             product = (

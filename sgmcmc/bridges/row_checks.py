@@ -98,7 +98,8 @@ def rows_for_trial(dataset: Mapping[str, Any], size: int) -> np.ndarray:
         values = np.asarray(column)
         if values.dtype.kind in "iu" and values.size:
             flat = values.reshape(len(values), -1)
-            chosen += [int(flat.min(axis=1).argmin()), int(flat.max(axis=1).argmax())]
+            smallest, largest = flat.min(axis=1), flat.max(axis=1)
+            chosen += [int(smallest.argmin()), int(largest.argmax())]
     chosen += rng.choice(size, min(size, SETTINGS.rows), replace=False).tolist()
     return np.array(list(dict.fromkeys(chosen)))
 

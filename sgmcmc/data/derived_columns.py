@@ -75,11 +75,9 @@ class HalfColumn(DenseColumn):
     stored_dtype = np.dtype(np.uint16)
 
     def __init__(self, array: np.ndarray, dtype: np.dtype, storage: str) -> None:
-        self.array, self.dtype, self.storage = (
-            np.ascontiguousarray(array),
-            dtype,
-            storage,
-        )
+        self.array = np.ascontiguousarray(array)
+        self.dtype = dtype
+        self.storage = storage
         self.row_shape = array.shape[1:]
         self.address = self.array.ctypes.data
 

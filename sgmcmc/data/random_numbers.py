@@ -159,7 +159,8 @@ def _box_muller(bits: np.ndarray) -> np.ndarray:
     x.view(np.uint32)[...] ^= second & np.uint32(2**31)
     swap = (second & np.uint32(2**30)) != 0
     made = np.empty(bits.shape, np.float32)
-    made[:, 0], made[:, 1] = np.where(swap, y, x), np.where(swap, x, y)
+    made[:, 0] = np.where(swap, y, x)
+    made[:, 1] = np.where(swap, x, y)
     return made
 
 

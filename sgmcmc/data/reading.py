@@ -258,7 +258,8 @@ def _read_coded(label: str, values: Any) -> ColumnRead:
         values = values.compute()
     if isinstance(values, tf.Tensor | tf.Variable):
         values = values.numpy()
-    coder, writer = Coder(label), Spool(np.dtype(np.int32))
+    coder = Coder(label)
+    writer = Spool(np.dtype(np.int32))
     chunk_rows = SLAB_BYTES if _is_stored(values) else 0
     for start in range(0, len(values), chunk_rows or max(1, len(values))):
         chunk = np.asarray(values[start : start + chunk_rows]) if chunk_rows else values
@@ -367,7 +368,8 @@ def _read_table(
             ]
             writers[name].add(np.concatenate(matrices, axis=1))
     for name, writer in writers.items():
-        array, coder = writer.array(), table.categories.get(requested[name][0])
+        array = writer.array()
+        coder = table.categories.get(requested[name][0])
         column: Column = MappedColumn(array, array.dtype)
         if table.in_memory:
             column = ArrayColumn(array)

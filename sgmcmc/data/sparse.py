@@ -204,7 +204,8 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
     ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
     """
     if has_sparse(columns):
-        row_slices, rows = RowSlices(columns), next(iter(columns.values())).shape[0]
+        row_slices = RowSlices(columns)
+        rows = next(iter(columns.values())).shape[0]
         return tf.map_fn(
             lambda row: function(row_slices.rows(row, 1)),
             tf.range(rows),

@@ -120,10 +120,8 @@ class EnergyTuner:
             above = value > 0 or (value == 0 and includes_zero)
             below = value < 1 or (value == 1 and includes_one)
             if not (above and below):
-                first, last = (
-                    "[" if includes_zero else "(",
-                    "]" if includes_one else ")",
-                )
+                first = "[" if includes_zero else "("
+                last = "]" if includes_one else ")"
                 raise ValueError(
                     f"`{name}` must be in {first}0, 1{last}; it is {value!r}."
                 )
@@ -131,7 +129,8 @@ class EnergyTuner:
     def quantile(self, energy: EnergyState, probability: float) -> tf.Tensor:
         """Return a quantile of the gamma distribution, by Wilson and Hilferty's approximation."""
         z = NormalDist().inv_cdf(probability)
-        square, tiny = energy.mean * energy.mean, np.finfo(np.float32).tiny
+        square = energy.mean * energy.mean
+        tiny = np.finfo(np.float32).tiny
         ratio = energy.variance / tf.maximum(square, tiny)  # 1/shape
         root = 1.0 - ratio / 9.0 + z / 3.0 * tf.sqrt(ratio)
         return energy.mean * tf.maximum(root, 0.0) ** 3
@@ -301,7 +300,8 @@ class SMILE(Dynamics):
         normals: tf.Tensor,
     ) -> tuple[IsokineticState, tf.Tensor]:
         """Return the state after B, A, O, A, and the energy that B adds."""
-        lengths, size = self._lengths(state, stepsize), gradient.shape[0]
+        lengths = self._lengths(state, stepsize)
+        size = gradient.shape[0]
         direction, kinetic = _rotated(state.direction, lengths * gradient)
         position = state.position + 0.5 * lengths * direction
         eta = float(np.sqrt(np.expm1(2.0 * self.friction) / size))
@@ -388,7 +388,8 @@ def _rotated(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     [cosh δ + (e·u) sinh δ]; both are multiplied by 2e^(−δ), and the length is set to 1 against
     rounding. The energy is (d − 1) times the logarithm of the denominator.
     """
-    size, scale = tf.norm(slope), float(slope.shape[0] - 1)
+    size = tf.norm(slope)
+    scale = float(slope.shape[0] - 1)
     along = tf.math.divide_no_nan(slope, size)
     delta = 0.5 * size / scale
     decay = tf.exp(-delta)

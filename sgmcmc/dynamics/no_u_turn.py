@@ -152,7 +152,8 @@ class NUTS(Hamiltonian):
         """Return the point drawn from one trajectory."""
         seeds = tf.random.split(seed, self.max_tree_depth + 1, alg="philox")
         velocity = normals(here.z.shape, seeds[-1])
-        energy, zero = log_weight(here, velocity), tf.zeros([], tf.float64)
+        energy = log_weight(here, velocity)
+        zero = tf.zeros([], tf.float64)
         end = _End(here, velocity)
         tree = _Tree(
             depth=tf.constant(0),

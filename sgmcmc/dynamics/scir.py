@@ -52,7 +52,8 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     proposed, accepted = _compiled(_propose_gamma)(shape, normals, uniforms)
 
     def draw(rejected: tf.Tensor) -> tf.Tensor:
-        size, shapes = [tf.shape(rejected)[0]], tf.gather(shape, rejected)
+        size = [tf.shape(rejected)[0]]
+        shapes = tf.gather(shape, rejected)
         return tf.random.stateless_gamma(size, seeds[0], shapes, dtype=shape.dtype)
 
     return _redraw(proposed, ~accepted, draw)
@@ -102,7 +103,8 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     inverted = _compiled(_invert_poisson)(small_rate, uniforms)
 
     def draw(indices: tf.Tensor) -> tf.Tensor:
-        shape, rates = [tf.shape(indices)[0]], tf.gather(rate, indices)
+        shape = [tf.shape(indices)[0]]
+        rates = tf.gather(rate, indices)
         return tf.random.stateless_poisson(shape, seeds[0], rates, dtype=dtype)
 
     return _redraw(inverted, large, draw)

@@ -132,7 +132,7 @@ class Recorder:
             )
         if self.test_functions:
             is_kept = self.completes(past)
-            values |= tf.cond(is_kept, lambda: self._test(position), self._blank)
+            values |= tf.cond(is_kept, lambda: self._tested(position), self._zeros)
         return values
 
     def start(self, position: tf.Tensor) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Recorder:
             for name, reduction in self.reductions.items()
         }
 
-    def _test(self, position: tf.Tensor) -> Tensors:
+    def _tested(self, position: tf.Tensor) -> Tensors:
         params = self.target.space.constrain(position)
         return {
             TEST + name: tf.ensure_shape(
@@ -183,7 +183,7 @@ class Recorder:
             for name, function in self.test_functions.items()
         }
 
-    def _blank(self) -> Tensors:
+    def _zeros(self) -> Tensors:
         return {
             TEST + name: tf.zeros(value.shape, tf.as_dtype(value.dtype))
             for name, value in self.test_values.items()

@@ -197,7 +197,8 @@ def running_batch_means(
         return {**counts, "sum": zero, "mean": zero, "squares": zero}
 
     def update(state: State, params: Tensors) -> State:
-        draws, total = state["draws"] + 1, state["sum"] + _double(function(params))
+        draws = state["draws"] + 1
+        total = state["sum"] + _double(function(params))
         full = tf.equal(draws, batch_size)
         batches = state["batches"] + tf.cast(full, tf.int32)
         moments = _with_value(state, total / batch_size, tf.maximum(batches, 1))

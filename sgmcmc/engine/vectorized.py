@@ -274,7 +274,8 @@ class Group:
     def compile(self, compiler: Compiler) -> bool:
         """Compile the kernel, in this thread; return whether that worked."""
         at = self.iteration
-        carry, inputs = self._stacked(), self._inputs(at // self._kernel.length)
+        carry = self._stacked()
+        inputs = self._inputs(at // self._kernel.length)
         works = self._kernel.compile(compiler, carry, inputs)
         self._release()
         return works
@@ -334,10 +335,8 @@ class Group:
             rows = self._kernel.stream.rows_by_chain(buffers.rows.array)[:iterations]
             for k in chains:
                 prefetcher = self._runners[k].prefetcher
-                normals, seeds = (
-                    buffers.normals.array[:iterations, k],
-                    buffers.seeds.array[:, k],
-                )
+                normals = buffers.normals.array[:iterations, k]
+                seeds = buffers.seeds.array[:, k]
                 prefetcher.draw(block, rows[:, k], normals, seeds)
             first = self._runners[chains[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)

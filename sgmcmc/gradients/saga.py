@@ -151,7 +151,8 @@ class AtRows:
                 )
         numbers = {}
         for name, column in lookups.items():
-            stored, size = data.columns[column], space.layout.shapes[name][0]
+            stored = data.columns[column]
+            size = space.layout.shapes[name][0]
             values = np.zeros(0)
             if isinstance(stored, DenseColumn):
                 values = stored.slice(0, data.size)

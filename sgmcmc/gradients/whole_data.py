@@ -191,7 +191,8 @@ class WholeData:
         def find(position: tf.Tensor) -> tf.Tensor:
             params, columns = space.constrain(position), first
             if self.latents is not None:
-                seed, latent_values = tf.constant([0, 1]), self.latents.start()
+                seed = tf.constant([0, 1])
+                latent_values = self.latents.start()
                 columns, _ = self.latents.draw(
                     params, first, tf.range(1), latent_values, seed
                 )

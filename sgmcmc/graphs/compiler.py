@@ -146,7 +146,17 @@ class Compiler:
             raise _no_memory(error) from error
         except (tf.errors.OpError, ValueError, NotImplementedError) as error:
             pass_on(error)
-            self._fall_back(error)
+            if self._required:
+                raise ValueError(
+                    f"`jit_compile=True`: XLA cannot compile this model: {_culprit(error)}. "
+                    "Use `jit_compile=False`, or `None` to fall back by itself."
+                ) from error
+            self.uses_xla = False
+            warnings.warn(
+                f"XLA cannot compile this model ({_culprit(error)}), so the chain runs as a "
+                "plain graph, which is slower. `jit_compile=False` silences this.",
+                stacklevel=1,
+            )
             return None
 
     def try_to_compile(
@@ -163,19 +173,6 @@ class Compiler:
         except Exception as error:  # TensorFlow and users' functions raise of all kinds
             pass_on(error)
             return None
-
-    def _fall_back(self, error: Exception) -> None:
-        if self._required:
-            raise ValueError(
-                f"`jit_compile=True`: XLA cannot compile this model: {_culprit(error)}. "
-                "Use `jit_compile=False`, or `None` to fall back by itself."
-            ) from error
-        self.uses_xla = False
-        warnings.warn(
-            f"XLA cannot compile this model ({_culprit(error)}), so the chain runs as a "
-            "plain graph, which is slower. `jit_compile=False` silences this.",
-            stacklevel=2,
-        )
 
 
 def _by_xla(function: Callable[..., Any], *arguments: Any) -> Compiled:
@@ -203,7 +200,8 @@ def _packer(structure: Any) -> Pack:
     takes longer than a call.
     """
     if isinstance(structure, tuple):
-        kind, packers = type(structure), [_packer(part) for part in structure]
+        kind = type(structure)
+        packers = [_packer(part) for part in structure]
         if not hasattr(kind, "_fields"):
             return lambda leaves: tuple([packer(leaves) for packer in packers])
         return lambda leaves: kind(*[packer(leaves) for packer in packers])

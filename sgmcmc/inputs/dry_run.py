@@ -251,7 +251,8 @@ def _need_finite(
     bad = np.flatnonzero(~np.isfinite(gradient))
     if not bad.size:
         return
-    name, slope = layout.parameter_at(int(bad[0])), gradient[bad[0]]
+    name = layout.parameter_at(int(bad[0]))
+    slope = gradient[bad[0]]
     if blame:
         raise ValueError(
             f"{blame}, and the gradient of the log posterior with respect to {name!r} is {slope} "

@@ -272,7 +272,8 @@ def _confirmed(
         try:
             results = terms(tf.constant(position.astype(dtype)), columns)
         except tf.errors.OpError:
-            results = [(tf.constant(np.nan), tf.fill([len(position)], np.nan))] * 2
+            nothing = tf.constant(np.nan), tf.fill([len(position)], np.nan)
+            results = [nothing, nothing]
         return [(float(value), gradient.numpy()) for value, gradient in results]
 
     def total(position: np.ndarray) -> tuple[float, np.ndarray, float]:
@@ -337,10 +338,8 @@ def _message(names: list[str], flat: bool, likelihood: Line, prior: Line) -> str
     """Return the message on the function whose gradient is more in error."""
     line, function = likelihood, "`log_lik`"
     if prior.error > likelihood.error:
-        line, function = (
-            prior,
-            "The log-Jacobian of a bijector" if flat else "`log_prior`",
-        )
+        line = prior
+        function = "The log-Jacobian of a bijector" if flat else "`log_prior`"
     name = ", ".join(map(repr, names[:4])) + " …" * (len(names) > 4)
     return (
         f"{function} depends on the parameter {name}, but its gradient does not show how: along "

@@ -22,7 +22,7 @@ from sgmcmc.inputs.silent_mistakes import rows_from_everywhere
 from sgmcmc.interrupts import pass_on
 from sgmcmc.model.geometry import root_of
 from sgmcmc.model.target import Target, untempered
-from sgmcmc.results.arrays import by_chain, coordinate_name
+from sgmcmc.results.arrays import by_chain, coordinate_name, without_chains
 from sgmcmc.results.samples import Samples
 
 
@@ -248,10 +248,8 @@ def need_precision(
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
     exact = np.array([value for value, _ in _values(double, columns, points)[0]])
     if few:
-        errors, top = (
-            values - exact,
-            np.max(exact, initial=-np.inf, where=np.isfinite(exact)),
-        )
+        errors = values - exact
+        top = np.max(exact, initial=-np.inf, where=np.isfinite(exact))
         errors = errors[
             np.isfinite(errors) & (exact > top - _SETTINGS.negligible_depth)
         ]
@@ -317,10 +315,7 @@ def support_warnings(
     log_prior = untempered(target.log_prior)
     if log_prior is None or set(samples) != set(target.space.layout.names):
         return []
-    flat = {
-        name: array.reshape(-1, *array.shape[2:])
-        for name, array in by_chain(samples.settings, samples).items()
-    }
+    flat = without_chains(by_chain(samples.settings, samples))
     count = len(next(iter(flat.values())))
     indices = np.unique(np.linspace(0, count - 1, _SETTINGS.draws_examined).astype(int))
     draws = {name: np.asarray(array[indices]) for name, array in flat.items()}

@@ -215,7 +215,8 @@ def _need_right_weights(
         np.full(len(seen), size / rows) if weights is None else 1.0 / weights[seen]
     )
     often = times > count * expected
-    seen, mean = seen[often], float(expected[often].sum())
+    seen = seen[often]
+    mean = float(expected[often].sum())
     if not seen.size:
         return
     indices = np.minimum(np.searchsorted(seen, second), len(seen) - 1)

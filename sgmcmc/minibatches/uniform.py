@@ -97,7 +97,8 @@ def _redraw_repeats(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> N
     if looked_up:
         # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
         # known for good, and what is drawn again is known once it has taken its place.
-        first_keys = (drawn + stride * np.arange(len(drawn))[:, np.newaxis]).reshape(-1)
+        numbers = np.arange(len(drawn))[:, np.newaxis]
+        first_keys = (drawn + stride * numbers).reshape(-1)
         accepted_keys = np.empty(0, np.int64)
     while pending.size:
         fresh = _below(rng, rows, pending.shape)

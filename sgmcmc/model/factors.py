@@ -607,9 +607,11 @@ def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]
 def _jacobian_rows(vector: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
     if tf.gradients(vector, u)[0] is None:  # a linear function's derivative
         return tf.zeros([vector.shape[0], u.shape[0]], u.dtype)
-    return vectorized_map(
-        lambda k: _gradients(tf.gather(vector, k), [u])[0], tf.range(vector.shape[0])
-    )
+
+    def row(k: tf.Tensor) -> tf.Tensor:
+        return _gradients(tf.gather(vector, k), [u])[0]
+
+    return vectorized_map(row, tf.range(vector.shape[0]))
 
 
 def _transposed_products(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -44,7 +44,8 @@ def unrolled(counts: Counts) -> Documents:
     lengths = counts.row_totals
     document = np.repeat(np.arange(len(counts)), lengths)
     slot = np.arange(len(document)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    words = np.zeros((len(counts), max(1, int(lengths.max(initial=0)))), np.int32)
+    longest = max(1, int(lengths.max(initial=0)))
+    words = np.zeros((len(counts), longest), np.int32)
     words[document, slot] = np.repeat(counts.indices, counts.data)
     return Documents(words, lengths.astype(np.int32))
 

@@ -125,7 +125,8 @@ def matrix_factorization(
 
 def _rows(numbers: np.ndarray, name: str) -> int:
     """Return the number of users or items, with a warning if most have no ratings."""
-    size, distinct = int(numbers.max()) + 1, len(np.unique(numbers))
+    size = int(numbers.max()) + 1
+    distinct = len(np.unique(numbers))
     few = 100  # users or items that may be missing without a warning
     if size - distinct > max(distinct, few):
         warnings.warn(
@@ -208,7 +209,8 @@ class MatrixFactorization:
             >>> model.start(seed=1)["V"].shape
             (3, 4)
         """
-        scale, rng = positive_number("scale", scale), np.random.default_rng(seed)
+        scale = positive_number("scale", scale)
+        rng = np.random.default_rng(seed)
         factors = {
             name: scale * rng.normal(size=self.shapes[name]) for name in ("U", "V")
         }

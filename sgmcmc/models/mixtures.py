@@ -361,7 +361,8 @@ def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Row j of ``sticks``, (K, 2), is v_j and 1 − v_j.
     """
     logs = tf.math.log(sticks)
-    return logs[:, 0] + tf.cumsum(logs[:, 1], exclusive=True), tf.reduce_sum(logs[:, 1])
+    log_left = logs[:, 1]
+    return logs[:, 0] + tf.cumsum(log_left, exclusive=True), tf.reduce_sum(log_left)
 
 
 def word_table(
@@ -443,7 +444,8 @@ def draw_components(
     distance = tf.minimum(30.0, 0.5 * (tf.reduce_max(log_w) - log_rest))
     first = log_w >= log_rest + distance
     log_p = log_lik + tf.where(fresh[:, tf.newaxis], log_w, tf.zeros_like(log_w))
-    log_p = tf.where(tf.where(fresh[:, tf.newaxis], first, above), log_p, -float("inf"))
+    covered = tf.where(fresh[:, tf.newaxis], first, above)
+    log_p = tf.where(covered, log_p, -float("inf"))
     weights = tf.exp(log_p - tf.reduce_max(log_p, axis=1, keepdims=True))
     cumulative = tf.cumsum(weights, axis=1)
     # The limit is below the total, as U is below 1 by more than rounding, so one is always found.
@@ -461,7 +463,9 @@ def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:
     ``rows`` has ``"words"`` (n, T) and ``"lengths"`` (n,); ``base`` is a.
     """
     sticks, components = params["sticks"], params["components"]
-    W, words, lengths = components.shape[1], rows["words"], rows["lengths"]
+    W = components.shape[1]
+    words = rows["words"]
+    lengths = rows["lengths"]
     log_w, log_rest = log_weights(sticks)
     table = word_table(words, lengths, W, sticks.dtype)
     log_joint = log_w + tf.matmul(table, tf.math.log(components), transpose_b=True)

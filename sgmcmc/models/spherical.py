@@ -279,7 +279,8 @@ class SphericalTopicModel:
             >>> np.linalg.norm(topics, axis=1).round(6)
             array([1., 1., 1., 1.])
         """
-        rng, N = np.random.default_rng(seed), next(iter(self.dataset.values())).shape[0]
+        rng = np.random.default_rng(seed)
+        N = next(iter(self.dataset.values())).shape[0]
         size = min(whole_number("n_documents", n_documents, 1), N)
         chosen = np.stack(
             [rng.choice(N, size, replace=False) for _ in range(self.n_topics)]

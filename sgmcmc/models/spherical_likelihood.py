@@ -231,7 +231,8 @@ def log_normalizer(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
     Source:
         Liu, Zhu & Song, NeurIPS 2016, section 4; Mardia & Jupp, Directional Statistics, 2000.
     """
-    wide, order = tf.cast(kappa, tf.float64), 0.5 * dimension - 1
+    wide = tf.cast(kappa, tf.float64)
+    order = 0.5 * dimension - 1
     powers = order * tf.math.log(wide) - 0.5 * dimension * math.log(2 * math.pi)
     return powers - _log_bessel(order)(wide)
 

@@ -493,7 +493,8 @@ def sweep_topics(
         start,
         parallel_iterations=1,
     )
-    return tf.gather(tf.transpose(stored.stack(), [2, 1, 0]), tf.argsort(order))
+    by_document = tf.transpose(stored.stack(), [2, 1, 0])
+    return tf.gather(by_document, tf.argsort(order))
 
 
 class _SortedDocuments(NamedTuple):
@@ -632,6 +633,7 @@ def _expected_counts(
     expected = tf.math.unsorted_segment_sum(
         tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W
     )
-    totals = tf.reduce_sum(counts, axis=1)[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
+    lengths = tf.reduce_sum(counts, axis=1)
+    totals = lengths[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
     value = tf.reduce_sum(tf.math.log(tf.where(is_word, sums / totals, 1.0)))
     return value, tf.transpose(expected)

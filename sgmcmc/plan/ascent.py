@@ -174,7 +174,8 @@ def spread_out(
     """
     if len(starts) > 1:
         return [start.astype(np.float64) for start in starts]
-    u, scale = starts[0].astype(np.float64), geometry.whitening.root.copy()
+    u = starts[0].astype(np.float64)
+    scale = geometry.whitening.root.copy()
     shrinkage = np.ones(len(u))
     for entries in space.layout.slices.values():
         size = float(np.sqrt((u[entries] ** 2).mean()))

@@ -27,14 +27,14 @@ from sgmcmc.interrupts import passed_on
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.model.geometry import root_of
 from sgmcmc.model.target import Target, untempered
-from sgmcmc.plan.fixed_nodes import anchored
+from sgmcmc.plan.fixed_nodes import with_nodes_at_mode
 from sgmcmc.plan.joint_mode import uncentered
-from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
 from sgmcmc.plan.objective import is_of_predictors
 from sgmcmc.plan.plan import WHOLE_UP_TO, GivenConstants, Knowledge, Plan, make_plan
 from sgmcmc.plan.prediction import need_law_in_turn
 from sgmcmc.plan.recursion import LinearRecursion, has_thermostat
+from sgmcmc.plan.stored_constants import tune_once
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned
 from sgmcmc.run.request import (
@@ -220,16 +220,16 @@ def choose(bound: BoundRequest, tolerance: float, verbose: bool) -> Chosen:
                 request = uncentered(request, model.seed)
             model, target = request.read, request.read.target
         start = model.starts[0].astype(np.float64)
-        with_nodes = anchored(request, start, model.seed)
-        if with_nodes is not None:
-            nodes, packs = with_nodes.request.fixed_nodes, with_nodes.request.read
+        at_mode = with_nodes_at_mode(request, start, model.seed)
+        if at_mode is not None:
+            nodes, packs = at_mode.request.fixed_nodes, at_mode.request.read
             assert nodes is not None
-            knowledge = Knowledge(with_nodes.mode, far=not nodes.near_center_only)
+            knowledge = Knowledge(at_mode.mode, far=not nodes.near_center_only)
             plan = make_plan(packs, start, constants, progress.describe, knowledge)
             _check_precision_and_support(packs.target, packs.data, plan)
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
-                return Chosen(with_nodes.request, plan)
+                return Chosen(at_mode.request, plan)
         earlier = None if request.previous is None else request.previous.plan
         knowledge = Knowledge(None, request.previous_hessian, earlier)
         plan = make_plan(model, start, constants, progress.describe, knowledge)
@@ -351,7 +351,8 @@ def _check_can_choose(
     dynamics: Dynamics,
     in_turn: tuple[slice, ...] | None,
 ) -> None:
-    name, reason = (open_arguments(request) or ["stepsize"])[0], None
+    name = (open_arguments(request) or ["stepsize"])[0]
+    reason = None
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(dynamics, SimplexDynamics):

@@ -36,7 +36,7 @@ class _InformationSettings:
     clearly_upward: float = 1e-3
     # Condition number up to which no eigenvalues are needed: all are positive, and none is near
     # the floor.
-    plain_condition: float = 1e10
+    definite_condition: float = 1e10
 
 
 _INFORMATION_SETTINGS = _InformationSettings()
@@ -123,7 +123,7 @@ def observed_information(
     # The first SDs are those of single coordinates, one if the data say nothing.
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     seen: list[np.ndarray] = []
-    inverse = _LastInverse(smooth)
+    inverse = _CachedInverse(smooth)
     for _ in range(_INFORMATION_SETTINGS.max_updates):
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
@@ -135,17 +135,17 @@ def observed_information(
         if not extra.any() and len(seen) > 2:
             break
         before = scale
-        scale = np.sqrt(np.diag(inverse.turned_up(extra)))
+        scale = np.sqrt(np.diag(inverse.with_positive_eigenvalues(extra)))
         if np.abs(np.log(scale / before)).max() < 0.01:
             break
     matrix = smooth + np.diag(extra)
-    covariance = inverse.plain(extra)
+    covariance = inverse.if_definite(extra)
     if covariance is not None:
         return Information(matrix, covariance, extra, scale)
-    return _turned_up_information(matrix, extra, scale)
+    return _positive_information(matrix, extra, scale)
 
 
-def _turned_up_information(
+def _positive_information(
     matrix: np.ndarray, held_up: np.ndarray, sds: np.ndarray
 ) -> Information:
     """Return the information whose eigenvalues are the absolute values of those of a matrix."""
@@ -156,12 +156,12 @@ def _turned_up_information(
     upward = None
     if values[0] < -_INFORMATION_SETTINGS.clearly_upward * largest:
         upward = vectors[:, 0] / scale / np.sqrt(-values[0])
-    # Eigenvalues that are zero, but for rounding; nothing at all counts as in `_turned_up`.
+    # Eigenvalues that are zero, but for rounding; nothing at all counts as in `_positive`.
     level_floor = floor if floor > 0 else 1.0
     flat = vectors[:, np.abs(values) <= level_floor]
     level = tuple(Level(v / scale / np.sqrt(level_floor), v**2) for v in flat.T)
     scales = np.outer(scale, scale)
-    positive = _turned_up(values)
+    positive = _positive(values)
     matrix = (vectors * positive) @ vectors.T * scales
     covariance = (vectors / positive) @ vectors.T / scales
     return Information(matrix, covariance, held_up, sds, count, upward, level)
@@ -190,7 +190,7 @@ def mean_prior_gradient(
         return (values[len(u) :] - values[: len(u)]) / (2 * scale)
 
 
-class _LastInverse:
+class _CachedInverse:
     """The inverse of a matrix whose diagonal is added to; kept for the same addition."""
 
     def __init__(self, matrix: np.ndarray) -> None:
@@ -198,23 +198,23 @@ class _LastInverse:
         self._added: np.ndarray | None = None
         self._inverse: np.ndarray | None = None
 
-    def plain(self, added: np.ndarray) -> np.ndarray | None:
+    def if_definite(self, added: np.ndarray) -> np.ndarray | None:
         """Return the inverse if the sum is clearly positive definite; else ``None``."""
         if self._added is None or not np.array_equal(added, self._added):
             self._added = added
-            self._inverse = _plain_inverse(self._matrix + np.diag(added))
+            self._inverse = _definite_inverse(self._matrix + np.diag(added))
         return self._inverse
 
-    def turned_up(self, added: np.ndarray) -> np.ndarray:
+    def with_positive_eigenvalues(self, added: np.ndarray) -> np.ndarray:
         """Return the inverse, with the absolute values of eigenvalues."""
-        plain = self.plain(added)
-        if plain is not None:
-            return plain
+        definite = self.if_definite(added)
+        if definite is not None:
+            return definite
         scale, values, vectors = _eigen(self._matrix + np.diag(added))
-        return (vectors / _turned_up(values)) @ vectors.T / np.outer(scale, scale)
+        return (vectors / _positive(values)) @ vectors.T / np.outer(scale, scale)
 
 
-def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
+def _definite_inverse(matrix: np.ndarray) -> np.ndarray | None:
     """Return the inverse of a matrix that is clearly positive definite; ``None`` of others.
 
     It takes a tenth of the time of eigenvalues, and much less on busy cores.
@@ -230,7 +230,7 @@ def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
     if (
         not np.linalg.norm(scaled) * np.linalg.norm(inverse)
-        < _INFORMATION_SETTINGS.plain_condition
+        < _INFORMATION_SETTINGS.definite_condition
     ):
         return None
     return inverse / np.outer(scale, scale)
@@ -247,7 +247,7 @@ def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return scale, *np.linalg.eigh(matrix / np.outer(scale, scale))
 
 
-def _turned_up(values: np.ndarray) -> np.ndarray:
+def _positive(values: np.ndarray) -> np.ndarray:
     """Return eigenvalues, all positive; nothing at all counts as a curvature of one."""
     values = np.abs(values)
     return np.maximum(
@@ -421,7 +421,8 @@ def find_structure(
     chosen = _together(objective, u, candidates, rng)
     if not chosen:
         return None
-    leaves, names = np.concatenate(list(chosen.values()), 1), tuple(chosen)
+    leaves = np.concatenate(list(chosen.values()), 1)
+    names = tuple(chosen)
     core_slices = [
         entries for name, entries in layout.slices.items() if name not in names
     ]
@@ -449,7 +450,8 @@ def _has_blocks(
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return False
     dtype = np.dtype(objective.target.dtype.as_numpy_dtype)
-    return bool(np.abs(first - second).max() <= _EQUAL[dtype] * np.abs(first).max())
+    difference = np.abs(first - second).max()
+    return bool(difference <= _EQUAL[dtype] * np.abs(first).max())
 
 
 def _blocks(
@@ -515,7 +517,9 @@ def arrow_at(
     """
     leaves, core = structure.leaves, structure.core
     few = np.isin(core, structure.few)
-    (G, k), d, center = leaves.shape, len(positions[0]), np.mean(positions, 0)
+    G, k = leaves.shape
+    d = len(positions[0])
+    center = np.mean(positions, 0)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
     vectors = np.zeros((k + len(core), d))
     for m in range(k):
@@ -530,9 +534,8 @@ def arrow_at(
     )
     if not few.all():
         hessian_vectors[at_center] = products(center, vectors[at_center])
-    blocks = np.stack(
-        [hessian_vectors[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2
-    )
+    of_leaves = hessian_vectors[:k, leaves] * signs[:, :, np.newaxis]
+    blocks = np.stack(list(of_leaves), 2)
     coupling = hessian_vectors[k:][:, leaves.ravel()]
     rounding = _ARROW_SETTINGS.coupling_rounding * np.abs(coupling).max(initial=0.0)
     coupling[np.abs(coupling) < rounding] = 0.0

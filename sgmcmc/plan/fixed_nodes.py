@@ -41,7 +41,7 @@ class _Settings:
 _SETTINGS = _Settings()
 
 
-class Anchored(NamedTuple):
+class NodesAtMode(NamedTuple):
     """A request with fixed nodes, and the mode around which they are.
 
     Attributes:
@@ -53,7 +53,9 @@ class Anchored(NamedTuple):
     mode: Mode
 
 
-def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
+def with_nodes_at_mode(
+    request: Request, start: np.ndarray, seed: int
+) -> NodesAtMode | None:
     """Return a request whose quadrature nodes are fixed around the mode.
 
     Returns ``None`` if there are no groups to integrate out, no mode was found, exchangeable
@@ -74,7 +76,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     if not closed_form and (marginal.nodes == 1 or few_groups):
         return None
     target, data = model.target, model.data
-    objective = Searching(target, data)
+    objective = ModeSearchingObjective(target, data)
     subset = objective.part(seed)
     rough = None if subset is objective else subset
     mode = find_mode(objective, start, rough, known=request.previous_hessian)
@@ -82,7 +84,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         return None
     if closed_form:
         center = target.space.params(mode.position, target.dtype)
-        return Anchored(with_fixed_nodes(request, FixedNodes(1, center)), mode)
+        return NodesAtMode(with_fixed_nodes(request, FixedNodes(1, center)), mode)
     root, position = np.linalg.cholesky(mode.information.covariance), mode.position
     fixed_nodes = find_fixed_nodes(
         marginal, target, data, position, lambda z: z @ root.T, seed
@@ -90,7 +92,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     return (
         None
         if fixed_nodes is None
-        else Anchored(with_fixed_nodes(request, fixed_nodes), mode)
+        else NodesAtMode(with_fixed_nodes(request, fixed_nodes), mode)
     )
 
 
@@ -204,7 +206,7 @@ def find_fixed_nodes(
     )
 
 
-class Searching(Objective):
+class ModeSearchingObjective(Objective):
     """The log posterior of packs, which searches for the modes of the groups at each position.
 
     Derivatives are those with nodes fixed there, so that the search is in no other graph.
@@ -218,17 +220,14 @@ class Searching(Objective):
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
         self._search, self._packs = ModeSearch(target.log_lik, data), data
-        self._space, self._packed_dtype, self._packed_target = (
-            target.space,
-            target.dtype,
-            target,
-        )
+        self._space = target.space
+        self._packed_dtype = target.dtype
+        self._packed_target = target
         self._anchored: tuple[bytes, Data] | None = None
         self._pack_weight = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
-        first = Data(
-            {name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1
-        )
+        first_row = data.slice(0, 1)
+        first = Data({name: ArrayColumn(a.numpy()) for name, a in first_row.items()}, 1)
         anchored_data = ModeSearch(target.log_lik, first).at(origin)
         super().__init__(target, anchored_data, size=int(weight * data.size))
 
@@ -242,7 +241,7 @@ class Searching(Objective):
         """Number of packs that each of them represents."""
         return self._pack_weight
 
-    def part(self, seed: int) -> Searching:
+    def part(self, seed: int) -> ModeSearchingObjective:
         """Return the same over some of the packs; this one if they are not many."""
         size, data = part_size(self, _PART), self._packs
         if data.size <= 2 * size:
@@ -252,7 +251,9 @@ class Searching(Objective):
         columns = {
             name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
         }
-        return Searching(self._packed_target, Data(columns, size), data.size / size)
+        return ModeSearchingObjective(
+            self._packed_target, Data(columns, size), data.size / size
+        )
 
     def anchored_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""

@@ -25,7 +25,11 @@ from sgmcmc.model.geometry import (
 )
 from sgmcmc.model.geometry.space import Joint
 from sgmcmc.model.target import Target
-from sgmcmc.plan.fixed_nodes import Searching, find_fixed_nodes, with_fixed_nodes
+from sgmcmc.plan.fixed_nodes import (
+    ModeSearchingObjective,
+    find_fixed_nodes,
+    with_fixed_nodes,
+)
 from sgmcmc.plan.lanczos import Directions, Product, unusual_directions
 from sgmcmc.plan.mode import MANY
 from sgmcmc.plan.objective import Objective
@@ -80,11 +84,9 @@ class JointMode:
     def __init__(
         self, objective: Objective, space: Space, names: Sequence[str], seed: int
     ) -> None:
-        self.objective, self.space, self.joint_names = (
-            objective,
-            space,
-            frozenset(names),
-        )
+        self.objective = objective
+        self.space = space
+        self.joint_names = frozenset(names)
         self.rng = np.random.default_rng([seed, space.layout.size])
         self._graphs: tuple[Joint, Any, Any] | None = None
         slices = [space.layout.slices[name] for name in names]
@@ -190,10 +192,8 @@ class JointMode:
             _SETTINGS.directions,
             self.rng,
         )
-        global_products, coupling = (
-            products[:, self.global_indices],
-            products[:, joint_entries],
-        )
+        global_products = products[:, self.global_indices]
+        coupling = products[:, joint_entries]
         solved = np.stack([_solved(among_joint, row, directions) for row in coupling])
         information = ArrowBlocks(
             joint_entries[:, np.newaxis],
@@ -382,7 +382,11 @@ class EffectsMode(JointMode):
         seed: int,
     ) -> None:
         searching = _has_nodes(target.log_lik)
-        objective = Searching(target, data) if searching else Objective(target, data)
+        objective = (
+            ModeSearchingObjective(target, data)
+            if searching
+            else Objective(target, data)
+        )
         names = [name for factor in factors for name in factor.shapes]
         super().__init__(objective, target.space, names, seed)
         self._globals = globals_
@@ -393,7 +397,8 @@ class EffectsMode(JointMode):
         for factor in factors:
             indices = []
             for name in factor.shapes:
-                entries, levels = layout.slices[name], layout.shapes[name][0]
+                entries = layout.slices[name]
+                levels = layout.shapes[name][0]
                 every = np.arange(entries.start, entries.stop)
                 indices.append(every.reshape(levels, -1))
             self._indices.append(np.concatenate(indices, 1))

@@ -161,10 +161,12 @@ class FieldCoordinates:
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
         """Return log |det ∂x/∂z|."""
         D, _ = self._precision_and_center(params)
-        return tf.constant(self._volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+        return (
+            tf.constant(self._log_volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+        )
 
     @functools.cached_property
-    def _volume(self) -> float:
+    def _log_volume(self) -> float:
         return float(np.linalg.slogdet(self._arrays["V"])[1])
 
     def _precision_and_center(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
@@ -321,7 +323,8 @@ class _PriorProbe:
             largest_change, scale = change, None
             if np.isfinite(backward).all():
                 # The one as long as the other, and on its side.
-                side, length = np.sign(backward @ forward), np.linalg.norm(backward)
+                side = np.sign(backward @ forward)
+                length = np.linalg.norm(backward)
                 mirrored = backward * (side * change / max(length, 1e-300))
                 scale = None if _differ(forward, mirrored) else coordinate
         return scale
@@ -503,10 +506,8 @@ class _FieldMode(JointMode):
         probe = field.probe.reshape(-1)
         log_prior = self.objective.target.log_prior
         assert log_prior is not None
-        score, prior_gradient = (
-            gradient + information @ u[entries],
-            np.zeros(len(entries)),
-        )
+        score = gradient + information @ u[entries]
+        prior_gradient = np.zeros(len(entries))
         if not field.mean_moves:
             prior_gradient = (
                 self.objective.prior_gradient(u)[entries] + precision @ u[entries]
@@ -584,10 +585,8 @@ class _FieldMode(JointMode):
         """Return the precision Q of the field's prior, from gradients of it, which are linear."""
         base = u.copy()
         base[self._entries] = 0.0
-        gradient_at_zero, n = (
-            self.objective.prior_gradient(base)[self._entries],
-            len(self._entries),
-        )
+        gradient_at_zero = self.objective.prior_gradient(base)[self._entries]
+        n = len(self._entries)
         precision = np.empty((n, n))
         for first in range(0, n, _SEARCH_SETTINGS.batch):
             points = np.tile(base, (_SEARCH_SETTINGS.batch, 1))

@@ -62,7 +62,9 @@ def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]
     return positions
 
 
-def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ...]:
+def exchangeable_parameters(
+    target: Target, data: Data, u: np.ndarray, seed: int
+) -> tuple[str, ...]:
     """Return parameters whose entries are exchangeable, such as the weights of hidden units.
 
     Their posterior has as many modes as arrangements, and predictions alone have a meaning.
@@ -80,7 +82,7 @@ def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ..
     rng = np.random.default_rng([seed, 2])
     position = u + rng.standard_normal(target.size)
 
-    def over(rows: np.ndarray | None) -> tuple[str, ...]:
+    def exchangeable_over(rows: np.ndarray | None) -> tuple[str, ...]:
         restricted = objective.over(None if rows is None else [(rows, 1.0)])
 
         def value(u: np.ndarray) -> float:
@@ -89,10 +91,12 @@ def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ..
         return exchangeable(target.space, position, objective.target.dtype, value, rng)
 
     n = _SYMMETRY_SETTINGS.first_rows
-    # What does not hold for some rows does not hold for all.
-    if data.size > 2 * n and not over(np.sort(rng.choice(data.size, n, replace=False))):
-        return ()
-    return over(None)
+    if data.size > 2 * n:
+        some = np.sort(rng.choice(data.size, n, replace=False))
+        # What does not hold for some rows does not hold for all.
+        if not exchangeable_over(some):
+            return ()
+    return exchangeable_over(None)
 
 
 def exchangeable(
@@ -182,10 +186,12 @@ def _arrangements(params: Params) -> Iterator[Params]:
     for K in sorted(length for length in lengths if length > 1):
         for k in range(min(K, 2)):
             sign = np.where(np.arange(K) == k, -1.0, 1.0)
-            yield {
-                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
+            mirrored = {
+                name: (a * sign).astype(a.dtype)
                 for name, a in params.items()
+                if a.ndim and a.shape[-1] == K
             }
+            yield {**params, **mirrored}
 
 
 def _named_pairs(params: Params) -> Iterator[Params]:
@@ -289,7 +295,7 @@ class _SurveySettings:
 _SURVEY_SETTINGS = _SurveySettings()
 
 
-class Climber:
+class WhitenedPosterior:
     """The log posterior over a part of the data, in coordinates whitened at the mode."""
 
     def __init__(self, objective: Objective, mode: Mode) -> None:
@@ -319,13 +325,13 @@ class Climber:
         """Return the log posterior."""
         return self.value_and_gradient(zeta)[0]
 
-    def arrived(self, zeta: np.ndarray) -> bool:
+    def is_stationary(self, zeta: np.ndarray) -> bool:
         """Return whether the gradient is small."""
         value, gradient = self.value_and_gradient(zeta)
         limit = 10 * CLOSE * np.sqrt(len(zeta))
         return np.isfinite(value) and float(np.abs(gradient).max()) < limit
 
-    def dips(self, start: np.ndarray, end: np.ndarray) -> bool:
+    def dips_between(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the log posterior is lower between two positions than at both."""
         threshold = min(self.value(start), self.value(end)) - DIP
         return any(not self.value(start + t * (end - start)) > threshold for t in LINE)
@@ -352,9 +358,10 @@ class Climber:
             iterations += 1
             if self.distance(last, modes) < same_mode:
                 raise StopIteration
+            if iterations % _SURVEY_SETTINGS.check_every:
+                return
             # High up already, and no dip on the way to a known mode: it goes there.
-            is_time_to_check = iterations % _SURVEY_SETTINGS.check_every == 0
-            if is_time_to_check and not all(self.dips(last, mode) for mode in modes):
+            if not all(self.dips_between(last, mode) for mode in modes):
                 raise StopIteration
 
         optimum = scipy.optimize.minimize(
@@ -433,37 +440,37 @@ def survey(
     if data.size > PART_ROWS:
         rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
     strata = None if rows is None else [(rows, data.size / PART_ROWS)]
-    climber = Climber(whole.over(strata), mode)
-    maximum = climber.climb(np.zeros(target.size), [])
+    posterior = WhitenedPosterior(whole.over(strata), mode)
+    maximum = posterior.climb(np.zeros(target.size), [])
     if maximum is None:
         return Survey(
-            (mode,), np.zeros(1), np.ones(1), (), climber.objective.evaluations
+            (mode,), np.zeros(1), np.ones(1), (), posterior.objective.evaluations
         )
-    away = climber.into(np.asarray(start, np.float64))
+    away = posterior.into(np.asarray(start, np.float64))
     all_rows = None if rows is None else whole
-    rising = _unbounded_parameters(climber, maximum, away, mode, target, all_rows)
+    rising = _unbounded_parameters(posterior, maximum, away, mode, target, all_rows)
     summits = [maximum]
     for zeta in (
-        _search_starts(climber, target, maximum, away, data.size, rng) if far else ()
+        _search_starts(posterior, target, maximum, away, data.size, rng) if far else ()
     ):
-        end = climber.climb(zeta, summits)
-        if end is None or not climber.arrived(end):
+        end = posterior.climb(zeta, summits)
+        if end is None or not posterior.is_stationary(end):
             continue
-        if climber.distance(end, summits) <= _SURVEY_SETTINGS.min_distance:
+        if posterior.distance(end, summits) <= _SURVEY_SETTINGS.min_distance:
             continue
         # A prior with kinks stops a search anywhere; without a dip it is the same mode.
-        if all(climber.dips(end, summit) for summit in summits):
+        if all(posterior.dips_between(end, summit) for summit in summits):
             summits.append(end)
     for zeta in list(summits) if far else ():
-        summits += _equivalent_modes(climber, target, zeta, summits)
-    candidates = sorted(summits[1:], key=climber.value, reverse=True)[
+        summits += _equivalent_modes(posterior, target, zeta, summits)
+    candidates = sorted(summits[1:], key=posterior.value, reverse=True)[
         : _SURVEY_SETTINGS.max_candidates
     ]
     modes = [mode]
     heights = [whole.value_and_gradient(mode.position)[0]] if candidates else [0.0]
     for zeta in candidates:
         try:
-            u = climber.out_of(zeta)
+            u = posterior.out_of(zeta)
             candidate = find_mode(whole, u) if find is None else find(u)
         except (ValueError, np.linalg.LinAlgError):  # derivatives there are not finite
             continue
@@ -471,7 +478,7 @@ def survey(
         if _is_new_mode(whole, candidate, height, modes, heights):
             modes.append(candidate)
             heights.append(height)
-    return _weighed(modes, np.array(heights), rising, climber.objective.evaluations)
+    return _weighed(modes, np.array(heights), rising, posterior.objective.evaluations)
 
 
 def _weighed(
@@ -495,19 +502,19 @@ def _weighed(
 
 
 def _search_starts(
-    climber: Climber,
+    posterior: WhitenedPosterior,
     target: Target,
     maximum: np.ndarray,
     away: np.ndarray,
     N: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    images = [*_rearrangements(climber, target, maximum), 2 * away - maximum]
+    images = [*_rearrangements(posterior, target, maximum), 2 * away - maximum]
     min_distance = _SURVEY_SETTINGS.min_distance
     distant = [
-        zeta for zeta in images if climber.distance(zeta, [maximum]) > min_distance
+        zeta for zeta in images if posterior.distance(zeta, [maximum]) > min_distance
     ]
-    best = sorted(distant, key=climber.value, reverse=True)[
+    best = sorted(distant, key=posterior.value, reverse=True)[
         : _SURVEY_SETTINGS.rearrangements
     ]
     scales = [
@@ -525,32 +532,38 @@ def _search_starts(
 
 
 def _rearrangements(
-    climber: Climber, target: Target, zeta: np.ndarray
+    posterior: WhitenedPosterior, target: Target, zeta: np.ndarray
 ) -> list[np.ndarray]:
-    u = climber.out_of(zeta)
-    return [climber.into(image) for image in rearranged(target.space, u, target.dtype)]
+    u = posterior.out_of(zeta)
+    return [
+        posterior.into(image) for image in rearranged(target.space, u, target.dtype)
+    ]
 
 
 @np.errstate(all="ignore")
 def has_images(objective: Objective, target: Target, mode: Mode) -> bool:
     """Return whether a rearrangement of a mode is as high, and far from it."""
     maximum = np.zeros(target.size)
-    return bool(_equivalent_modes(Climber(objective, mode), target, maximum, [maximum]))
+    posterior = WhitenedPosterior(objective, mode)
+    return bool(_equivalent_modes(posterior, target, maximum, [maximum]))
 
 
 def _equivalent_modes(
-    climber: Climber, target: Target, mode: np.ndarray, modes: list[np.ndarray]
+    posterior: WhitenedPosterior,
+    target: Target,
+    mode: np.ndarray,
+    modes: list[np.ndarray],
 ) -> list[np.ndarray]:
     """Return rearrangements of a mode that are as high, and new."""
     images: list[np.ndarray] = []
-    for zeta in _rearrangements(climber, target, mode):
+    for zeta in _rearrangements(posterior, target, mode):
         as_high = (
-            abs(climber.value(zeta) - climber.value(mode))
+            abs(posterior.value(zeta) - posterior.value(mode))
             < _SURVEY_SETTINGS.height_tolerance
         )
         if (
             as_high
-            and climber.distance(zeta, modes + images) > _SURVEY_SETTINGS.min_distance
+            and posterior.distance(zeta, modes + images) > _SURVEY_SETTINGS.min_distance
         ):
             images.append(zeta)
     return images
@@ -584,7 +597,7 @@ def _is_new_mode(
 
 
 def _unbounded_parameters(
-    climber: Climber,
+    posterior: WhitenedPosterior,
     maximum: np.ndarray,
     away: np.ndarray,
     mode: Mode,
@@ -595,40 +608,42 @@ def _unbounded_parameters(
 
     A part of the rows may lack those that make it fall, so all rows must agree.
     """
-    value, slope = climber.value_and_gradient(maximum)
+    value, slope = posterior.value_and_gradient(maximum)
     origin, fall = 0 * maximum, _SURVEY_SETTINGS.required_fall
-    is_no_mode = not mode.converged and not climber.arrived(maximum)
-    if is_no_mode and value > climber.value(origin) + fall:
-        return _parameters(climber, maximum, maximum, target)
+    is_no_mode = not mode.converged and not posterior.is_stationary(maximum)
+    if is_no_mode and value > posterior.value(origin) + fall:
+        return _causes_of_rise(posterior, maximum, maximum, target)
     # An SD may be so small next to another that only a scale of zero explains it.
     variances = np.diag(mode.information.covariance)
     smallest = _SURVEY_SETTINGS.min_sd_ratio**2 * variances.max()
     is_at_pole = not variances.min() > smallest
     if is_at_pole or (
-        not mode.converged and climber.value_and_gradient(origin)[1] @ -away > fall
+        not mode.converged and posterior.value_and_gradient(origin)[1] @ -away > fall
     ):
         # Beyond, a number that overflows or a scale of zero may hide that it goes on to rise.
-        return _named(np.abs(mode.position - climber.out_of(away)), 0.5, target)
-    objective = climber.objective if whole is None else whole
+        return _with_largest(
+            np.abs(mode.position - posterior.out_of(away)), 0.5, target
+        )
+    objective = posterior.objective if whole is None else whole
     steps = [sign * t for t in _SURVEY_SETTINGS.outward for sign in (1.0, -1.0)]
     for level in mode.information.level[: _SURVEY_SETTINGS.max_level_directions]:
         lowest = objective.value_and_gradient(mode.position)[0] - fall
         ends = (mode.position + step * level.step for step in steps)
         if all(lowest < objective.value_and_gradient(u)[0] < np.inf for u in ends):
-            return _named(level.shares, _SURVEY_SETTINGS.min_share, target)
+            return _with_largest(level.shares, _SURVEY_SETTINGS.min_share, target)
     for direction in (maximum - away, slope):
         size = float(np.linalg.norm(direction))
         if size < CLOSE:
             continue
         unit = direction / size
-        if not _stays_up(climber, maximum, unit):
+        if not _stays_up(posterior, maximum, unit):
             continue
-        if whole is None or _stays_up(Climber(whole, mode), origin, unit):
-            return _parameters(climber, maximum, unit, target)
+        if whole is None or _stays_up(WhitenedPosterior(whole, mode), origin, unit):
+            return _causes_of_rise(posterior, maximum, unit, target)
     return ()
 
 
-def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
+def _with_largest(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
     """Return the parameters with a coordinate of at least a part of the largest size."""
     threshold = share * sizes.max()
     slices = target.space.layout.slices
@@ -637,22 +652,28 @@ def _named(sizes: np.ndarray, share: float, target: Target) -> tuple[str, ...]:
     )
 
 
-def _stays_up(climber: Climber, start: np.ndarray, unit: np.ndarray) -> bool:
-    ahead = [climber.value(start + t * unit) for t in _SURVEY_SETTINGS.outward]
-    threshold = climber.value(start) - _SURVEY_SETTINGS.required_fall
+def _stays_up(
+    posterior: WhitenedPosterior, start: np.ndarray, unit: np.ndarray
+) -> bool:
+    ahead = [posterior.value(start + t * unit) for t in _SURVEY_SETTINGS.outward]
+    threshold = posterior.value(start) - _SURVEY_SETTINGS.required_fall
     return bool(np.isfinite(ahead).all()) and min(ahead) > threshold
 
 
-def _parameters(
-    climber: Climber, maximum: np.ndarray, direction: np.ndarray, target: Target
+def _causes_of_rise(
+    posterior: WhitenedPosterior,
+    maximum: np.ndarray,
+    direction: np.ndarray,
+    target: Target,
 ) -> tuple[str, ...]:
     """Return the parameters that a rise in a direction is due to, by their part of the slope."""
-    slope = climber.value_and_gradient(maximum)[1]
-    step = climber.out_of(maximum + direction) - climber.out_of(maximum)
-    gain = np.linalg.solve(climber.root.T, slope) * step
-    sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
+    slope = posterior.value_and_gradient(maximum)[1]
+    step = posterior.out_of(maximum + direction) - posterior.out_of(maximum)
+    gain = np.linalg.solve(posterior.root.T, slope) * step
+    slices = target.space.layout.slices
+    sizes = {name: gain[entries].sum() for name, entries in slices.items()}
     if not max(sizes.values()) > 0:  # a slope of rounding alone
-        return _named(np.abs(step), 0.5, target)
+        return _with_largest(np.abs(step), 0.5, target)
     return tuple(
         name for name, size in sizes.items() if size >= 0.5 * max(sizes.values())
     )

@@ -210,12 +210,12 @@ class Objective:
             first = self._pass.data.rows(
                 np.arange(min(_SETTINGS.checked_rows, self._pass.data.size))
             )
-            self._verdicts["factors"] = factored.of(first) is not None and self._agrees(
-                u, first
-            )
+            self._verdicts["factors"] = factored.of(
+                first
+            ) is not None and self._factors_agree(u, first)
         return self._verdicts["factors"] and factored.of(self._one) is not None
 
-    def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
+    def _factors_agree(self, u: np.ndarray, columns: Tensors) -> bool:
         """Return whether a product of factors is the derivative of the gradient of some rows."""
         step = _STEP[self.target.dtype]
         dtype = self.target.dtype.as_numpy_dtype

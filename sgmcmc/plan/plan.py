@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
@@ -18,16 +17,16 @@ from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.model.geometry import Preconditioner, root_of
 from sgmcmc.model.target import Target
 from sgmcmc.plan.curvature import Information
-from sgmcmc.plan.mode import Mode, find_mode
-from sgmcmc.plan.modes import Survey, survey
-from sgmcmc.plan.noise import (
+from sgmcmc.plan.leverage import (
     STRATA,
     STRATUM_ROWS,
-    NoiseMeter,
     leverage,
     leverage_minibatches,
     strata_by_leverage,
 )
+from sgmcmc.plan.mode import Mode, find_mode
+from sgmcmc.plan.modes import Survey, survey
+from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.prediction import (
     ChainPrediction,
@@ -35,6 +34,7 @@ from sgmcmc.plan.prediction import (
     largest_stepsize,
 )
 from sgmcmc.plan.recursion import has_thermostat
+from sgmcmc.results.report import Timings
 from sgmcmc.run.request import Earlier, Model
 
 PART_ROWS = 20_000  # least number of rows on which a mode is first searched
@@ -257,7 +257,7 @@ def make_plan(
         stage: Function that is called with the name of the next stage.
         knowledge: What is known already.
     """
-    clock = Clock()
+    timings = Timings()
     stage("finding the mode")
     target, data, seed = model.target, model.data, model.seed
     objective = Objective(target, data)
@@ -268,7 +268,7 @@ def make_plan(
     mode = knowledge.mode
     if mode is None:
         mode = mode_from(objective, start, seed, knowledge.hessian)
-    clock.done("mode and information")
+    timings.done("mode and information")
     earlier = knowledge.earlier
     if earlier is not None:
         growth = data.size / earlier.rows
@@ -279,7 +279,7 @@ def make_plan(
         far = knowledge.far
         surveyed = survey(target, data, mode, start, seed, objective, find, far)
         mode = surveyed.modes[0]
-        clock.done("other modes")
+        timings.done("other modes")
     else:
         surveyed = replace(earlier.plan.surveyed, modes=(mode,))
     preconditioner = make_preconditioner(given.preconditioner, mode)
@@ -291,12 +291,12 @@ def make_plan(
             dense = whitening_at(mode.position, mode.information.covariance)
             leverages = leverage(target, data, dense, seed, objective=objective.rough)
             minibatches = leverage_minibatches(leverages)
-            clock.done("leverage")
+            timings.done("leverage")
     stage("noise of the gradients")
     draft = _Draft(given, mode, preconditioner, minibatches)
     plan = draft.cheapest(target, data, seed, objective.rough.graphs, earlier)
-    clock.done("noise and stepsize")
-    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=earlier)
+    timings.done("noise and stepsize")
+    return replace(plan, seconds=timings.seconds, surveyed=surveyed, earlier=earlier)
 
 
 def mode_from(
@@ -313,11 +313,9 @@ def mode_from(
         seed: Seed of the rows.
         hessian: Same as ``known`` in :func:`find_mode`.
     """
-    target, data, objective = (
-        objective.chain_target,
-        objective.data,
-        objective.over(None),
-    )
+    target = objective.chain_target
+    data = objective.data
+    objective = objective.over(None)
     subset = objective_on_subset(objective, data, seed)
     if subset is None:
         return find_mode(objective, start, known=hessian)

@@ -245,9 +245,8 @@ class LinearRecursion:
         kicks = self._estimated[directions]
         if self._dynamics.steps == 1:
             return kicks
-        return np.concatenate(
-            [self._A[directions] @ kicks[:, :, -1:], kicks[:, :, :-1]], 2
-        )
+        last_as_first = self._A[directions] @ kicks[:, :, -1:]
+        return np.concatenate([last_as_first, kicks[:, :, :-1]], 2)
 
     def _solve(
         self, first: np.ndarray, second: np.ndarray, added: np.ndarray, power: int = 1

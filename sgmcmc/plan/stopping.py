@@ -348,7 +348,8 @@ class RowsWatched:
             new = self._computed(
                 {name: array[:, n_known:] for name, array in draws.items()}
             )
-            sums = np.stack([new[..., :-1].sum(-1), new[..., -1]], -1)
+            log_lik, log_prior = new[..., :-1].sum(-1), new[..., -1]
+            sums = np.stack([log_lik, log_prior], -1)
             self._values = np.concatenate([self._values, sums], 1)
         return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
 

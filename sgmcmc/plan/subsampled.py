@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Tensors
 from sgmcmc.data.passes import Pass, chunks, shards
 from sgmcmc.data.random_numbers import AliasTable
@@ -20,14 +19,14 @@ from sgmcmc.graphs.user_functions import call
 from sgmcmc.interrupts import TimeUpError, out_of_time
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
-from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.mode import Mode
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.reports.reporting import Sections, make_report, mode_facts, move_facts
 from sgmcmc.plan.start import find_start, with_tried_model
 from sgmcmc.plan.stopping import Goal, UntilEffective
+from sgmcmc.plan.stored_constants import tune_once
 from sgmcmc.results.diagnostics import diagnose
-from sgmcmc.results.report import Report, Section
+from sgmcmc.results.report import Report, Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned, run_until
 from sgmcmc.run.request import Model, Request, brief, is_open, on_machines
@@ -56,8 +55,8 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
         prior_bound: Diagonal bound on the second derivatives of the log prior, by parameter;
             ``None`` for those at the mode, which are right for normal priors.
     """
-    clock = Clock()
-    goal = goal.checked(clock.began)
+    timings = Timings()
+    goal = goal.checked(timings.began)
     keywords = {**request.keywords, "n_chains": goal.n_chains}
     request = with_tried_model(replace(request, keywords=keywords))
     model = request.read
@@ -75,15 +74,15 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
                     f"`{request.function}` needs a mode, around which gradients are known, and "
                     "none was found. Use sgmcmc.nuts()."
                 )
-            clock.done("mode and information")
+            timings.done("mode and information")
             preconditioner = start.preconditioner
             bounds = _bounds(
                 model, request.dynamics, start.mode, preconditioner, prior_bound
             )
-            clock.done("bounds of all rows")
+            timings.done("bounds of all rows")
     except TimeUpError:
         task = "the mode and the bounds of all rows were known"
-        raise out_of_time(task, clock.began) from None
+        raise out_of_time(task, timings.began) from None
     rule = UntilEffective(
         goal,
         _AssumedAutocorrelation(slowness),
@@ -111,8 +110,8 @@ def run_subsampled(request: Request, goal: Goal, prior_bound: Any) -> Samples:
             )
         request = replace(tune_once(request, tune), dynamics=dynamics)
         samples = run_tuned(request, goal.n_iters, goal.verbose)
-    clock.done("chain")
-    return samples.with_report(_report(samples, clock, start.mode, goal.ess))
+    timings.done("chain")
+    return samples.with_report(_report(samples, timings, start.mode, goal.ess))
 
 
 class _AssumedAutocorrelation:
@@ -241,7 +240,7 @@ def _prior_curvature(
     return np.diag(bounds)
 
 
-def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
+def _report(samples: Samples, timings: Timings, mode: Mode, ess: float) -> Report:
     origin, diagnostics = origin_of(samples), diagnose(samples)
     settings = samples.settings
     sections: Sections = {
@@ -254,4 +253,6 @@ def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
         Section.DRAWS: {},
     }
     warnings = diagnostics.warnings(ess)
-    return make_report(origin.sampler, samples, diagnostics, sections, warnings, clock)
+    return make_report(
+        origin.sampler, samples, diagnostics, sections, warnings, timings
+    )

@@ -119,7 +119,7 @@ class WarmedUp:
         stepsize: ε in those coordinates; ``None`` if it should not be chosen.
         positions: Positions of the chains, as the user sees them, by parameter.
         iterations: Number of iterations.
-        changed: Number of changes of the coordinates.
+        metric_updates: Number of changes of the coordinates.
         gradients: Number of full gradients, over all chains.
         seconds: Seconds spent in its iterations.
         lost: Whether the chains failed to reach the region in which draws are as wide as they
@@ -136,7 +136,7 @@ class WarmedUp:
     stepsize: float | None
     positions: list[dict[str, np.ndarray]]
     iterations: int
-    changed: int
+    metric_updates: int
     gradients: float
     seconds: float
     lost: bool
@@ -151,7 +151,7 @@ class WarmedUp:
         return replace(
             further,
             iterations=self.iterations + further.iterations,
-            changed=self.changed + further.changed,
+            metric_updates=self.metric_updates + further.metric_updates,
             gradients=self.gradients + further.gradients,
             seconds=self.seconds + further.seconds,
         )
@@ -207,11 +207,8 @@ class WarmUp:
             }
             for _ in sampler.starts
         ]
-        self._splits, self._frequency, self._center = (
-            hasattr(dynamics, "frequency"),
-            0.0,
-            None,
-        )
+        self._splits_potential = hasattr(dynamics, "frequency")
+        self._frequency = 0.0
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(sampler.chain, kind=RunPhase.MODE, label=label)
         phase_run = PhaseRun(sampler, phase, max_iterations)
@@ -224,23 +221,21 @@ class WarmUp:
             self._executor,
         )
         self._label, self._max_iterations = label, max_iterations
-        self._done = self._changed = 0
+        self._done = self._metric_updates = 0
         self._astray = False
 
     def run(self) -> WarmedUp:
         """Run it."""
         averaging, start = self._averaging(self._first), time.monotonic()
-        limit, total = (
-            limited(self._deadline),
-            self._max_iterations * len(self._runners),
-        )
+        limit = limited(self._deadline)
+        total = self._max_iterations * len(self._runners)
         with limit, Progress(self._label, total, self._goal.verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
                 if self._is_over:
                     break
-                if self._split(length):
+                if self._choose_frequency(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
                 if self._stuck or self._is_over:
@@ -248,33 +243,45 @@ class WarmUp:
                 if self._scaled_indices is not None:
                     self._rescale(length)
                 elif self._metric != "none":
-                    if not self._change(length):
+                    if not self._rewhiten(length):
                         break
                     averaging = self._averaging(self._restarted)
             else:
                 if self._metric != "none" and self._scaled_indices is None:
                     length = _SETTINGS.last_window
                     self._window(_SETTINGS.last_window, averaging, progress)
-                    self._astray = not self._normal(_SETTINGS.last_window)[0]
-            self._find_center(length)
-        space = self._sampler.target.space
+                    self._astray = not self._compare_with_normal(_SETTINGS.last_window)[
+                        0
+                    ]
+        return self._result(averaging, length, time.monotonic() - start)
+
+    def _result(
+        self, averaging: DualAveraging | None, length: int, seconds: float
+    ) -> WarmedUp:
+        """Return the result; ``length`` is that of the last window."""
+        target = self._sampler.target
+        positions = [
+            target.space.params(runner.position(), target.dtype)
+            for runner in self._runners
+        ]
+        width = np.inf
+        if self._done:
+            zeta, _ = self._within(length)
+            width = float(zeta.var(0).mean())
         return WarmedUp(
-            self._combined(),
-            None if averaging is None else self._suitable(averaging.settled),
-            [
-                space.params(r.position(), self._sampler.target.dtype)
-                for r in self._runners
-            ],
-            self._done,
-            self._changed,
-            self._gradients,
-            time.monotonic() - start,
-            self._astray or self._stuck,
-            self._frequency,
-            float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
-            self._mean_change(length),
-            self._recent_draws(length),
-            self._metric,
+            preconditioner=self._combined(length),
+            stepsize=None if averaging is None else self._suitable(averaging.settled),
+            positions=positions,
+            iterations=self._done,
+            metric_updates=self._metric_updates,
+            gradients=self._gradients,
+            seconds=seconds,
+            lost=self._astray or self._stuck,
+            frequency=self._frequency,
+            width=width,
+            mean_change=self._mean_change(length),
+            recent_draws=self._recent_draws(length),
+            metric=self._metric,
         )
 
     @property
@@ -345,37 +352,35 @@ class WarmUp:
         chain_facts = [runner.facts() for runner in self._runners]
         return sum(facts["moves"] * facts["acceptance rate"] for facts in chain_facts)
 
-    def _change(self, length: int) -> bool:
+    def _rewhiten(self, length: int) -> bool:
         """Change the coordinates if those of the last iterations call for it; return whether."""
-        normal, spread = self._normal(length)
+        normal, spread = self._compare_with_normal(length)
         if normal:
             return False
         root = self._root
-        self._root = (
+        self._use_root(
             root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
         )
-        self._changed += 1
-        for runner in self._runners:
-            runner.change_state(
-                lambda state: state._replace(root=tf.constant(self._root))
-            )
         return True
 
     def _rescale(self, length: int) -> None:
+        """Change the scales of the coordinates that have their own, by the last draws."""
         indices = self._scaled_indices
         variances = self._within(length)[0][:, indices].var(0)
         effective = length * len(self._rows) / _SETTINGS.autocorrelation
-        self._root = self._root.copy()
-        self._root[indices] *= np.sqrt(
-            (effective * variances + 5.0) / (effective + 5.0)
-        )
-        self._changed += 1
+        root = self._root.copy()
+        root[indices] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
+        self._use_root(root)
+
+    def _use_root(self, root: np.ndarray) -> None:
+        self._root = root
+        self._metric_updates += 1
         for runner in self._runners:
             runner.change_state(
                 lambda state: state._replace(root=tf.constant(self._root))
             )
 
-    def _normal(self, length: int) -> tuple[bool, np.ndarray]:
+    def _compare_with_normal(self, length: int) -> tuple[bool, np.ndarray]:
         """Return whether the last draws are near N(0, I), and their covariance or variances."""
         spread, widest, narrowest = spread_of(
             self._within(length)[0], self._root.ndim == 2
@@ -418,16 +423,17 @@ class WarmUp:
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)
 
-    def _split(self, length: int) -> bool:
+    def _choose_frequency(self, length: int) -> bool:
         """Choose the part of the potential whose flow is exact; return whether it changed much.
 
         ω² is the regression of −∇log p on ζ over the last draws, at most 1. It is used if at least
         half of the gradient's mean square is explained by it.
         """
-        if not self._splits or self._acceptance is None:
+        if not self._splits_potential or self._acceptance is None:
             return False
         zeta, gradients = self._within(-(-length // 2))
-        square, before = float((zeta**2).sum()), self._frequency
+        square = float((zeta**2).sum())
+        before = self._frequency
         slope = min(
             1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300))
         )
@@ -442,31 +448,27 @@ class WarmUp:
             )
         return abs(self._frequency - before) > _SETTINGS.frequency_change
 
-    def _find_center(self, length: int) -> None:
-        """Find the posterior mean in the chain's coordinates, with gradients as control variates.
+    def _combined(self, length: int) -> Preconditioner | None:
+        """Return the preconditioner that makes the coordinates those of the warm-up's end.
 
-        The mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if the posterior is N(·, I).
+        If the flow of a part of the potential is exact, its origin is the posterior mean, with
+        gradients as control variates: the mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if
+        the posterior is N(·, I).
         """
-        if self._frequency > 0 and not self._stuck:
-            zeta, gradients = self._within(length)
-            center = (zeta + gradients).mean(0)
-            self._center = (
-                self._root @ center if self._root.ndim == 2 else self._root * center
-            )
-
-    def _combined(self) -> Preconditioner | None:
-        """Return the preconditioner that makes the coordinates those of the warm-up's end."""
         preconditioner = self._scaled()
-        if preconditioner is None or self._center is None:
+        if preconditioner is None or not self._frequency > 0 or self._stuck:
             return preconditioner
+        zeta, gradients = self._within(length)
+        center = (zeta + gradients).mean(0)
+        center = self._root @ center if self._root.ndim == 2 else self._root * center
         before = self._sampler.target.space.preconditioner
-        shift = self._center if before is None else before.times(self._center)
+        shift = center if before is None else before.times(center)
         return preconditioner.centered_at(preconditioner.origin + shift)
 
     def _scaled(self) -> Preconditioner | None:
         """Return the same without a change of the origin."""
         before = self._sampler.target.space.preconditioner
-        if not self._changed:
+        if not self._metric_updates:
             return before
         if before is None:
             return Preconditioner(self._root, np.zeros(len(self._root)))

@@ -174,10 +174,8 @@ class Whitener:
             whitening = dense_at(self._products, [u])
             distance, previous = self._distance(whitening, gradient), np.inf
             while _SETTINGS.at_mode < distance < _SETTINGS.shortening * previous:
-                step, previous = (
-                    whitening.times(whitening.transposed_times(gradient)),
-                    distance,
-                )
+                step = whitening.times(whitening.transposed_times(gradient))
+                previous = distance
                 higher = self._higher_point(u, value, step)
                 if higher is None:
                     break
@@ -353,7 +351,9 @@ def find_axes(
         steps: Largest number of products.
         seconds: Seconds available for the whole run.
     """
-    root, start, rng = scales.root, time.monotonic(), np.random.default_rng(seed)
+    root = scales.root
+    start = time.monotonic()
+    rng = np.random.default_rng(seed)
 
     def products(vector: np.ndarray) -> np.ndarray:
         return np.stack(
@@ -374,17 +374,13 @@ def find_axes(
         deadline,
         isolated=True,
     )
-    usual, preconditioner = (
-        directions.usual,
-        scales.scaled(1.0 / np.sqrt(directions.usual)),
-    )
+    usual = directions.usual
+    preconditioner = scales.scaled(1.0 / np.sqrt(directions.usual))
     if len(directions.values):
         lengths = np.sqrt(usual / directions.values)
         preconditioner = Preconditioner(
             preconditioner.root, scales.origin, directions.vectors, lengths
         )
-    flattest, stiffest = (
-        min(1.0, directions.smallest / usual),
-        max(1.0, directions.largest / usual),
-    )
+    flattest = min(1.0, directions.smallest / usual)
+    stiffest = max(1.0, directions.largest / usual)
     return Axes(preconditioner, max(0.0, flattest), stiffest)

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc._version import __version__
-from sgmcmc.bars import Clock
 from sgmcmc.checks import outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.engine.scheduler import Progress
@@ -30,7 +29,7 @@ from sgmcmc.regression.building import RegressionData
 from sgmcmc.regression.sums import FactorRows
 from sgmcmc.results.arrays import LogPost, by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
-from sgmcmc.results.report import Fact, Report, Section
+from sgmcmc.results.report import Fact, Report, Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler_origin import SamplerOrigin, with_more_rows
 from sgmcmc.samplers.sample import sample
@@ -129,7 +128,7 @@ class DirectCall(ABC):
     source: ClassVar[str]
 
     def __init__(self, data: RegressionData, keywords: Mapping[str, Any]) -> None:
-        self.clock = Clock()
+        self.clock = Timings()
         self.data, self.keywords = data, keywords
         self.goal = Goal(
             keywords.get("tolerance", 0.05),
@@ -226,7 +225,7 @@ class DirectCall(ABC):
         """Return a function that adds draws to a number of draws, and returns all."""
 
         def more(n_iters: int, verbose: bool) -> Samples:
-            self.clock = Clock()
+            self.clock = Timings()
             length = self._advance(count + n_iters, verbose, np.inf)
             return self._linked(self._samples(length), length)
 
@@ -300,7 +299,7 @@ class _Pace:
 def report_on(
     call: DirectCall,
     samples: Samples,
-    clock: Clock,
+    clock: Timings,
     diagnostics: Diagnostics | None = None,
 ) -> Report:
     """Return the report on draws, with their diagnostics if these are known."""
@@ -426,7 +425,7 @@ class DirectOrigin:
 
     def report(self, samples: Any) -> Report | None:
         """Return the report on some of the draws."""
-        return report_on(self.run, samples, Clock())
+        return report_on(self.run, samples, Timings())
 
     def update(
         self, samples: Samples, rows: Any, seed: int | None, verbose: bool

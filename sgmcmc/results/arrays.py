@@ -113,6 +113,11 @@ def by_chain(
     }
 
 
+def without_chains(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays with a leading chain axis with the draws of all chains one after the other."""
+    return {name: np.asarray(a).reshape(-1, *a.shape[2:]) for name, a in arrays.items()}
+
+
 def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return arrays of draws as one matrix in float64, a row for each draw."""
     return np.concatenate(

@@ -223,10 +223,8 @@ def weighted_quantiles(
     quantiles = np.empty((len(probabilities), flat.shape[1]))
     order = np.argsort(flat, axis=0)
     for column in range(flat.shape[1]):
-        ordered, ordered_weights = (
-            flat[order[:, column], column],
-            weights[order[:, column]],
-        )
+        ordered = flat[order[:, column], column]
+        ordered_weights = weights[order[:, column]]
         halves = 0.5 * (ordered_weights + ordered_weights[0])
         midpoints = np.cumsum(ordered_weights) - halves
         ranks = midpoints / midpoints[-1] if midpoints[-1] > 0 else midpoints

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -240,3 +241,43 @@ def _by_parameter(numbers: Any, sizes: Sequence[int]) -> list[np.ndarray]:
     if not isinstance(numbers, list | tuple) or len(numbers) != sum(sizes):
         return []
     return np.split(np.asarray(numbers, np.float64), np.cumsum(sizes)[:-1])
+
+
+class Timings:
+    """Seconds of a call, by task.
+
+    Args:
+        began: Start of the call, by the monotonic clock; by default now.
+        seconds: Seconds that are entered already.
+        earlier: Seconds before the start that belong to the call, by what was done.
+
+    Attributes:
+        began: Start of the call, by the monotonic clock.
+        seconds: Seconds by name; a name that comes again is added to.
+    """
+
+    def __init__(
+        self,
+        began: float | None = None,
+        seconds: Mapping[str, float] | None = None,
+        earlier: Mapping[str, float] | None = None,
+    ) -> None:
+        self.began = time.monotonic() if began is None else began
+        self.seconds = dict(seconds or {})
+        self._earlier = dict(earlier or {})
+        self._since = self.began + sum(self.seconds.values())
+
+    def done(self, name: str) -> None:
+        """Enter the seconds since the last entry."""
+        now = time.monotonic()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def all(self) -> float:
+        """Seconds since the start, and those before it."""
+        return time.monotonic() - self.began + sum(self._earlier.values())
+
+    def facts(self) -> dict[str, float]:
+        """Return the section of the report."""
+        return {**self._earlier, **self.seconds, "all": self.all}

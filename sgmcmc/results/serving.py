@@ -156,7 +156,8 @@ class _SavedModel(tf.Module):
         weights = tf.gather(tf.convert_to_tensor(self.weights), order)
         middle = tf.cumsum(weights, axis=1) - 0.5 * (weights + weights[:, :1])
         ranks = tf.math.divide_no_nan(middle, middle[:, -1:])
-        columns, last = tf.shape(ranks)[0], shape[0] - 1
+        columns = tf.shape(ranks)[0]
+        last = shape[0] - 1
         probabilities = tf.tile(self.probabilities[tf.newaxis], [columns, 1])
         above = tf.searchsorted(ranks, probabilities)
         above = tf.clip_by_value(above, 1, tf.maximum(last, 1))
@@ -217,7 +218,8 @@ def write_saved_model(
     path = Path(folder)
     data = data_of(draws, dataset)
     evaluation = Evaluation("f", served.function, served.draws, data, dtype_of(draws))
-    columns, levels = evaluation.columns(Span(0, 1, 0)), data.levels
+    columns = evaluation.columns(Span(0, 1, 0))
+    levels = data.levels
     if dataset is None:
         read = _read_by(served, columns)
         columns = {name: columns[name] for name in columns if name in read} or columns

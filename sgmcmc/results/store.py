@@ -100,7 +100,8 @@ class FileRows:
                 data = self._file.read(min(left, _SETTINGS.read))
                 if not data:
                     raise ValueError(f"`store`: {str(self._path)!r} is cut off.")
-                checksum, left = zlib.crc32(data, checksum), left - len(data)
+                checksum = zlib.crc32(data, checksum)
+                left = left - len(data)
             self._last_checksum = rows, checksum
         return self._last_checksum[1]
 

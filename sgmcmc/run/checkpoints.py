@@ -317,7 +317,8 @@ def record_specs(
         total: Number of iterations of each chain.
         stops: Number of times that the chains may be stopped on the way, and then be made longer.
     """
-    kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
+    kernel = make_kernel(sampler, sampler.chain)
+    chains = len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
     blocks = -(-total // kernel.length) + total // every + most_estimates(total) + stops
     return {

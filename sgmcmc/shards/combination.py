@@ -64,7 +64,8 @@ def combined_draws(
         raise ValueError(
             "`sampler` returned draws of shards with a singular covariance."
         ) from None
-    z = np.linalg.solve(root, (x - center).reshape(-1, size).T).T.reshape(x.shape)
+    deviations = (x - center).reshape(-1, size)
+    z = np.linalg.solve(root, deviations.T).T.reshape(x.shape)
     combined, facts = METHODS[method](z, rng)
     wider = facts.pop("covariances", None)
     if wider is not None:
@@ -123,7 +124,9 @@ def _kernel_density(
     last, chain = _last_bandwidth(draws, size), np.arange(chains)
     start = rng.integers(draws, size=(shards, chains))
     current = pools[np.arange(shards)[:, np.newaxis], start]
-    total, out, changed = current.sum(0), np.empty(x.shape[1:]), 0.0
+    total = current.sum(0)
+    out = np.empty(x.shape[1:])
+    changed = 0.0
     annealed, proposals = _SETTINGS.annealed, _SETTINGS.proposals
     for sweep in range(annealed + count):
         h = last ** min(1.0, sweep / annealed)
@@ -190,7 +193,8 @@ def _merged(
 
     def pairs(c: int, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         i, j = rng.integers(count, size=(2, number))
-        return i, j, ((scaled_a[c, i] - scaled_b[c, j]) ** 2).sum(-1)
+        differences = scaled_a[c, i] - scaled_b[c, j]
+        return i, j, (differences**2).sum(-1)
 
     number = _SETTINGS.pairs
     distances = [pairs(c, number // chains)[2] for c in range(chains)]

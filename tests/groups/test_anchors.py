@@ -160,7 +160,7 @@ def _troubled(often: bool):
     With ``often`` those of a second start are too coarse, and those of a third diverge.
     """
     found = _Troubled(None, [], [], [])
-    run, climb = exact_posterior.WarmUp.run, modes.Climber.climb
+    run, climb = exact_posterior.WarmUp.run, modes.WhitenedPosterior.climb
     report, measured = exact_posterior.report_on_moves, exact_posterior.quadrature_error
 
     def lost_once(self):
@@ -358,7 +358,7 @@ def test_no_mode_is_looked_for_where_held_nodes_are_wrong(troubled):
 
 @pytest.mark.slow
 def test_of_all_parameters_one_mode_is_looked_for(monkeypatch):
-    starts, climb = [], modes.Climber.climb
+    starts, climb = [], modes.WhitenedPosterior.climb
     monkeypatch.setattr(
         seams.CLIMBER_CLIMB,
         lambda self, zeta, known: starts.append(zeta) or climb(self, zeta, known),
@@ -573,7 +573,7 @@ def test_nodes_of_few_groups_are_not_held():
         None, tf.float64,
     )  # fmt: skip
     request = SimpleNamespace(log_lik=model.log_lik, groups=model.structure, read=None)
-    assert fixed_nodes.anchored(request, np.zeros(3), 1) is None
+    assert fixed_nodes.with_nodes_at_mode(request, np.zeros(3), 1) is None
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from sgmcmc.groups.packs import SLOT
 from sgmcmc.groups.structure import read_groups
 from sgmcmc.model.geometry import Bijected, Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.fixed_nodes import Searching
+from sgmcmc.plan.fixed_nodes import ModeSearchingObjective
 from sgmcmc.plan.objective import Objective
 from tests import seams
 
@@ -123,7 +123,7 @@ def of(
     data = Data(columns, len(model.dataset[SLOT]))
     target = Target(model.log_lik, None, space, tf.float64)
     u = 0.3 * np.random.default_rng(2).standard_normal(space.layout.size)
-    return Searching(target, data) if held else Objective(target, data), u
+    return ModeSearchingObjective(target, data) if held else Objective(target, data), u
 
 
 def _unless_default(name: str, sizes: str, held: bool) -> Any:

@@ -22,7 +22,7 @@ from sgmcmc.data.transfer import read_machines
 from sgmcmc.groups.structure import GroupedModel, read_groups
 from sgmcmc.model.geometry import Space
 from sgmcmc.model.target import Target
-from sgmcmc.plan.fixed_nodes import Searching
+from sgmcmc.plan.fixed_nodes import ModeSearchingObjective
 from tests import seams
 from tests.ladder import BY_NAME, Array, Law, LinearProblem, check, compare, flat
 from tests.run.stopping import same
@@ -183,7 +183,10 @@ def test_passes_over_groups_on_executors_give_the_same_bits(
     target = Target(model.log_lik, log_prior, Space(problem.shapes), tf.float64)
     data = read_dataset(model.dataset, tf.float64, model.integers)
     with ThreadPoolExecutor(2) as threads, read_machines(threads) as machines:
-        here, spread = Searching(target, data), Searching(target, data.on(machines))
+        here, spread = (
+            ModeSearchingObjective(target, data),
+            ModeSearchingObjective(target, data.on(machines)),
+        )
         for position in (problem.start, problem.start + 0.5):
             one, other = (each.value_and_gradient(position) for each in (here, spread))
             assert one[0] == other[0]

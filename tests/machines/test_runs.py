@@ -22,7 +22,7 @@ from sgmcmc.data.transfer import read_machines
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.model.geometry import Preconditioner
-from sgmcmc.plan.noise import leverage
+from sgmcmc.plan.leverage import leverage
 from sgmcmc.plan.objective import Objective
 from tests import seams
 from tests.machines.work import CALL, ROWS, log_lik

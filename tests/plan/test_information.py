@@ -241,13 +241,13 @@ def test_a_plain_inverse_is_that_by_eigenvalues(
     rng = np.random.default_rng(5)
     root = rng.normal(size=(6, 6)) * np.logspace(-4, 4, 6)[:, np.newaxis]
     matrix = root @ root.T
-    plain = curvature._plain_inverse(matrix)
+    plain = curvature._definite_inverse(matrix)
     assert plain is not None
-    monkeypatch.setattr(seams.PLAIN_INVERSE, lambda matrix: None)
+    monkeypatch.setattr(seams.DEFINITE_INVERSE, lambda matrix: None)
     scale = np.sqrt(np.diag(plain))
-    other = curvature._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(
-        scale, scale
-    )
+    other = curvature._CachedInverse(matrix).with_positive_eigenvalues(
+        np.zeros(len(matrix))
+    ) / np.outer(scale, scale)
     np.testing.assert_allclose(plain / np.outer(scale, scale), other, atol=1e-9)
 
 
@@ -255,4 +255,4 @@ def test_a_plain_inverse_is_that_by_eigenvalues(
 def test_others_have_none(least: float) -> None:
     turn = np.linalg.qr(np.random.default_rng(6).normal(size=(4, 4)))[0]
     matrix = turn @ np.diag([1.0, 1.0, 1.0, least]) @ turn.T
-    assert curvature._plain_inverse((matrix + matrix.T) / 2) is None
+    assert curvature._definite_inverse((matrix + matrix.T) / 2) is None

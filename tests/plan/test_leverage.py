@@ -13,15 +13,15 @@ import tensorflow as tf
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
 from sgmcmc.model.geometry import Preconditioner
 from sgmcmc.model.target import Target
-from sgmcmc.plan.noise import (
+from sgmcmc.plan.leverage import (
     PROBES,
     STRATA,
     STRATUM_ROWS,
-    NoiseMeter,
     leverage,
     leverage_minibatches,
     strata_by_leverage,
 )
+from sgmcmc.plan.noise import NoiseMeter
 from tests import seams
 from tests.plan.models import (
     Array,

@@ -164,7 +164,8 @@ def gather_rows(
         step: Number of the minibatch.
         threads: Number of threads that copy the rows, 1 or 2.
     """
-    size, row_bytes = rows.shape[1], array.dtype.itemsize * int(np.prod(array.shape))
+    size = rows.shape[1]
+    row_bytes = array.dtype.itemsize * int(np.prod(array.shape))
     sizes = [size, row_bytes, rows.dtype.size, threads]
     result = tf.TensorSpec((size, *array.shape), array.dtype)
     return _call(_GATHER_ROWS, [array.address, rows], step, sizes, result)

@@ -158,10 +158,9 @@ class Simplices(Division):
     def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
         super().__init__(layout, alpha)
         names = self.selected.names
-        self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in names)])
-        sizes = [
-            alpha[n].shape[-1] for n in names for _ in range(alpha[n][..., -1].size)
-        ]
+        arrays = [alpha[name] for name in names]
+        self.alpha = np.concatenate([np.zeros(0), *(a.ravel() for a in arrays)])
+        sizes = [a.shape[-1] for a in arrays for _ in range(a[..., -1].size)]
         self.last = np.zeros(self.selected.size, bool)
         self.last[np.cumsum(sizes, dtype=int) - 1] = True
 

@@ -488,7 +488,8 @@ def inverse_root(matrix: np.ndarray) -> np.ndarray:
     """
     # With the order of coordinates reversed, L⁻ᵀ is lower triangular.
     reversed_root = _definite_root(matrix[::-1, ::-1])
-    return scipy.linalg.lapack.dtrtri(reversed_root, lower=1)[0].T[::-1, ::-1]
+    inverse, _ = scipy.linalg.lapack.dtrtri(reversed_root, lower=1)
+    return inverse.T[::-1, ::-1]
 
 
 def _times_sparse(vectors: np.ndarray, matrix: Any) -> np.ndarray:

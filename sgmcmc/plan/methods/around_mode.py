@@ -25,7 +25,6 @@ from sgmcmc.plan.cost import (
 )
 from sgmcmc.plan.curvature import shrunk_covariance
 from sgmcmc.plan.fixed_nodes import with_more_nodes
-from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.methods.call import Call, Left, SuitsBetter
 from sgmcmc.plan.methods.full_data import (
     HamiltonianPlan,
@@ -46,6 +45,7 @@ from sgmcmc.plan.stopping import (
     UntilEffective,
     with_smaller_steps,
 )
+from sgmcmc.plan.stored_constants import tune_once
 from sgmcmc.plan.warm_up import LeftModeError
 from sgmcmc.results.report import Fact, Section
 from sgmcmc.results.samples import Samples

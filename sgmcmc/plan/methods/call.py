@@ -14,7 +14,7 @@ from sgmcmc.interrupts import TimeUpError, limited, out_of_time
 from sgmcmc.plan.choices import BoundRequest, Chosen, choose, has_dense_information
 from sgmcmc.plan.cost import WARN_SECONDS, Cost, seconds_of_gradient
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
-from sgmcmc.plan.modes import alike
+from sgmcmc.plan.modes import exchangeable_parameters
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.samples import Samples
@@ -144,7 +144,7 @@ class Call:
         model, is_open = self.model, open_arguments(self.request)
         start = model.starts[0].astype(np.float64)
         return set(CONSTANTS) <= set(is_open) and bool(
-            alike(model.target, model.data, start, model.seed)
+            exchangeable_parameters(model.target, model.data, start, model.seed)
         )
 
     @cached_property

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.engine.scheduler import Progress
@@ -20,13 +19,25 @@ from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.parts import JOINT, need_steps
 from sgmcmc.interrupts import TimeUpError
 from sgmcmc.plan.joint_mode import uncentered
-from sgmcmc.plan.kept_choices import tune_once
 from sgmcmc.plan.latent_field import find_latent_field, with_field_coordinates
-from sgmcmc.plan.methods.hmc_report import ChoiceLog, report_on_moves
-from sgmcmc.plan.mode import DENSE_UP_TO
-from sgmcmc.plan.modes import alike
-from sgmcmc.plan.reports.reporting import quadrature_error
-from sgmcmc.plan.reports.warnings import COARSE, NO_TIME_WARNING
+from sgmcmc.plan.mode import DENSE_UP_TO, Mode
+from sgmcmc.plan.modes import exchangeable_parameters
+from sgmcmc.plan.reports.reporting import (
+    Sections,
+    make_report,
+    mode_facts,
+    quadrature_error,
+    watched_facts,
+)
+from sgmcmc.plan.reports.robust import robust_section
+from sgmcmc.plan.reports.warnings import (
+    COARSE,
+    NO_TIME_WARNING,
+    acceptance_warnings,
+    divergence_warnings,
+    exchangeable_warning,
+    rounding_warnings_of_draws,
+)
 from sgmcmc.plan.start import (
     Start,
     find_start,
@@ -40,6 +51,7 @@ from sgmcmc.plan.stopping import (
     RowsWatched,
     UntilEffective,
 )
+from sgmcmc.plan.stored_constants import tune_once
 from sgmcmc.plan.warm_up import (
     AROUND_MODE,
     LAST,
@@ -54,6 +66,9 @@ from sgmcmc.plan.warm_up import (
 )
 from sgmcmc.plan.whitening import Whitener, is_in_blocks
 from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.measured_error import watched
+from sgmcmc.results.report import Fact, Report, Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_tuned, run_until
 from sgmcmc.run.request import (
@@ -96,6 +111,32 @@ _KEYWORDS_OF_THE_CHAIN = (
     "test_functions",
     "reductions",
 )
+
+
+@dataclass
+class ChoiceLog:
+    """Log of how the constants were chosen.
+
+    Attributes:
+        timings: Seconds, by task.
+        reason: Reason for the dynamics; empty if the user chose them.
+        mode: Mode; ``None`` if none was searched for, or none was useful.
+        warmed_up: Result of the warm-up; ``None`` if there was none.
+        whitener: Whitening by the information; ``None`` if that was not computed.
+        exchangeable: Parameters whose entries can change places.
+        predicted: Diagnostics of the log-likelihood of rows, by which draws are judged if there
+            are such parameters.
+        warnings: Sentences on problems.
+    """
+
+    timings: Timings = field(default_factory=Timings)
+    reason: str = ""
+    mode: Mode | None = None
+    warmed_up: WarmedUp | None = None
+    whitener: Whitener | None = None
+    exchangeable: tuple[str, ...] = ()
+    predicted: Diagnostics | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -167,7 +208,8 @@ def _is_right_near_mode_only(request: Request) -> bool:
 
 def _with_whole_dataset(request: Request) -> Request:
     """Return the request with dynamics that are known, and the whole dataset for every gradient."""
-    dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
+    dynamics = parts.read_dynamics(request.dynamics)
+    keywords = dict(request.keywords)
     if not is_open(request.gradient):
         parts.read_gradient(request.gradient, dynamics)
     need_steps(keywords.get("updates", JOINT), dynamics)
@@ -212,8 +254,8 @@ def run_hamiltonian(
     """
 
     def new_log() -> ChoiceLog:
-        clock = Clock(earlier=earlier_seconds)
-        return ChoiceLog(clock, reason=reason, warnings=list(extra_warnings))
+        timings = Timings(earlier=earlier_seconds)
+        return ChoiceLog(timings, reason=reason, warnings=list(extra_warnings))
 
     try:
         return _run(request, goal, new_log(), fix_nodes=True)
@@ -225,7 +267,7 @@ def run_hamiltonian(
 
 def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Samples:
     """Return draws with their report; ``fix_nodes`` allows nodes that are fixed at the mode."""
-    goal = goal.checked(log.clock.began)
+    goal = goal.checked(log.timings.began)
     doubt = next(iter(log.warnings), "")
     request = _with_whole_dataset(request)
     keywords = {**request.keywords, "n_chains": goal.n_chains}
@@ -236,7 +278,7 @@ def _run(request: Request, goal: Goal, log: ChoiceLog, fix_nodes: bool) -> Sampl
     length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
-    log.exchangeable = alike(
+    log.exchangeable = exchangeable_parameters(
         target, data, request.read.starts[0].astype(np.float64), seed
     )
     rows = RowsWatched(target, data, seed) if log.exchangeable else None
@@ -319,7 +361,7 @@ def _dynamics(request: Request) -> Hamiltonian:
 
 
 def _reported(samples: Samples, goal: Goal, log: ChoiceLog) -> Samples:
-    log.clock.done("chain")
+    log.timings.done("chain")
     return samples.with_report(report_on_moves(samples, log, goal.ess))
 
 
@@ -338,7 +380,7 @@ def _with_constants(
             return _tuned_at_mode(request, goal, log, fix_nodes)
         log.mode = log.whitener = None
     log.warnings.append(NO_TIME_WARNING)
-    log.clock.done("mode and information")
+    log.timings.done("mode and information")
     start = start_without_curvature(
         request.read, request.keywords.get("preconditioner")
     )
@@ -384,7 +426,7 @@ def _tuned_at_mode(
             start = find_start(request, preconditioner, goal, large)
         log.mode = start.mode
         log.warnings += start.warnings
-        log.clock.done("mode and information")
+        log.timings.done("mode and information")
     if large and not log.exchangeable and preconditioner != "diagonal":
         warmed_up = _with_curvature(request, start, goal, log)
     else:
@@ -401,7 +443,7 @@ def _tuned_at_mode(
 
 def _with_warm_up(request: Request, warmed_up: WarmedUp, log: ChoiceLog) -> Request:
     log.warmed_up = warmed_up
-    log.clock.done("warm-up")
+    log.timings.done("warm-up")
     dynamics = replace(request.dynamics, metric=warmed_up.metric)
     if hasattr(dynamics, "frequency"):
         dynamics = replace(dynamics, frequency=warmed_up.frequency)
@@ -422,7 +464,7 @@ def _with_effects(
 ) -> Request:
     """Return the request with everything given, for coordinates that the approximation whitens."""
     target, seed = request.read.target, request.read.seed
-    log.clock.done("mode and information")
+    log.timings.done("mode and information")
     rng = np.random.default_rng([seed, 2])
     steps = laplace.whitening.times(rng.standard_normal((goal.n_chains, target.size)))
     positions = laplace.whitening.origin + steps
@@ -449,7 +491,7 @@ def _with_curvature(
         whitener = log.whitener = Whitener(request.read, goal.seconds)
         starts = whitener.starts_at_mode(goal.n_chains)
         progress.advance(1)
-    log.clock.done("curvature")
+    log.timings.done("curvature")
     if starts is not None:
         start = Start(whitener.whitening, starts, None, "none")
         warmed_up = _run_warm_up(request, start, goal, log, SHORT)
@@ -464,7 +506,7 @@ def _with_curvature(
     extra_rounds = _SETTINGS.extra_rounds if whitener.whitens else 0
     while rounds:
         windows = rounds.pop(0)
-        log.clock.done("warm-up")
+        log.timings.done("warm-up")
         seconds_left = goal.seconds_left
         try:
             limit = goal.limit(SHARE_OF_WARM_UP)
@@ -473,7 +515,7 @@ def _with_curvature(
                 progress.advance(1)
         except TimeUpError:
             return warmed_up
-        log.clock.done("curvature")
+        log.timings.done("curvature")
         scaled = whitener.scaled
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, warmed_up.positions, None, metric, scaled=scaled)
@@ -508,3 +550,69 @@ def _run_warm_up(
     acceptance = dynamics.acceptance if stepsize_is_open else None
     warm_up = WarmUp(make_sampler(warm_up_request), start, acceptance, goal, windows)
     return warm_up.run()
+
+
+def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
+    """Return the report on draws.
+
+    Args:
+        samples: Draws.
+        log: Log of how the constants were chosen.
+        ess: Requested effective sample size.
+    """
+    settings = samples.settings
+    diagnostics = diagnose(samples)
+    origin = origin_of(samples)
+    facts = origin.facts
+    rates = [chain["acceptance rate"] for chain in facts]
+    divergences = sum(chain[Fact.DIVERGENCES] for chain in facts)
+    warnings = [*log.warnings, *acceptance_warnings(facts)]
+    warnings += divergence_warnings(facts, samples, diagnostics)
+    warnings += rounding_warnings_of_draws(samples, origin.sampler.target.space)
+    sections: Sections = {}
+    predicted = log.predicted
+    if predicted is None:
+        warnings += diagnostics.warnings(ess)
+    else:
+        warnings += [exchangeable_warning(log.exchangeable), *predicted.warnings(ess)]
+        sections[Section.PREDICTIONS] = {
+            "rows": len(predicted.names),
+            **predicted.facts,
+        }
+    if log.reason:
+        sections[Section.DYNAMICS] = {
+            f"reason for {settings['dynamics']['name']}": log.reason
+        }
+    if log.mode is not None:
+        sections[Section.MODE] = mode_facts(log.mode)
+    if log.warmed_up is not None:
+        sections[Section.WARM_UP] = {
+            "iterations": log.warmed_up.iterations,
+            "metric updates": log.warmed_up.metric_updates,
+            "full gradients, all chains": log.warmed_up.gradients,
+        }
+    if log.whitener is not None:
+        sections[Section.WARM_UP] |= log.whitener.facts()
+    sections[Section.CHAIN] = {
+        "observations (full gradient)": settings["N"],
+        "stepsize": settings["stepsize"],
+        "acceptance rate": rates,
+        Fact.DIVERGENCES: int(divergences),
+        "gradients per trajectory": float(
+            np.mean([chain["gradients of a move"] for chain in facts])
+        ),
+        "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
+    }
+    sections[Section.DRAWS] = {}
+    if origin.sampler.target.size > DENSE_UP_TO:
+        sections[Section.WATCHED] = watched_facts(
+            {
+                name: diagnose({name: series})
+                for name, series in watched(samples).items()
+            }
+        )
+    if log.reason and log.mode is not None:
+        sections |= robust_section(origin.sampler, log.mode)
+    return make_report(
+        origin.sampler, samples, diagnostics, sections, warnings, log.timings
+    )

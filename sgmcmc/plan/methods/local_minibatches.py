@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.random_numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
@@ -38,7 +37,7 @@ from sgmcmc.plan.stopping import (
     with_smaller_steps,
 )
 from sgmcmc.results.measured_error import MeasuredError, compared
-from sgmcmc.results.report import Section
+from sgmcmc.results.report import Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_until
 from sgmcmc.run.request import Request, open_arguments
@@ -80,7 +79,7 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
     need_draws(goal, thin)
-    clock = Clock(goal.start_time)
+    timings = Timings(goal.start_time)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
     first = request.tuned(dynamics=dynamics, seed=int(rng.integers(2**62)))
     try:
@@ -89,16 +88,16 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
                 target, data, [starts[0].astype(np.float64)], seed, goal.verbose
             )
             positions = spread_out(target.space, starts, goal.n_chains, geometry, seed)
-            clock.done("scales, curvature and noise")
+            timings.done("scales, curvature and noise")
     except TimeUpError:
         raise out_of_time(
             "scales, curvature and noise were known", goal.start_time
         ) from None
     with goal.limit(_SETTINGS.share_to_ascend):
         positions = ascend(first, positions, geometry, goal.verbose)
-    clock.done("ascent")
+    timings.done("ascent")
     with goal.limit(_SETTINGS.share_to_choose):
-        plan, positions = _warmed_up(first, positions, geometry, goal, clock)
+        plan, positions = _warmed_up(first, positions, geometry, goal, timings)
     rows = RowsWatched(target, data, seed)
     measures_error, chain_goal = goal.n_iters is None, goal
     if measures_error and goal.max_seconds is not None:
@@ -114,17 +113,17 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
         )
 
     run = with_smaller_steps(run_chains)
-    clock.done("chains")
+    timings.done("chains")
     error = None
     if measures_error:
         run, error = _measure_error(request, run, rows, goal)
-        clock.done("measured error")
+        timings.done("measured error")
     positions = _last_positions(run.samples, target, goal.n_chains)
     final_geometry = None
     deadline = max(goal.end_time, time.monotonic() + run.lengths.least_seconds)
     with contextlib.suppress(TimeUpError), limited(deadline):
         final_geometry = _look(target, data, positions, seed + 1, goal.verbose)
-    clock.done("scales, curvature and noise")
+    timings.done("scales, curvature and noise")
     sections: Sections = {}
     if call.cost_of_hmc is not None:
         sections[Section.METHOD] = {
@@ -137,7 +136,7 @@ def local_minibatches(call: Call, left: Left | None) -> Samples | None:
     warnings += [] if error is None else error.warnings
     warnings += agreement_warnings(run.lengths, goal.ess)
     sampler, samples = origin_of(run.samples).sampler, run.samples
-    report = make_report(sampler, samples, None, sections, warnings, clock)
+    report = make_report(sampler, samples, None, sections, warnings, timings)
     return samples.with_report(report)
 
 
@@ -241,7 +240,7 @@ def _warmed_up(
     positions: list[np.ndarray],
     geometry: LocalGeometry,
     goal: Goal,
-    clock: Clock,
+    timings: Timings,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and the positions at its end.
 
@@ -251,7 +250,7 @@ def _warmed_up(
     with contextlib.suppress(TimeUpError):
         geometry = _look(target, data, positions, seed, goal.verbose)
     plan = choose_locally(geometry, request.dynamics, goal.tolerance)
-    clock.done("scales, curvature and noise")
+    timings.done("scales, curvature and noise")
     length, _ = lengths_of(goal, plan, target.space.user_layout.size, 1)
     n_iters = max(1, length)
     positions = with_smaller_steps(
@@ -259,10 +258,10 @@ def _warmed_up(
             request, _lowered(plan, factor), positions, n_iters, goal.verbose
         )
     )
-    clock.done("warm-up")
+    timings.done("warm-up")
     with contextlib.suppress(TimeUpError):
         geometry = _look(target, data, positions, seed + 1, goal.verbose)
-    clock.done("scales, curvature and noise")
+    timings.done("scales, curvature and noise")
     return choose_locally(geometry, request.dynamics, goal.tolerance), positions
 
 

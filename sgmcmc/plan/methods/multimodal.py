@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.bars import Clock
 from sgmcmc.gradients import ControlVariate
 from sgmcmc.model.geometry import root_of
 from sgmcmc.plan.choices import Chosen
@@ -24,7 +23,7 @@ from sgmcmc.plan.reports.reporting import (
 from sgmcmc.plan.reports.warnings import multimodal_warnings, no_mode_warnings
 from sgmcmc.plan.stopping import UntilEffective, with_smaller_steps
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
-from sgmcmc.results.report import Report, Section
+from sgmcmc.results.report import Report, Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_until
 from sgmcmc.run.request import Request, center_is_open
@@ -119,9 +118,9 @@ def several_modes(call: Call, left: Left | None) -> Samples | Left | None:
 
     may_lower = common.given.stepsize is None
     plan, rule, samples = with_smaller_steps(run_chains) if may_lower else run_chains(1)
-    clock = Clock(goal.start_time, plan.seconds)
+    timings = Timings(goal.start_time, plan.seconds)
     chains = _ModeChains(chosen, survey, mode_of_chain, plan, samples)
-    return samples.with_report(chains.report(rule, clock))
+    return samples.with_report(chains.report(rule, timings))
 
 
 def in_modes(chosen: Chosen, survey: Survey, n_chains: int) -> tuple[Plan, Request]:
@@ -189,7 +188,7 @@ class _ModeChains:
     plan: Plan
     samples: Samples
 
-    def report(self, rule: UntilEffectiveInEach, clock: Clock) -> Report:
+    def report(self, rule: UntilEffectiveInEach, timings: Timings) -> Report:
         """Return the report on the draws."""
         pooled, within = rule.pooled, rule.diagnostics
         assert pooled is not None and within is not None
@@ -201,7 +200,7 @@ class _ModeChains:
         if not rule.reached:
             within_warnings = within.warnings(rule.required_ess)
             warnings += [f"In one of the modes: {text}" for text in within_warnings]
-        clock.done("chains")
+        timings.done("chains")
         shares = {
             f"chain {chain + 1}: fraction of draws by mode": ", ".join(
                 f"{p:.3f}" for p in row
@@ -222,7 +221,7 @@ class _ModeChains:
                 **shares,
             },
         }
-        return make_report(sampler, self.samples, pooled, sections, warnings, clock)
+        return make_report(sampler, self.samples, pooled, sections, warnings, timings)
 
     def _fractions_by_mode(self) -> np.ndarray:
         """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""

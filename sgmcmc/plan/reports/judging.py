@@ -14,7 +14,7 @@ from sgmcmc.inputs.parts import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.model.geometry import Space
 from sgmcmc.plan.mode import DENSE_UP_TO, Mode
-from sgmcmc.plan.modes import alike
+from sgmcmc.plan.modes import exchangeable_parameters
 from sgmcmc.plan.noise import NoiseMeter
 from sgmcmc.plan.objective import Objective
 from sgmcmc.plan.plan import information_in, mode_from, unchanged
@@ -72,11 +72,9 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):
         return "not all parameters were stored"
-    target, last = (
-        sampler.target.preconditioned(None),
-        unconstrained(samples, sampler.target.space),
-    )
-    if alike(target, sampler.data, last[0, -1], sampler.seed):
+    target = sampler.target.preconditioned(None)
+    last = unconstrained(samples, sampler.target.space)
+    if exchangeable_parameters(target, sampler.data, last[0, -1], sampler.seed):
         return (
             "entries of parameters can change places, so that there are very many modes"
         )
@@ -136,7 +134,7 @@ def judge(
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = _largest(
+        largest = _largest_within_tolerance(
             _unscaled(sampler.chain), geometry, tolerance, _slices(sampler.chain)
         )
     off_center = None
@@ -159,7 +157,7 @@ def judge(
     )
 
 
-def _largest(
+def _largest_within_tolerance(
     dynamics: Dynamics,
     geometry: NoisyQuadratic,
     tolerance: float,
@@ -171,11 +169,8 @@ def _largest(
     in the direction of the smallest, to rounding.
     """
     stepsize = largest_stepsize(dynamics, geometry, tolerance, in_turn=in_turn)
-    return (
-        stepsize
-        if geometry.predict(dynamics, stepsize, in_turn).worst <= tolerance
-        else 0.0
-    )
+    prediction = geometry.predict(dynamics, stepsize, in_turn)
+    return stepsize if prediction.worst <= tolerance else 0.0
 
 
 def _predicted(
@@ -223,10 +218,8 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
     fine = np.isfinite(u)
     if fine.all():
         return u
-    low, high = (
-        np.where(fine, u, np.inf).min((0, 1)),
-        np.where(fine, u, -np.inf).max((0, 1)),
-    )
+    low = np.where(fine, u, np.inf).min((0, 1))
+    high = np.where(fine, u, -np.inf).max((0, 1))
     low, high = (np.where(fine.any((0, 1)), bound, 0.0) for bound in (low, high))
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.bars import Clock
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.groups.anchors import QuadratureError
@@ -31,9 +30,9 @@ from sgmcmc.plan.reports.warnings import (
 )
 from sgmcmc.plan.stopping import Goal, UntilEffective
 from sgmcmc.reduce.rows import CountedRows
-from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.arrays import by_chain, without_chains
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
-from sgmcmc.results.report import Fact, Report, Section
+from sgmcmc.results.report import Fact, Report, Section, Timings
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler
@@ -59,7 +58,7 @@ def make_report(
     diagnostics: Diagnostics | None,
     sections: Sections,
     warnings: list[str],
-    clock: Clock,
+    timings: Timings,
 ) -> Report:
     """Return a report: the given sections, and those of every report.
 
@@ -69,7 +68,7 @@ def make_report(
         diagnostics: Diagnostics of their coordinates; ``None`` if others stand in their place.
         sections: Facts by section; those on draws are added to the section "Draws".
         warnings: Sentences on problems; those on groups are added.
-        clock: Clock of the call.
+        timings: Seconds of the call, by task.
     """
     settings = samples.settings
     draws: dict[str, Any] = {
@@ -87,7 +86,7 @@ def make_report(
             **sections,
             Section.DRAWS: {**draws, **sections[Section.DRAWS]},
             **groups,
-            Section.SECONDS: clock.facts(),
+            Section.SECONDS: timings.facts(),
             Section.WARNINGS: [*warnings, *group_warnings],
         }
     )
@@ -98,10 +97,8 @@ def _reduction(request: Request) -> Sections:
     structure, dataset = request.groups, request.dataset
     if structure is not None and structure.packs is not None:
         assert structure.integrated is not None
-        rows, groups = (
-            int((structure.packs.slots >= 0).sum()),
-            len(structure.packs.labels),
-        )
+        rows = int((structure.packs.slots >= 0).sum())
+        groups = len(structure.packs.labels)
         text = f"{rows} rows as {groups} groups of {structure.integrated.by!r}, integrated out"
         return {Section.MODEL: {Fact.REDUCTION: text}}
     if isinstance(dataset, CountedRows) and dataset.places is not None:
@@ -135,12 +132,13 @@ def report_around_mode(
         eigenvalues: Eigenvalues of their covariance in whitened coordinates, ascending.
         goal: Requested precision and length of the draws.
     """
-    sampler, clock = origin_of(samples).sampler, Clock(goal.start_time, plan.seconds)
+    sampler = origin_of(samples).sampler
+    timings = Timings(goal.start_time, plan.seconds)
     diagnostics = rule.diagnostics
     assert diagnostics is not None
     if not diagnostics.complete:
         diagnostics = diagnose(samples)
-    clock.done("chains")
+    timings.done("chains")
     judgement = judge(sampler, samples, goal.tolerance, plan.mode, plan.meter)
     warnings = mode_warnings(plan.mode) if plan.given.stepsize is None else []
     warnings += no_mode_warnings(plan.surveyed)
@@ -170,8 +168,8 @@ def report_around_mode(
         Section.DRAWS: _measured_facts(judgement),
         **robust_section(sampler, plan.mode),
     }
-    clock.done("report")
-    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
+    timings.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, timings)
 
 
 def _group_facts(
@@ -209,8 +207,7 @@ def quadrature_error(sampler: Sampler, samples: Samples) -> float:
     """Return the error of the log posterior by the quadrature over effects, its SD over draws."""
     marginal = sampler.request.log_lik
     assert isinstance(marginal, Marginal)
-    draws = by_chain(samples.settings, samples)
-    flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
+    flat = without_chains(by_chain(samples.settings, samples))
     count = len(next(iter(flat.values())))
     indices = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
     params = {name: array[indices] for name, array in flat.items()}
@@ -228,7 +225,8 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4
     ):
         return None
-    clock, diagnostics = Clock(), diagnose(by_chain(samples.settings, samples))
+    timings = Timings()
+    diagnostics = diagnose(by_chain(samples.settings, samples))
     reason = cannot_judge(sampler, samples)
     judgement = judge(sampler, samples, TOLERANCE) if reason is None else None
     if judgement is not None and not judgement.mode.converged:
@@ -256,8 +254,8 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             **robust_section(sampler, judgement.mode),
         }
     warnings = [*_support_warnings(samples, sampler), *warnings]
-    clock.done("report")
-    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
+    timings.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, timings)
 
 
 def _support_warnings(samples: Samples, sampler: Sampler) -> list[str]:

@@ -22,7 +22,7 @@ from sgmcmc.plan.objective import Objective, kept_graphs
 from sgmcmc.plan.plan import mode_from
 from sgmcmc.plan.reports.judging import as_matrix, cannot_judge
 from sgmcmc.reduce.rows import CountedRows, number_of_rows
-from sgmcmc.results.arrays import by_chain, coordinate_names
+from sgmcmc.results.arrays import by_chain, coordinate_names, without_chains
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Sampler
@@ -169,8 +169,7 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
         raise ValueError(f"`samples`: there is no robust covariance: {reason}.")
     target = sampler.target.preconditioned(None)
     space, draws = target.space, by_chain(samples.settings, samples)
-    flat = {n: np.asarray(a).reshape(-1, *a.shape[2:]) for n, a in draws.items()}
-    u = as_matrix(space.of_draws(flat))
+    u = as_matrix(space.of_draws(without_chains(draws)))
     weights = samples.weights
     weights = None if weights is None else np.resize(weights, len(u))
     center = np.average(u, axis=0, weights=weights)

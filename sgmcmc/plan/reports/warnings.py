@@ -218,9 +218,8 @@ def rounding_warnings(samples: Samples, mode: Mode) -> list[str]:
     """Return a warning about rounding, if SDs are small compared with the values."""
     dtype = np.dtype(samples.settings["dtype"])
     sds = np.sqrt(np.diag(mode.information.covariance))
-    return coarse_rounding_warnings(
-        float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max()), dtype
-    )
+    errors = np.finfo(dtype).eps * np.abs(mode.position)
+    return coarse_rounding_warnings(float((errors / sds).max()), dtype)
 
 
 def coarse_rounding_warnings(rounding: float, dtype: np.dtype) -> list[str]:
@@ -237,8 +236,9 @@ def rounding_warnings_of_draws(samples: Samples, space: Space) -> list[str]:
     """Return a warning about rounding, if SDs of draws are small compared with their means."""
     dtype = np.dtype(samples.settings["dtype"])
     u = unconstrained(samples, space)
+    means, sds = u.mean((0, 1)), u.std((0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        rounding = np.finfo(dtype).eps * np.abs(u.mean((0, 1))) / u.std((0, 1))
+        rounding = np.finfo(dtype).eps * np.abs(means) / sds
     return coarse_rounding_warnings(float(np.fmax(rounding, 0.0).max()), dtype)
 
 

@@ -120,9 +120,9 @@ def test_no_stepsize_is_named_where_none_suits(least: float, suits: bool) -> Non
     around = NoisyQuadratic(curvatures, 100 * curvatures, np.ones(2))
     exact = 4 * (1.05**2 - 1) / (100 + 1.05**2)
     expected = exact if suits else 0.0
-    assert judging._largest(SGLD(), around, 0.05, None) == pytest.approx(
-        expected, rel=1e-4
-    )
+    assert judging._largest_within_tolerance(
+        SGLD(), around, 0.05, None
+    ) == pytest.approx(expected, rel=1e-4)
 
 
 def test_draws_from_a_file_keep_their_report(tmp_path: Any) -> None:

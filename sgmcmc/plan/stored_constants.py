@@ -1,4 +1,4 @@
-"""Chosen constants of a chain on disk: chosen once, kept in its store, and used again."""
+"""Constants of a chain on disk: tuned once, stored, and read again."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _WHITENING = "whitening/"  # arrays of the preconditioner
 
 
 def tune_once(
-    request: Request, choose: Callable[[Request], Request], tolerance: float = 0.05
+    request: Request, tune: Callable[[Request], Request], tolerance: float = 0.05
 ) -> Request:
-    """Return the request with everything given, as it was chosen when its store was begun.
+    """Return the request with everything given, as it was tuned when its store was begun.
 
     Args:
         request: Request, read, with a store.
-        choose: Function that returns the request with everything given.
-        tolerance: Largest relative error of an SD, by which it chooses.
+        tune: Function that returns the request with everything given.
+        tolerance: Largest relative error of an SD, by which it tunes.
 
     Raises:
         ValueError: The store holds another chain.
@@ -59,7 +59,7 @@ def tune_once(
                 "another path. Nothing was changed."
             )
     if stored is None:
-        stored = _to_arrays(request, choose(request), requested)
+        stored = _to_arrays(request, tune(request), requested)
         with Store(path) as store:
             store.save_warm_up(stored)
     about = json.loads(str(stored["about"]))
@@ -78,7 +78,7 @@ def tune_once(
 
 
 def _requested_facts(request: Request) -> dict[str, Any]:
-    """Return the facts that must be the same if the choices are used again."""
+    """Return the facts that must be the same if the stored constants are used again."""
     model = request.read
     preconditioner = request.keywords.get("preconditioner")
     if preconditioner is not None and not isinstance(preconditioner, str):
@@ -98,18 +98,17 @@ def _requested_facts(request: Request) -> dict[str, Any]:
         "model": model.values,
     }
     if not isinstance(request.gradient, FullGradient):
+        minibatches = request.keywords.get("minibatches")
+        if minibatches is None:
+            minibatches = Uniform()
+        if not isinstance(minibatches, str):
+            minibatches = minibatches.to_json()
         facts |= {
             "gradient": _described(request.gradient),
             "minibatch_size": parts.json_value(request.minibatch_size),
-            "minibatches": _identified(request.keywords.get("minibatches")),
+            "minibatches": minibatches,
         }
     return json.loads(json.dumps(facts))
-
-
-def _identified(minibatches: Any) -> Any:
-    if minibatches is None:
-        return Uniform().to_json()
-    return minibatches if isinstance(minibatches, str) else minibatches.to_json()
 
 
 def _described(value: Any) -> Any:
@@ -197,9 +196,9 @@ def _from_arrays(
     if "levels" in about:
         assert request.groups is not None
         factors = {factor.by: factor for factor in request.groups.coordinates}
-        chosen = [factors[by] for by in about["levels"]]
+        with_effects = [factors[by] for by in about["levels"]]
         arrays = _with_prefix(stored, _LEVELS)
-        joint = EffectCoordinates.of_arrays(chosen, arrays, globals_of(request))
+        joint = EffectCoordinates.of_arrays(with_effects, arrays, globals_of(request))
         request = with_joint_coordinates(request, joint)
     if "field" in about:
         log_prior = request.read.target.log_prior
