@@ -143,7 +143,9 @@ def is_sum(whole: float, parts: Any, relative: float, absolute: float = 0.0) -> 
     """
     values = np.asarray(parts, np.float64)
     error = abs(float(values.sum()) - float(whole))
-    return error <= relative * float(np.abs(values).sum()) + absolute
+    rounding = relative * float(np.abs(values).sum()) + absolute
+    # Parts that are infinite allow no error of any size.
+    return bool(np.isfinite(error)) and error <= rounding
 
 
 def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
@@ -156,7 +158,7 @@ def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
     """
     rounding = 1e-3  # of single precision, in the sizes of the terms
     terms = np.asarray(parts, np.float64)
-    undefined = np.isnan(terms.sum() - whole)  # which is said elsewhere
+    undefined = not np.isfinite([terms.sum(), whole]).any()  # which is said elsewhere
     if undefined or is_sum(whole, terms, rounding, 1e-33):
         return
     raise ValueError(
