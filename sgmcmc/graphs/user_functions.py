@@ -54,13 +54,23 @@ def call(
                 f"`{argument}` must be a function of {names}, called with {len(inputs)} argument"
                 f"{'s' * (len(inputs) > 1)}; it cannot be: {error}."
             ) from None
-    try:
+    with _explained(lambda error: explain(argument, described, error, dtype)):
         return function(*(copy.copy(value) for value in inputs.values()))
+
+
+@contextlib.contextmanager
+def _explained(explanation: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Explain an error of the ``with`` block; those of memory and of Ctrl-C stay as they are."""
+    try:
+        yield
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise
     except Exception as error:
         pass_on(error)
-        raise explain(argument, described, error, dtype) from error
+        explained = explanation(error)
+        if explained is error:
+            raise
+        raise explained from error
 
 
 def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
@@ -172,15 +182,14 @@ def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
 def naming(component: object, method: str, condition: str = "") -> Iterator[None]:
     """Name class and method in an error that a user's own class raises in the ``with`` block."""
     label = f"{type(component).__name__}.{method}".rstrip(".")
-    try:
-        yield
-    except (MemoryError, tf.errors.ResourceExhaustedError):
-        raise
-    except Exception as error:
-        pass_on(error)
+
+    def explanation(error: Exception) -> Exception:
         if label in str(error):
-            raise
+            return error
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
+        return kind(
             f"`{label}` failed when it was tried{condition}. {first_lines(error)}"
-        ) from error
+        )
+
+    with _explained(explanation):
+        yield
