@@ -148,6 +148,7 @@ LENGTHS_FIRST = "sgmcmc.plan.stopping._FIRST"
 
 WHOLE_POSTERIOR_SETTINGS = "sgmcmc.model.whole_posterior._SETTINGS"
 
+CHAINS_SETTINGS = "sgmcmc.networks.chains._SETTINGS"
 SHORT_CHAINS = "sgmcmc.networks.chains.EnsembleChains._short_chains"
 
 ARROWS_FEW = "sgmcmc.plan.curvature._FEW"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.tables import missing
+from sgmcmc.data.tables import missing, of_objects
 from sgmcmc.libraries import library_of
 
 
@@ -39,6 +39,7 @@ def as_numbers(label: str, values: Any) -> np.ndarray:
         and values.isna().any()
     ):
         raise ValueError(missing(label))
+    array = of_objects(array)
     need_numbers(label, array.dtype)
     return array
 

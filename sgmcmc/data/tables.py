@@ -18,6 +18,8 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -155,10 +157,29 @@ def _of_frame(label: str, frame: Any, coded: Collection[str]) -> Table:
                 raise ValueError(missing(column_label))
             # Before pandas 2.2 its own kinds of numbers, such as Float32, become objects.
             dtype = getattr(series.dtype, "numpy_dtype", None)
-            batch[name] = series.to_numpy(dtype=dtype)
+            batch[name] = of_objects(series.to_numpy(dtype=dtype))
         yield batch
 
     return Table(names, batches, categories, one_is_vector=False, in_memory=True)
+
+
+def of_objects(array: np.ndarray) -> np.ndarray:
+    """Return objects that are real numbers, such as decimals, as numbers; others as they are."""
+    if array.dtype.kind != "O":
+        return array
+    values = array.ravel().tolist()
+    kinds = {type(value) for value in values}
+    if kinds <= {bool, np.bool_}:
+        return array.astype(bool)
+    if bool in kinds or not all(issubclass(kind, Real | Decimal) for kind in kinds):
+        return array
+    plain = np.array(values)
+    if plain.dtype.kind == "O":
+        try:
+            plain = np.array([float(value) for value in values])
+        except OverflowError:
+            return array
+    return plain.reshape(array.shape)
 
 
 def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:

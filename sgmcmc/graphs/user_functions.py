@@ -54,13 +54,23 @@ def call(
                 f"`{argument}` must be a function of {names}, called with {len(inputs)} argument"
                 f"{'s' * (len(inputs) > 1)}; it cannot be: {error}."
             ) from None
-    try:
+    with _explained(lambda error: explain(argument, described, error, dtype)):
         return function(*(copy.copy(value) for value in inputs.values()))
+
+
+@contextlib.contextmanager
+def _explained(explanation: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Explain an error of the ``with`` block; those of memory and of Ctrl-C stay as they are."""
+    try:
+        yield
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise
     except Exception as error:
         pass_on(error)
-        raise explain(argument, described, error, dtype) from error
+        explained = explanation(error)
+        if explained is error:
+            raise
+        raise explained from error
 
 
 def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
@@ -143,7 +153,9 @@ def is_sum(whole: float, parts: Any, relative: float, absolute: float = 0.0) -> 
     """
     values = np.asarray(parts, np.float64)
     error = abs(float(values.sum()) - float(whole))
-    return error <= relative * float(np.abs(values).sum()) + absolute
+    rounding = relative * float(np.abs(values).sum()) + absolute
+    # Parts that are infinite allow no error of any size.
+    return bool(np.isfinite(error)) and error <= rounding
 
 
 def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
@@ -156,7 +168,7 @@ def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
     """
     rounding = 1e-3  # of single precision, in the sizes of the terms
     terms = np.asarray(parts, np.float64)
-    undefined = np.isnan(terms.sum() - whole)  # which is said elsewhere
+    undefined = not np.isfinite([terms.sum(), whole]).any()  # which is said elsewhere
     if undefined or is_sum(whole, terms, rounding, 1e-33):
         return
     raise ValueError(
@@ -170,15 +182,14 @@ def need_sum(whole: float, parts: np.ndarray, advice: str = "") -> None:
 def naming(component: object, method: str, condition: str = "") -> Iterator[None]:
     """Name class and method in an error that a user's own class raises in the ``with`` block."""
     label = f"{type(component).__name__}.{method}".rstrip(".")
-    try:
-        yield
-    except (MemoryError, tf.errors.ResourceExhaustedError):
-        raise
-    except Exception as error:
-        pass_on(error)
+
+    def explanation(error: Exception) -> Exception:
         if label in str(error):
-            raise
+            return error
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
+        return kind(
             f"`{label}` failed when it was tried{condition}. {first_lines(error)}"
-        ) from error
+        )
+
+    with _explained(explanation):
+        yield

@@ -240,7 +240,11 @@ class Trial:
         )
 
     def changes(self) -> list[LogLikChange]:
-        """Return the changes from the start to each other position, where they are known."""
+        """Return the changes from the start to each other position, where they are known.
+
+        Of halves that are finite at no position the changes are NaN: all rows together are finite,
+        so that it is no sum.
+        """
         if any("halves" not in values for values in self.values):
             return []
         start, *displaced = (
@@ -252,12 +256,14 @@ class Trial:
         changes = []
         for number, values in enumerate(displaced, 1):
             pair = np.stack([start, values])
-            if np.isfinite(pair).all():
-                whole, first, second = (values - start).tolist()
-                rounding = _SETTINGS.rounding * float(np.abs(pair).max())
+            if np.isfinite(pair[:, 0]).all():
+                with np.errstate(invalid="ignore"):
+                    whole, first, second = (values - start).tolist()
+                rounding = _SETTINGS.rounding * np.abs(pair[np.isfinite(pair)]).max()
                 halves, sizes = (first, second), (half, rows - half)
                 changes.append(LogLikChange(number, whole, halves, sizes, rounding))
-        return changes
+        finite = [change for change in changes if np.isfinite(change.halves).all()]
+        return finite or changes
 
     def changes_by_row(self, number: int) -> np.ndarray | None:
         """Return the changes of `log_lik` on single rows, (n,); ``None`` if it takes no such.
@@ -286,7 +292,8 @@ class Trial:
         except Exception as error:  # single rows may be too few for it
             pass_on(error)
             return None
-        return after - before
+        with np.errstate(invalid="ignore"):
+            return after - before
 
 
 def _log_lik(model: UserModel, params: Tensors, columns: Tensors) -> tf.Tensor:

@@ -29,6 +29,8 @@ class _Settings:
     burn_in_divisor: int = 10  # iterations over the burn-in before them
     step_of_trained: float = 0.5  # of steps if the curvature is that of trained weights
     restarts: int = 6  # of chains that diverge, at most
+    # SDs of the noise of the log posterior that are no divergence
+    noise_of_log_post: float = 5.0
     restart_divisor: float = 3.0  # of the stepsize at a restart
     minibatch_pairs: int = 32  # whose gradients measure the information
     information_rows: int = 64  # of each of these minibatches, at most
@@ -254,6 +256,7 @@ class EnsembleChains:
             keywords["reductions"] = {"last": _LAST}
         thin = max(1, n_iters // draws)
         all_rows, n, stepsize, friction = self._constants()
+        largest_drop = max(self._largest_drop(start, use, n) for start in starts)
         self._calls += 1
         for _ in range(_SETTINGS.restarts):
             try:
@@ -277,6 +280,7 @@ class EnsembleChains:
                     jit_compile=self.network.jit_compile,
                     **keywords,
                 )
+                self._need_no_drop(samples, largest_drop)
             except DivergenceError as error:
                 diverged = error
                 stepsize /= _SETTINGS.restart_divisor
@@ -284,7 +288,57 @@ class EnsembleChains:
                 continue
             self.weights = self._last_weights(samples)
             return samples
-        raise diverged
+        raise DivergenceError(
+            f"The chains of the networks diverged at {_SETTINGS.restarts} stepsizes, first in the "
+            f"parameter {diverged.parameter!r}. Use a smaller `prior_scale`, a smaller network, or "
+            "more `epochs`, so that the chains begin nearer to the posterior.",
+            iterations=diverged.iterations,
+            parameter=diverged.parameter,
+            samples=diverged.samples,
+        ) from diverged
+
+    def _largest_drop(self, start: Weights, use: Array, n: int) -> float:
+        """Return how far log posteriors of a kernel may lie below the highest of its chain.
+
+        A draw of a normal posterior of d weights lies χ²/2 below the mode, d/2 in the mean and with
+        SD √(d/2); here it is twice the mean, for other posteriors. Minibatches add their noise.
+
+        Args:
+            start: Weights of the kernel's members.
+            use: Weight of each row.
+            n: Rows of a minibatch.
+        """
+        d = sum(array.size for array in start.values())
+        used = np.flatnonzero(use)
+        variance = 0.5 * d
+        if n < len(use):
+            rng = np.random.default_rng([self.seed, self._calls])
+            some = rng.permutation(used)[: _SETTINGS.power_rows]
+            weights = {name: tf.constant(a, tf.float32) for name, a in start.items()}
+            rows = {**self.data.rows(some), "weight": tf.ones([len(some)])}
+            terms = self.network.log_lik(weights, rows).numpy()
+            # Of a difference of two estimates
+            variance += 2 * len(used) ** 2 / n * float(terms.var(dtype=np.float64))
+        return d + _SETTINGS.noise_of_log_post * float(np.sqrt(variance))
+
+    def _need_no_drop(self, samples: Samples, largest: float) -> None:
+        """Raise an error if the log posterior fell further, of weights that are finite still."""
+        values = np.atleast_2d(np.asarray(samples.log_post.values, np.float64))
+        drop = np.max(np.maximum.accumulate(values, -1) - values)
+        if drop <= largest:
+            return
+        sizes = {
+            name: float(np.max(np.abs(array / self.network.prior_sds[name])))
+            for name, array in self._last_weights(samples).items()
+        }
+        iterations = samples.log_post.iterations
+        raise DivergenceError(
+            f"The log posterior fell by {drop:.3g}, that of a posterior's draws by {largest:.3g} "
+            "at most.",
+            iterations=(int(iterations[0]), int(iterations[-1])),
+            parameter=max(sizes, key=lambda name: sizes[name]),
+            samples=samples,
+        )
 
     def _last_weights(self, samples: Samples) -> Weights:
         if samples.reductions is None:

@@ -42,6 +42,8 @@ _SETTINGS = _Settings()
 JUDGED = "predictions of held-out rows; weights need not mix"
 """Scores of an ensemble."""
 
+_MAY_BE_SEEN = f"{JUDGED}; the given weights may have been trained on these rows"
+
 
 def mixture(log_densities: Array) -> Array:
     """Return log densities of the mixture of all draws, of those of each draw and row."""
@@ -54,6 +56,7 @@ def judged(
     calibration: Mapping[str, Any],
     chain: Mapping[str, Any],
     remarks: Sequence[str] = (),
+    may_be_seen: bool = False,
 ) -> Report:
     """Return the report of an ensemble.
 
@@ -63,6 +66,7 @@ def judged(
         calibration: Facts on calibration and on the disagreement of members.
         chain: Facts on the chains.
         remarks: Warnings on calibration.
+        may_be_seen: Whether the members may have been trained on the held-out rows.
     """
     ensemble, draws = mixture(trained), mixture(sampled)
     best = trained[trained.mean(1).argmax()]
@@ -80,9 +84,13 @@ def judged(
             f"{over_ensemble[1]:.3f} a row in log density: use more `n_iters`, or a smaller "
             "`prior_scale`."
         )
+        if may_be_seen:
+            warnings[-1] += (
+                " With `epochs=0` this is so, too, of a network that was trained on these rows."
+            )
     warnings += remarks
     facts = {
-        "judged by": JUDGED,
+        "judged by": _MAY_BE_SEEN if may_be_seen else JUDGED,
         "rows": trained.shape[1],
         "log density, best member": float(best.mean()),
         "log density, trained members together": float(ensemble.mean()),

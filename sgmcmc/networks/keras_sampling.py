@@ -347,7 +347,8 @@ def sample_network(
         n_iters: Iterations of each chain, after shorter chains that held-out rows judge.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a kernel's weights times √inputs.
-        epochs: Number of epochs of training; 0 for none; ``None`` for 30 000 steps, but at least 5
+        epochs: Number of epochs of training; 0 for none, where the given weights may have been
+            trained on held-out rows, as the report says; ``None`` for 30 000 steps, but at least 5
             epochs.
         validation_fraction: Fraction of the rows that is held out for the report, at most 10 000.
         batch_size: Number of rows in a minibatch of training and chains.
@@ -534,6 +535,7 @@ class _NetworkRun:
             self.network.densities(y, outputs),
             self.keras_network.calibration(outputs, y.numpy(), chains.count),
             chains.facts(samples, draws),
+            may_be_seen=members.retrain is None,
         )
         weights = chains.by_member(samples) if store else {}
         return SampledNetwork(

@@ -72,6 +72,10 @@ class NoiseMeter:
         dtype = target.dtype.as_numpy_dtype
         self._weights = None if draws.weights is None else draws.weights.astype(dtype)
         self._pass: Pass | None = None
+        self._whole = WholeData(self._target.shared, data, draws.size)
+        self._own = (
+            None if self._has_known_difference else self._gradient.bind(self._whole)
+        )
 
     def factor(self, n: int) -> float:
         """Return the factor of the noise for minibatches of n rows."""
@@ -109,8 +113,11 @@ class NoiseMeter:
             center = origin + times(center)
         name = self._name
         if self._pass is None:
-            differences = self._differences(self._estimate(center))
+            differences = self._differences(self._estimate())
             self._pass = Pass(self._data, {name: differences}, graphs=self._graphs)
+        state: Any = ()
+        if self._own is not None:
+            state = self._own.init(self._whole, center.astype(dtype.as_numpy_dtype))
         rounds = []
         centers = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _MOVING_CENTER):
@@ -132,6 +139,7 @@ class NoiseMeter:
                 row_weights,
                 tf.constant(rows, tf.int32),
                 chunk_centers,
+                state,
             )
             rounds.append(self._pass.run(name, *arguments).numpy())
         noise = np.concatenate(rounds).astype(np.float64)
@@ -160,23 +168,24 @@ class NoiseMeter:
         )
         return f"noise, {'plain' if plain else 'centered'}, {weight}"
 
-    def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:
-        target, gradient = self._target.shared, self._gradient
-        if type(gradient) is MinibatchGradient:
-            return lambda position, minibatch, middle: target.gradient(
+    def _estimate(self) -> Callable[..., tf.Tensor]:
+        """Return the function of position, minibatch, center, and the state of a user's estimator.
+
+        For the package's own it lacks what is the same for both minibatches of a pair.
+        """
+        target, own = self._target.shared, self._own
+        if own is not None:
+            return lambda position, minibatch, middle, state: own.estimate(
+                target, state, position, minibatch, minibatch
+            )[0]
+        if type(self._gradient) is MinibatchGradient:
+            return lambda position, minibatch, middle, state: target.gradient(
                 position, minibatch, False
             )
-        if self._has_known_difference:
-            return lambda position, minibatch, middle: (
-                target.gradient(position, minibatch, False)
-                - target.gradient(middle, minibatch, False)
-            )
-        whole = WholeData(target, self._data, self._draws.size)
-        bound = gradient.bind(whole)
-        state = bound.init(whole, center.astype(target.dtype.as_numpy_dtype))
-        return lambda position, minibatch, middle: bound.estimate(
-            target, state, position, minibatch, minibatch
-        )[0]
+        return lambda position, minibatch, middle, state: (
+            target.gradient(position, minibatch, False)
+            - target.gradient(middle, minibatch, False)
+        )
 
     def _differences(
         self, estimate: Callable[..., tf.Tensor]
@@ -190,6 +199,7 @@ class NoiseMeter:
             row_weights: tf.Tensor,
             rows: tf.Tensor,
             centers: tf.Tensor,
+            state: Any,
         ) -> tf.Tensor:
             minibatches = RowSlices(columns)
             size = rows.shape[2]
@@ -204,8 +214,8 @@ class NoiseMeter:
                     )
                     for k in (0, 1)
                 )
-                one = estimate(position, first, center)
-                two = estimate(position, second, center)
+                one = estimate(position, first, center, state)
+                two = estimate(position, second, center, state)
                 return (one - two) / np.sqrt(2.0)
 
             return tf.map_fn(

@@ -26,6 +26,7 @@ from sgmcmc.plan.stopping import Goal
 from sgmcmc.results.report import Section
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.request import Request, brief, on_machines
+from sgmcmc.run.sampler_origin import SamplerOrigin
 
 # In the order in which they are asked.
 METHODS = (
@@ -80,5 +81,10 @@ def first_draws(call: Call, methods: Sequence[Method]) -> Samples:
                 return outcome
             assert outcome.report is not None
             report = outcome.report.with_section(Section.METHODS, considered)
+            if isinstance(
+                outcome.origin, SamplerOrigin
+            ):  # for the report of longer chains
+                origin = replace(outcome.origin, methods=considered)
+                outcome = outcome.made_by(origin)
             return outcome.with_report(report)
     raise AssertionError("no method takes what all others leave")

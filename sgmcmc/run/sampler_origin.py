@@ -6,7 +6,7 @@ Those have new rows, or are of a call like the earlier one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,8 @@ class SamplerOrigin:
         run_again: Function that runs other chains of the same model.
         update: Function that makes the draws of the same call with more rows; ``None`` if the
             constants were given.
+        methods: Methods of :func:`sgmcmc.sample` that were considered, with the reasons why they
+            were taken or left, for the report.
     """
 
     sampler: Sampler
@@ -61,6 +63,7 @@ class SamplerOrigin:
     go_on: GoOn | None = None
     run_again: RunAgain | None = None
     update: Update | None = None
+    methods: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:
@@ -170,7 +173,10 @@ class SamplerOrigin:
 
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""
-        return self._reporter.report(self.sampler, samples)
+        report = self._reporter.report(self.sampler, samples)
+        if report is None or not self.methods:
+            return report
+        return report.with_section(Section.METHODS, self.methods)
 
     def robust(self, samples: Samples) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""
@@ -244,7 +250,9 @@ def updatable(samples: Samples, request: Request, call: MakeDraws) -> Samples:
 
     def go_on(n_iters: int, verbose: bool) -> Samples:
         assert origin.go_on is not None
-        return updatable(origin.go_on(n_iters, verbose), request, call)
+        longer = origin.go_on(n_iters, verbose)
+        same_methods = replace(origin_of(longer), methods=origin.methods)
+        return updatable(longer.made_by(same_methods), request, call)
 
     go_on_if_possible = None if origin.go_on is None else go_on
     return samples.made_by(replace(origin, update=update, go_on=go_on_if_possible))

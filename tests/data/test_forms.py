@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,29 @@ def test_tensors_of_rows_outlive_and_ignore_the_array() -> None:
     del column
     np.testing.assert_array_equal(part, np.arange(8, 24).reshape(4, 4))
     np.testing.assert_array_equal(rows[:, 0], [12, 12, 0])
+
+
+DECIMALS = [Decimal("0.5"), Decimal("-2"), Decimal("0.25")]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        {"x": DECIMALS},
+        {"x": pd.Series(DECIMALS)},
+        {"x": np.array([Decimal("0.5"), -2, 0.25], dtype=object)},
+        pd.DataFrame({"x": DECIMALS}),
+        pd.DataFrame({"x": DECIMALS, "g": pd.Categorical(["a", "b", "a"])}),
+    ],
+)
+def test_objects_that_are_numbers_are_numbers(dataset: Any) -> None:
+    """As in a formula: decimals of a database are no text."""
+    column = read_dataset(dataset, tf.float64).whole["x"]
+    np.testing.assert_array_equal(np.ravel(column), [0.5, -2.0, 0.25])
+
+
+@pytest.mark.parametrize("entry", [True, "a", None, 1j, 10**400])
+def test_objects_that_are_no_numbers_are_refused(entry: Any) -> None:
+    objects = np.array([*DECIMALS, entry], dtype=object)
+    with pytest.raises(TypeError, match=r"`dataset\['x'\]` must hold real numbers"):
+        read_dataset({"x": objects}, tf.float64)

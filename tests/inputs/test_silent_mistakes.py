@@ -395,3 +395,17 @@ def test_a_change_names_the_position_that_it_leads_to() -> None:
     assert [change.number for change in trial.changes()] == [1, 2]
     trial.values[1]["halves"] = [np.nan, np.nan]
     assert [change.number for change in trial.changes()] == [2]
+
+
+def test_what_is_no_number_on_halves_of_the_rows_is_no_sum() -> None:
+    """An SD of the minibatch's rows, which are all the same in the halves that are tried."""
+    x = np.array([0.0, 0.0] + [1.0] * 98)
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        z = (dataset["x"] - params["theta"]) / tf.math.reduce_std(dataset["x"])
+        return -0.5 * tf.reduce_sum(z**2)
+
+    with pytest.raises(ValueError, match="`log_lik` must be a sum over the observ"):
+        sgmcmc.sgld(
+            log_lik, {"x": x}, {"theta": 0.5}, 1e-4, minibatch_size=4, verbose=False
+        )

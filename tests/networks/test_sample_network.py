@@ -104,6 +104,13 @@ def test_the_members_of_a_list_are_its_networks() -> None:
     fit = sgmcmc.keras.sample_network([network()], (X, Y), LOSS, **QUICK)
     assert fit.samples is not None
     assert {array.shape[0] for array in fit.samples.values()} == {1}
+    assert "trained on" not in fit.report["Held out"]["judged by"]
+
+
+def test_weights_that_were_given_may_have_seen_the_rows_that_judge_them() -> None:
+    given = {**QUICK, "epochs": 0, "members": 1}
+    fit = sgmcmc.keras.sample_network(network(), (X, Y), LOSS, **given)
+    assert "trained on" in fit.report["Held out"]["judged by"]
 
 
 @pytest.mark.slow

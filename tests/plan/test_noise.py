@@ -52,6 +52,25 @@ def test_a_center_that_follows_makes_twice_the_noise(gradient: Gradient) -> None
     assert abs(ratio - 2.0) < 4 * 2.0 * np.hypot(*errors)
 
 
+class OwnControlVariate(ControlVariate):
+    """A user's, whose noise is measured by its own estimates."""
+
+
+def test_the_noise_of_a_users_control_variate_is_that_around_each_center() -> None:
+    """That of the package's control variates, also at a second center of the same meter."""
+    target, rows = make(
+        squares, {"X": X}, {"beta": (D,)}, lambda params: 0.0, dtype=tf.float64
+    )
+    assert isinstance(target, Target)
+    meter, known = (
+        NoiseMeter(target, rows, Uniform().bind(N, 20), gradient)
+        for gradient in (OwnControlVariate(), ControlVariate())
+    )
+    for center in (np.zeros(D), np.ones(D)):
+        found = meter.at(POSITIONS[:64], center, 1)
+        np.testing.assert_allclose(found, known.at(POSITIONS[:64], center, 1))
+
+
 class Memory(NamedTuple):
     position: tf.Tensor
     estimate: tf.Tensor

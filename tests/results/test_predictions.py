@@ -187,6 +187,13 @@ def test_random_predictions_differ_by_draw_and_row() -> None:
             ValueError,
             "`log_lik` must be a sum over the observations",
         ),
+        (
+            lambda: SAMPLES.log_lik(
+                DATA, log_lik=lambda p, d: in_sum(p, d) / tf.math.reduce_std(d["y"])
+            ),
+            ValueError,
+            "`log_lik` must be a sum over the observations.* alone is -?(nan|inf)",
+        ),
         (lambda: SAMPLES.log_lik(DATA, log_lik=densities, store=3), TypeError, "`store`"),  # type: ignore
         (lambda: SAMPLES.log_lik(DATA, log_lik=densities, store="."), ValueError, "is a folder"),
         (lambda: Samples({}).predict(lines, DATA), ValueError, "no draws"),

@@ -173,6 +173,16 @@ def test_a_chain_whose_length_was_chosen() -> None:
     same(again, samples.extend(500, verbose=False))
 
 
+def test_the_report_of_longer_chains_has_the_methods_that_were_considered() -> None:
+    x = np.random.default_rng(1).normal(3.0, 1.0, 50)
+    samples = sgmcmc.sample(
+        log_lik, {"x": x}, {"theta": 0.0}, ess=20, seed=1, verbose=False
+    )
+    longer = samples.extend(10, verbose=False).extend(10, verbose=False)
+    assert samples.report is not None and longer.report is not None
+    assert samples.report["Methods"] == longer.report["Methods"]
+
+
 def test_what_cannot_go_on(tmp_path: Path) -> None:
     chain = short_call()
     chain.save(tmp_path / "chain.npz")
