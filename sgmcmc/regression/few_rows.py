@@ -1,4 +1,7 @@
-"""Regressions of few rows and parameters: draws by elliptical slices, without derivatives."""
+"""Regressions of few rows and parameters: draws by elliptical slices of their density.
+
+Effects of one factor are integrated out; those of others have Hamiltonian moves of their own.
+"""
 
 from __future__ import annotations
 
@@ -190,6 +193,11 @@ class FewRowsDraws(DirectDraws):
         """Density."""
         return self._target.density
 
+    @property
+    def moves(self) -> HamiltonianMoves | None:
+        """Moves of coefficients and effects given the scales, if there are any."""
+        return self._target.moves
+
     def at(
         self, positions: np.ndarray, number: int
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -206,8 +214,9 @@ class FewRowsDraws(DirectDraws):
 class FewRowsCall(DirectCall):
     """A call for draws of a regression of few rows.
 
-    Its density is computed at several positions at once, without derivatives, so that nothing is
-    compiled: with few rows that takes most of the time of a chain.
+    Its density is computed at several positions at once. Setting up and compiling a chain takes
+    most of its time with few rows; without groups nothing is compiled here, and with them one
+    graph, or two.
 
     Args:
         data: Model and data, of which :func:`is_small` is true.
@@ -287,7 +296,8 @@ class FewRowsCall(DirectCall):
 
     @cached_property
     def _coordinates(self) -> LaplaceCoordinates | None:
-        return LaplaceCoordinates.of(self._start) if self._start.further else None
+        has_further = self._start.further is not None
+        return LaplaceCoordinates.of(self._start) if has_further else None
 
     @cached_property
     def _approximation(self) -> StudentApproximation:
@@ -362,11 +372,17 @@ class FewRowsCall(DirectCall):
             facts[Fact.REDUCTION] = (
                 f"{rows} rows as {distinct} distinct ones, with their numbers"
             )
-        return {
-            **facts,
-            "sampled": ", ".join(map(repr, names)) + ", by elliptical slices",
-            "densities computed": self.draws.sampler.evaluations,
-        }
+        shown, moves = ", ".join(map(repr, names)), self.draws.moves
+        if moves is None:
+            facts["sampled"] = f"{shown}, by elliptical slices"
+        else:
+            scales = ", ".join(repr(name) for name in names if name != "b")
+            facts["sampled"] = (
+                f"{scales} by elliptical slices; coefficients and effects given these by "
+                "Hamiltonian moves"
+            )
+            facts["gradients computed"] = moves.gradients
+        return {**facts, "densities computed": self.draws.sampler.evaluations}
 
     def group_facts(self, samples: Samples) -> tuple[dict[str, Any], list[str]]:
         """Return the facts about groups, and warnings."""
