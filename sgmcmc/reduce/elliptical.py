@@ -205,7 +205,7 @@ def fitted(
     with_moves = moves is not None
     chains = _SETTINGS.pilot_chains_with_moves if with_moves else _SETTINGS.pilot_chains
     for number in range(_SETTINGS.pilot_rounds):
-        # Another number of chains has other random numbers in no chain: the seed has.
+        # A chain's streams depend on the seed, and not on the number of chains.
         pilot = EllipticalChains(
             log_density,
             approximation,
@@ -233,7 +233,7 @@ class EllipticalChains:
     scale s ~ InverseGamma((d + ν)/2, (ν + |z|²)/2) makes the t a normal distribution. On the
     ellipse through z and a draw of N(0, s I), a point is drawn from the slice on which the density
     over the t's exceeds a uniform part of that at x. Further coordinates, if there are any, have
-    moves of their own after each slice.
+    moves of their own after a few slices.
 
     Args:
         log_density: Log density.
@@ -315,14 +315,14 @@ class EllipticalChains:
         uniforms = np.empty((*each, 2 + _SETTINGS.shrinkages))
         further = 0 if moves is None else moves.size
         momenta = np.empty((self._chains, BLOCK, further))
-        bars = np.empty((self._chains, BLOCK, 2 if further else 0))
+        of_moves = np.empty((self._chains, BLOCK, 2 if further else 0))
         for chain in range(self._chains):
             rng = generator(self._seed, chain, self._phase, Purpose.NOISE, number)
             rng.standard_normal(out=normals[chain])
             rng.standard_gamma(shape, out=gammas[chain])
             rng.random(out=uniforms[chain])
             rng.standard_normal(out=momenta[chain])
-            rng.random(out=bars[chain])
+            rng.random(out=of_moves[chain])
         positions = np.empty((self._chains, BLOCK, z.shape[1]))
         for iteration in range(BLOCK):
             for k in range(each[-1]):
@@ -336,7 +336,9 @@ class EllipticalChains:
                 z, log_ratio = self._slice(z, log_ratio, across, u)
             if moves is not None:
                 x = self._positions(z)
-                x, change = moves(x, momenta[:, iteration], 1.0 - bars[:, iteration])
+                x, change = moves(
+                    x, momenta[:, iteration], 1.0 - of_moves[:, iteration]
+                )
                 z[:, self.size :], log_ratio = x[:, self.size :], log_ratio + change
             positions[:, iteration] = z
         self._z, self._log_ratio = z, log_ratio

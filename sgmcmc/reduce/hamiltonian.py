@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Slope = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+ValueAndSlope = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Log density of positions, (c, d), as (c,), and its gradient along the last of them, (c, m)."""
 
 
@@ -41,14 +41,14 @@ class HamiltonianMoves:
         stepsize: Stepsize.
     """
 
-    def __init__(self, slope: Slope, size: int) -> None:
+    def __init__(self, slope: ValueAndSlope, size: int) -> None:
         self._slope, self.size = slope, size
         self.gradients, self.stepsize = 0, _SETTINGS.first_stepsize
         self._tuned: int | None = 0
 
     def end_tuning(self) -> None:
-        """Keep the stepsize from now on."""
-        self._tuned = None
+        """Keep the stepsize, and count gradients, from now on."""
+        self._tuned, self.gradients = None, 0
 
     def __call__(
         self, x: np.ndarray, normals: np.ndarray, u: np.ndarray

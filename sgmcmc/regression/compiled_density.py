@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,6 @@ class CompiledDensity:
     def __init__(self, density: RegressionDensity) -> None:
         assert density.groups is not None and density.rule is not None
         self._density = density
-        self._compiler = Compiler(None)
-        self._graphs: dict[str, Compiled | None] = {}
         self.is_quick = density.terms_of_a_position <= _SETTINGS.few
         self._size = _SETTINGS.of_few if self.is_quick else _SETTINGS.of_many
         x, log_w = density.nodes_and_weights
@@ -67,31 +66,36 @@ class CompiledDensity:
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """Return the log density at positions, (c, d), −∞ where it is not a number."""
-        graph = self._graph(self._values, self._size)
-        if graph is None:
+        if self._graph is None:
             return self._density(positions)
-        (values,) = _in_parts(graph, positions, self._size)
+        (values,) = _in_parts(self._graph, positions, self._size)
         return np.where(np.isnan(values), -np.inf, values)
 
     def with_gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log density at positions, and its gradient, (c, d)."""
-        graph = self._graph(self._differentiated, _SETTINGS.of_many)
-        assert graph is not None
-        values, gradients = _in_parts(graph, positions, _SETTINGS.of_many)
-        return values, gradients
+        """Return the log density at positions, −∞ like above, and its gradient, (c, d)."""
+        assert self._gradient_graph is not None
+        values, gradients = _in_parts(
+            self._gradient_graph, positions, _SETTINGS.of_many
+        )
+        return np.where(np.isnan(values), -np.inf, values), gradients
 
     @property
     def has_gradient(self) -> bool:
         """Whether XLA compiles the gradient."""
-        return self._graph(self._differentiated, _SETTINGS.of_many) is not None
+        return self._gradient_graph is not None
 
-    def _graph(self, function: Callable[..., Any], size: int) -> Compiled | None:
-        if function.__name__ not in self._graphs:
-            assert self._density.rule is not None
-            example = _filled(self._density.rule.center[np.newaxis], size)
-            compiled = self._compiler.try_to_compile(function, example)
-            self._graphs[function.__name__] = compiled
-        return self._graphs[function.__name__]
+    @cached_property
+    def _graph(self) -> Compiled | None:
+        return self._compiled(self._values, self._size)
+
+    @cached_property
+    def _gradient_graph(self) -> Compiled | None:
+        return self._compiled(self._differentiated, _SETTINGS.of_many)
+
+    def _compiled(self, function: Callable[..., Any], size: int) -> Compiled | None:
+        assert self._density.rule is not None
+        example = _filled(self._density.rule.center[np.newaxis], size)
+        return Compiler(None).try_to_compile(function, example)
 
     def _values(self, positions: tf.Tensor) -> tuple[tf.Tensor]:
         return (vectorized_map(self._at, positions),)
@@ -120,8 +124,9 @@ class CompiledDensity:
                 total += tf.reduce_sum(effects.log_density(params, params))
             effects_of_rows = tf.gather(position[d:], constants["places"])
             fixed += tf.reduce_sum(effects_of_rows * constants["further"], 1)
-        modes, inverses = self._modes(position)
-        nodes, columns = constants["nodes"], self._columns(params)
+        root = self._root(params)
+        modes, inverses = self._modes(position, root)
+        nodes, columns = constants["nodes"], tf.transpose(constants["z"]) @ root
         u = modes + tf.einsum("gji,kj->kgi", inverses, nodes)
         codes = constants["codes"]
         center = fixed + tf.reduce_sum(columns * tf.gather(modes, codes), 1)
@@ -138,33 +143,58 @@ class CompiledDensity:
             + tf.reduce_sum(scales)
         )
 
-    def _modes(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return modes, (groups, q), and inverse roots, (groups, q, q), as the rule has them."""
-        constants, q = self._constants, self._constants["z"].shape[0]
-        moved = tf.tensordot(position - constants["center"], constants["slopes"], 1)
-        modes, logs, below = tf.split(constants["values"] + moved, [q, q, -1], 1)
-        entries = {(i, i): tf.exp(logs[:, i]) for i in range(q)}
-        pairs = ((i, j) for i in range(q) for j in range(i))
-        entries |= {pair: below[:, number] for number, pair in enumerate(pairs)}
-        zeros = tf.zeros_like(logs[:, 0])
-        rows = [
-            tf.stack([entries.get((i, j), zeros) for j in range(q)], -1)
-            for i in range(q)
-        ]
-        return modes, tf.stack(rows, 1)
-
-    def _columns(self, params: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Return the factors of standardized effects, L'z of each row, (rows, q)."""
+    def _root(self, params: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Return L, LL' the covariance of the effects of a group, (q, q)."""
         groups, model = self._density.groups, self._density.model
         assert groups is not None
         effects = groups.effects
         sds = params[effects.sds_name] * tf.constant(effects.scale / model.unit)
-        root = effects.root(sds, params.get(effects.correlations_name))
-        z = tf.unstack(self._constants["z"])
-        columns = [
-            sum(root[j][i] * z[j] for j in range(i, len(z))) for i in range(len(z))
-        ]
-        return tf.stack(columns, -1)
+        entries = effects.root(sds, params.get(effects.correlations_name))
+        return _matrix(entries, sds[0])
+
+    def _modes(
+        self, position: tf.Tensor, root: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return modes, (groups, q), and inverse roots, (groups, q, q), as the rule has them."""
+        constants, q = self._constants, root.shape[0]
+        moved = tf.tensordot(position - constants["center"], constants["slopes"], 1)
+        toward, logs, below = tf.split(constants["values"] + moved, [q, q, -1], 1)
+        zero = tf.zeros_like(logs[:, 0])
+        of_data = [[zero] * q for _ in range(q)]
+        pairs = [(i, j) for i in range(q) for j in range(i)]
+        for i in range(q):
+            of_data[i][i] = tf.exp(logs[:, i])
+        for number, (i, j) in enumerate(pairs):
+            of_data[i][j] = below[:, number]
+        standard = tf.einsum("gji,jk->gik", _matrix(of_data, zero), root)
+        precision = tf.einsum("gji,gjk->gik", standard, standard)
+        inverses = _inverse_root(precision + tf.eye(q, dtype=precision.dtype))
+        modes = tf.einsum("gij,gj->gi", inverses, toward @ root)
+        return tf.einsum("gji,gj->gi", inverses, modes), inverses
+
+
+def _matrix(entries: list[list[Any]], like: tf.Tensor) -> tf.Tensor:
+    """Return a matrix, (..., q, q), of entries, each a number or (...)."""
+    rows = [
+        tf.stack([entry + tf.zeros_like(like) for entry in row], -1) for row in entries
+    ]
+    return tf.stack(rows, -2)
+
+
+def _inverse_root(matrix: tf.Tensor) -> tf.Tensor:
+    """Return R⁻¹ of matrices RR', (groups, q, q), entry by entry: XLA's own are slow for q = 2."""
+    q, zero = matrix.shape[-1], tf.zeros_like(matrix[:, 0, 0])
+    root = [[zero] * q for _ in range(q)]
+    inverse = [[zero] * q for _ in range(q)]
+    for i in range(q):
+        for j in range(i + 1):
+            left = matrix[:, i, j] - sum(root[i][k] * root[j][k] for k in range(j))
+            root[i][j] = tf.sqrt(left) if i == j else left / root[j][j]
+        inverse[i][i] = 1.0 / root[i][i]
+        for j in range(i):
+            product = sum(root[i][k] * inverse[k][j] for k in range(j, i))
+            inverse[i][j] = -product * inverse[i][i]
+    return _matrix(inverse, zero)
 
 
 def _in_parts(graph: Compiled, positions: np.ndarray, size: int) -> list[np.ndarray]:

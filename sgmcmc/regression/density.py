@@ -40,6 +40,7 @@ class _Settings:
     # Precision of standardized effects, at most: beyond, rounding makes matrices singular.
     precision: float = 1e13
     difference: float = 0.5  # of positions whose modes are compared, in their SDs
+    floor: float = 1e-10  # of the information of a group's rows, which may have none
 
 
 _SETTINGS = _Settings()
@@ -225,10 +226,14 @@ class FurtherEffects:
 class QuadratureRule(NamedTuple):
     """Where the nodes of each group are, to first order in the position.
 
+    Known so is the likelihood of a group's effects r, −½ r'Mr + h'r to second order around their
+    mode. It hardly depends on the scales: with their root L standardized effects have the precision
+    P = I + L'ML and the mode P⁻¹L'h, which is right for scales near zero, too.
+
     Attributes:
         center: The position around which they are known, (d,).
-        values: Modes of standardized effects there, the log diagonals of inverse roots of their
-            precisions, and what is below the diagonal, (groups, q + q + q (q − 1) / 2).
+        values: There h, the logs of the diagonal of the root of M, and what is below it,
+            (groups, q + q + q (q − 1) / 2).
         slopes: Their derivatives, (d, groups, ...).
     """
 
@@ -236,24 +241,51 @@ class QuadratureRule(NamedTuple):
     values: np.ndarray
     slopes: np.ndarray
 
-    def at(self, positions: np.ndarray, q: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return modes, (c, groups, q), and inverse roots, (c, groups, q, q), at positions."""
-        moved = np.tensordot(positions - self.center, self.slopes, 1)
-        values = self.values + moved
-        inverses = np.zeros((*values.shape[:2], q, q))
-        inverses[..., np.arange(q), np.arange(q)] = np.exp(values[..., q : 2 * q])
-        below = np.tril_indices(q, -1)
-        inverses[(..., *below)] = values[..., 2 * q :]
-        return values[..., :q], inverses
+    def at(
+        self, positions: np.ndarray, root: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return modes, (c, groups, q), and inverse roots of P, (c, groups, q, q), at positions.
+
+        Args:
+            positions: Positions, (c, d).
+            root: L, (c, q, q).
+        """
+        q = root.shape[-1]
+        values = self.values + np.tensordot(positions - self.center, self.slopes, 1)
+        of_data = np.zeros((*values.shape[:2], q, q))
+        of_data[..., np.arange(q), np.arange(q)] = np.exp(values[..., q : 2 * q])
+        of_data[(..., *np.tril_indices(q, -1))] = values[..., 2 * q :]
+        standard = np.einsum("cgji,cjk->cgik", of_data, root)
+        precision = np.eye(q) + np.einsum("cgji,cgjk->cgik", standard, standard)
+        inverses = _inverse_roots(precision)
+        toward = np.einsum("cji,cgj->cgi", root, values[..., :q])
+        toward = np.einsum("cgij,cgj->cgi", inverses, toward)
+        return np.einsum("cgji,cgj->cgi", inverses, toward), inverses
 
     @staticmethod
-    def values_of(modes: np.ndarray, precision_roots: np.ndarray) -> np.ndarray:
-        """Return the values of modes and roots of precisions, (c, groups, ...)."""
-        inverses = np.linalg.inv(precision_roots)
-        q = modes.shape[-1]
-        diagonal = np.log(np.diagonal(inverses, axis1=-2, axis2=-1))
-        below = np.tril_indices(q, -1)
-        return np.concatenate([modes, diagonal, inverses[(..., *below)]], -1)
+    def values_of(
+        modes: np.ndarray, precision_roots: np.ndarray, root: np.ndarray
+    ) -> np.ndarray:
+        """Return the values of modes, (c, groups, q), and roots of precisions at L, (c, q, q)."""
+        q = root.shape[-1]
+        inverse = np.linalg.inv(root)
+        precision = np.matmul(precision_roots, precision_roots.swapaxes(-1, -2))
+        of_data = precision - np.eye(q)
+        of_data = np.einsum("cji,cgjk,ckl->cgil", inverse, of_data, inverse)
+        sizes = 1.0 + np.trace(of_data, axis1=-2, axis2=-1)
+        floor = _SETTINGS.floor * sizes[..., np.newaxis, np.newaxis] * np.eye(q)
+        roots = np.linalg.cholesky(of_data + floor)
+        toward = np.einsum("cji,cgjk,cgk->cgi", inverse, precision, modes)
+        diagonal = np.log(np.diagonal(roots, axis1=-2, axis2=-1))
+        below = roots[(..., *np.tril_indices(q, -1))]
+        return np.concatenate([toward, diagonal, below], -1)
+
+
+def _inverse_roots(precision: np.ndarray) -> np.ndarray:
+    """Return R⁻¹ of precisions RR', (..., q, q), NaN where one is out of range."""
+    valid = (np.abs(precision) < _SETTINGS.precision).all((-2, -1))[..., None, None]
+    inside = np.where(valid, precision, np.eye(precision.shape[-1]))
+    return np.where(valid, np.linalg.inv(np.linalg.cholesky(inside)), np.nan)
 
 
 class Proposals(NamedTuple):
@@ -315,9 +347,13 @@ class RegressionDensity:
         parts = []
         for part in self._parts(positions):
             params = self.params(part)
-            columns = self.columns(self.root(self.groups.effects, params))
-            found = self._modes(self._fixed(params), columns, params)
-            parts.append(QuadratureRule.values_of(*found))
+            root = self.root(self.groups.effects, params)
+            modes, precision_roots = self._modes(
+                self._fixed(params), self.columns(root), params
+            )
+            if not np.isfinite(precision_roots).all():
+                return self
+            parts.append(QuadratureRule.values_of(modes, precision_roots, root))
         values = np.concatenate(parts)
         if not np.isfinite(values).all():
             return self
@@ -362,12 +398,13 @@ class RegressionDensity:
         fixed = self._fixed(params)
         if self.groups is None:
             return prior + self.terms(fixed[:, np.newaxis], params).sum((1, 2))
-        columns = self.columns(self.root(self.groups.effects, params))
+        root = self.root(self.groups.effects, params)
+        columns = self.columns(root)
         if self.rule is None:
             modes, precision_roots = self._modes(fixed, columns, params)
             inverses = np.linalg.inv(precision_roots)
         else:
-            modes, inverses = self.rule.at(positions, len(self.groups.z))
+            modes, inverses = self.rule.at(positions, root)
         x, log_w = self.nodes_and_weights
         u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, x)
         # Linear in the nodes: predictors of rows at all of them are one product of matrices.

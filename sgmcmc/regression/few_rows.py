@@ -50,14 +50,21 @@ class _Settings:
     coordinates: int = 16  # at most: a t is fitted to some hundred draws
     rows: int = 100_000  # of which distinct ones are looked for, at most
     distinct: int = 2000  # of these, at most: with more, chains are quicker
-    terms: int = 6000  # of rows at all nodes, at most, with groups
+    terms: int = (
+        6000  # of rows at all nodes, at most, with groups, as the mode is searched
+    )
+    most_terms: int = 20_000  # the same as draws are made: with more a chain is quicker
     further: int = 250  # effects of all factors but the first, at most
     ahead: int = 3  # points of a slice in one call: about one in two is inside
     effective: float = 20.0  # draws of the first block: with fewer, a chain is better
     # Nodes in each direction to try, by the number of directions
     nodes: tuple[tuple[int, ...], ...] = ((3, 5, 9, 15, 25, 41, 61), (3, 5, 9, 15, 21))
-    error: float = 0.003  # of the log density by a quadrature, SD over positions
+    error: float = 0.001  # of the log density by a quadrature, SD over positions
     compared: int = 16  # positions at which quadratures are compared
+    # The same over draws, beside modes that are searched: means are off by as many SDs at most, of
+    # which those of 400 draws have an error of 0.05
+    largest_error: float = 0.02
+    draws_compared: int = 64
 
 
 _SETTINGS = _Settings()
@@ -112,8 +119,8 @@ class _Target:
         return 1 if slow else _SETTINGS.ahead
 
     @property
-    def can_move(self) -> bool:
-        """Whether all coordinates can be moved."""
+    def has_moves(self) -> bool:
+        """Whether all coordinates can be moved: XLA compiles the gradient, if they need one."""
         if self.coordinates is None:
             return True
         return isinstance(self.compute, CompiledDensity) and self.compute.has_gradient
@@ -124,8 +131,8 @@ class _Target:
 
 
 @dataclass(frozen=True)
-class _Errors:
-    """Quadratures compared at some positions.
+class _Quadrature:
+    """A quadrature, compared with others at some positions.
 
     Attributes:
         target: Density with as many nodes as are needed.
@@ -187,11 +194,20 @@ class FewRowsDraws(DirectDraws):
     ) -> None:
         super().__init__(chains, seed, dtype)
         self.sampler, self._target = sampler, target
+        self._first_positions: np.ndarray | None = None
 
     @property
     def density(self) -> RegressionDensity:
         """Density."""
         return self._target.density
+
+    @property
+    def first_positions(self) -> np.ndarray:
+        """Positions of the density of the first block of draws, (draws, d)."""
+        if self._first_positions is None:
+            self.add_block()
+        assert self._first_positions is not None
+        return self._first_positions
 
     @property
     def moves(self) -> HamiltonianMoves | None:
@@ -204,6 +220,8 @@ class FewRowsDraws(DirectDraws):
         """Return the parameters of a block, and the log posterior."""
         shape = positions.shape[:2]
         flat = self._target.positions(positions.reshape(-1, positions.shape[-1]))
+        if self._first_positions is None:
+            self._first_positions = flat
         draws = {
             name: values.reshape(*shape, *values.shape[1:])
             for name, values in self.density.params(flat).items()
@@ -215,8 +233,8 @@ class FewRowsCall(DirectCall):
     """A call for draws of a regression of few rows.
 
     Its density is computed at several positions at once. Setting up and compiling a chain takes
-    most of its time with few rows; without groups nothing is compiled here, and with them one
-    graph, or two.
+    most of its time with few rows. Here the graph of the density is compiled if there are groups,
+    and that of its gradient if there are further factors.
 
     Args:
         data: Model and data, of which :func:`is_small` is true.
@@ -242,25 +260,49 @@ class FewRowsCall(DirectCall):
         if self.factors is not None:
             if len(self.factors.structure.large):
                 return False  # a chain has their effects as coordinates
-            model, further = self.data.model, dict(self.factors.others)
+            model, levels_of = self.data.model, dict(self.factors.others)
             q = len(model.effects[self.factors.order[0]].terms)
             if q > len(_SETTINGS.nodes):
                 return False
             if len(self.data.frame) * _first_nodes(q) ** q > _SETTINGS.terms:
                 return False
-            if columns_of(model, [*further], [*further.values()]) > _SETTINGS.further:
+            if (
+                columns_of(model, [*levels_of], [*levels_of.values()])
+                > _SETTINGS.further
+            ):
                 return False
         elif len(self._start.x) > _SETTINGS.distinct:
             return False
         try:
-            compared = self._compared
-            if compared.error > _SETTINGS.error or not compared.target.can_move:
-                return False
+            target, error = self._compared.target, self._compared.error
         except np.linalg.LinAlgError:  # no mode of effects given scales
+            return False
+        if not (error <= _SETTINGS.error and target.has_moves):
+            return False
+        if target.density.terms_of_a_position > _SETTINGS.most_terms:
             return False
         self.draws.add_block()
         draws, _ = self.draws.first(self.draws.length)
-        return diagnose(draws).smallest >= _SETTINGS.effective
+        if diagnose(draws).smallest < _SETTINGS.effective:
+            return False
+        return self._error_at_draws <= _SETTINGS.largest_error
+
+    @cached_property
+    def _error_at_draws(self) -> float:
+        """The error of the log density by the quadrature, SD over draws.
+
+        It is beside more nodes around modes that are searched.
+        """
+        density = self.draws.density
+        if density.groups is None:
+            return 0.0
+        positions = self.draws.first_positions
+        some = np.linspace(0, len(positions) - 1, _SETTINGS.draws_compared).astype(int)
+        some = np.unique(some)
+        nodes = _SETTINGS.nodes[len(density.groups.z) - 1]
+        finer = [number for number in nodes if number > density.nodes] or nodes[-1:]
+        exact = replace(density, rule=None, nodes=finer[0])
+        return float(np.std(exact(positions[some]) - density(positions[some])))
 
     @cached_property
     def _start(self) -> RegressionDensity:
@@ -306,7 +348,7 @@ class FewRowsCall(DirectCall):
         return self._coordinates.scales
 
     @cached_property
-    def _compared(self) -> _Errors:
+    def _compared(self) -> _Quadrature:
         target = _Target(self._start, self._coordinates)
         t = self._approximation
         z = np.random.default_rng(0).standard_normal((_SETTINGS.compared, self.size))
@@ -318,7 +360,7 @@ class FewRowsCall(DirectCall):
             sds = target.positions(x).std(0)
         target = replace(target, density=self._start.around(position, sds))
         if target.density.groups is None:
-            return _Errors(target, 0.0)
+            return _Quadrature(target, 0.0)
         candidates = [
             target.with_nodes(nodes)
             for nodes in _SETTINGS.nodes[len(target.density.groups.z) - 1]
@@ -328,7 +370,7 @@ class FewRowsCall(DirectCall):
         for candidate, finer in itertools.pairwise(candidates):
             before, values = values, finer.density(positions)
             error = float(np.std(values - before))
-            coarse = _Errors(candidate, error)
+            coarse = _Quadrature(candidate, error)
             if error <= _SETTINGS.error:
                 break
         return coarse
@@ -396,9 +438,9 @@ class FewRowsCall(DirectCall):
             },
             "integrated out": self._integrated,
             "nodes in each direction": nodes,
-            "quadrature error of the log posterior, SD over draws": self._compared.error,
+            "quadrature error of the log posterior, SD over draws": self._error_at_draws,
         }
-        return facts, quadrature_warnings(structure, nodes, self._compared.error)
+        return facts, quadrature_warnings(structure, nodes, self._error_at_draws)
 
 
 def _rows(

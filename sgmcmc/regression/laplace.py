@@ -1,13 +1,14 @@
 """Coordinates in which coefficients and effects hardly depend on the scales, from their modes.
 
 Given the scales ξ, coefficients and effects w are nearly normal around their mode ŵ(ξ), with the
-precision H(ξ) = K + Σ P_k(ξ), of which P_k is that of effects with the k-th standard deviation. In
-units of C, CC' = H(ξ₀)⁻¹, it is I + Σ a_k B_k, B_k = C'P_k(ξ₀)C and a_k = exp(−2(ξ − ξ₀)_k) − 1.
-With T = Π (I + a_k B_k)^(−½), which is a root of its inverse for one of them, and nearly for more,
+precision H(ξ) = K + Σ P_k(ξ), of which P_k is that of effects with the k-th standard deviation, as
+if they were uncorrelated. In units of C, CC' = H(ξ₀)⁻¹, it is I + Σ a_k B_k, with B_k = C'P_k(ξ₀)C
+and a_k = exp(−2(ξ − ξ₀)_k) − 1. With T = Π (I + a_k B_k)^(−½), which is a root of its inverse for
+one of them, and nearly for more,
 
     w = C T (T' (C⁻¹ ŵ(ξ₀) + J (ξ − ξ₀)) + v)
 
-has a v that is nearly standard normal, whatever ξ is. J is what is missing in the derivative of
+has a v that is nearly standard normal, whatever ξ is. J completes its derivative at ξ₀ to that of
 ŵ. The map is one to one for any numbers: they change how well chains mix, and not what they draw.
 
 Source: Rue, Martino & Chopin, *Approximate Bayesian inference for latent Gaussian models by using
@@ -37,7 +38,7 @@ class _Settings:
     difference: float = 0.5  # of scales whose modes are compared, in their SDs
     largest_part: float = (
         1.0 - 1e-9
-    )  # of a precision that is that of a prior: 1 is rounding
+    )  # of a precision that a prior has: 1 comes from rounding
 
 
 _SETTINGS = _Settings()
@@ -118,7 +119,7 @@ class LaplaceModes:
         """Return the mode at scales, (k,), searched from the one before.
 
         Raises:
-            LinAlgError: A precision is not positive definite.
+            LinAlgError: A precision is not positive definite, or there is no mode.
         """
         density, w, u = self._density, self._w, self._u
         _, params = self._prior_and_params(scales, w)
@@ -136,6 +137,8 @@ class LaplaceModes:
             change = np.abs(self._predictors(columns, step.w, step.u)).max()
             shorter = _SETTINGS.longest / max(_SETTINGS.longest, change)
             w, u = w + shorter * step.w, u + shorter * step.u
+        else:
+            raise np.linalg.LinAlgError("Newton's method did not find the mode.")
         log_prior, params = self._prior_and_params(scales, w)
         terms = density.terms(eta[np.newaxis, np.newaxis], params).sum()
         value = log_prior + terms - 0.5 * (u**2).sum() - step.half_log_det
@@ -191,12 +194,14 @@ class LaplaceModes:
         alone = np.linalg.solve(of_groups, slope_u[..., np.newaxis])[..., 0]
         H = (A.T * weights) @ A + precision
         H -= np.tensordot(between, explained, ([0, 1], [0, 1]))
+        if not (np.isfinite(H).all() and np.isfinite(slope).all()):
+            raise np.linalg.LinAlgError("The scales are out of range.")
         root = np.linalg.cholesky(H)
         step = cho_solve((root, True), slope - np.tensordot(alone, between, 2))
         step_u = alone - explained @ step
         half_log_det = np.log(np.diagonal(root)).sum()
         half_log_det += 0.5 * np.linalg.slogdet(of_groups)[1].sum()
-        gain = float(slope @ step + (slope_u * step_u).sum())
+        gain = 0.5 * float(slope @ step + (slope_u * step_u).sum())
         return _Newton(step, step_u, gain, root, float(half_log_det))
 
 
@@ -221,8 +226,9 @@ class _Stretch(NamedTuple):
 
     def factors(self, change: np.ndarray) -> np.ndarray:
         """Return the eigenvalues of the map at changes of the scales, (c, p + m)."""
-        a = np.expm1(-2.0 * change[:, self.scale, np.newaxis])
-        return np.asarray((1.0 + a * self.values) ** -0.5)
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is no position
+            a = np.expm1(-2.0 * change[:, self.scale, np.newaxis])
+            return np.asarray((1.0 + a * self.values) ** -0.5)
 
     def __call__(self, change: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return vectors, (c, p + m), after the map, which is symmetric."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ class _Settings:
     # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
     # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
     min_unit: float = 1e-9
+    shortest: float = 0.1  # seconds that are left for a chain, at least
 
 
 _SETTINGS = _Settings()
@@ -70,6 +72,7 @@ def sampled(content: Content) -> tuple[RegressionModel, Samples]:
     keywords = {"dtype": dtype, **keywords}
     numpy_dtype = checks.floating_dtype("dtype", keywords["dtype"]).as_numpy_dtype
     data = RegressionData(model, y, frame, weights, np.dtype(numpy_dtype))
+    began = time.monotonic()
     if reduce and is_reducible(data, keywords):
         by_sums = SumsCall(data, keywords)
         if by_sums.is_less_work:
@@ -79,6 +82,10 @@ def sampled(content: Content) -> tuple[RegressionModel, Samples]:
         if by_slices.is_less_work:
             return model, by_slices.finish()
     arguments = data.arguments()
+    if checks.is_number(keywords.get("max_seconds")):
+        left = keywords["max_seconds"] - (time.monotonic() - began)
+        left = min(keywords["max_seconds"], max(_SETTINGS.shortest, left))
+        keywords = {**keywords, "max_seconds": left}
     others = {name for name in keywords if name != "start"}
     if reduce and weights is None and not model.effects and leave_sampler_open(others):
         distinct = distinct_rows(arguments["dataset"], WEIGHTS)

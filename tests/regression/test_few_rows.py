@@ -166,18 +166,61 @@ def test_positions_far_out_have_no_density(effect: str) -> None:
     assert (values[1:] < values[0]).all() and values[-1] == -np.inf
 
 
-@pytest.mark.parametrize("effect", ["1", "1 + x"])
-def test_nodes_whose_places_are_known_to_first_order(effect: str) -> None:
-    call = call_of(f"count ~ x + ({effect} | g)", "poisson")
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("count ~ x + (1 | g)", "poisson"),
+        ("yes ~ x + (1 | g)", "bernoulli"),
+        ("yes ~ x + (1 + x | g)", "bernoulli"),
+    ],
+)
+def test_nodes_whose_places_are_known_to_first_order(formula: str, family: str) -> None:
+    """Also far from the center, where effects have no width, or much.
+
+    Errors are far below 0.02, which a quadrature may have.
+    """
+    call = call_of(formula, family)
     density = replace(call._start, nodes=15)
-    near = density.around(density.prior.start + 0.1, np.full(call.size, 0.2))
-    rng = np.random.default_rng(4)
-    positions = density.prior.start + 0.3 * rng.normal(size=(5, call.size))
-    np.testing.assert_allclose(near(positions), density(positions), atol=1e-5)
+    center, d = density.prior.start, call.size
+    near = density.around(center, np.full(d, 0.2))
     assert near.rule is not None
+    rng = np.random.default_rng(4)
+    positions = center + 0.3 * rng.normal(size=(5, d))
+    np.testing.assert_allclose(near(positions), density(positions), atol=0.003)
+    (effects,) = call.data.model.effects
+    for k in np.arange(d)[density.prior.layout.slices[effects.sds_name]]:
+        far = center + np.outer(
+            [-12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 1.0], np.eye(d)[k]
+        )
+        np.testing.assert_allclose(near(far), density(far), atol=0.003)
     compiled = CompiledDensity(near)
     np.testing.assert_allclose(compiled(positions), near(positions), rtol=1e-12)
     assert compiled(positions + 1e4).tolist() == [-np.inf] * 5
+
+
+def test_groups_that_do_not_differ() -> None:
+    """Without effects their SD has the posterior that sums over a grid have."""
+    rng = np.random.default_rng(1)
+    groups, rows = 20, 200
+    frame = pd.DataFrame(
+        {"yes": rng.random(rows) < 0.5, "g": [f"g{k % groups}" for k in range(rows)]}
+    )
+    fit = sgmcmc.glm("yes ~ 1 + (1 | g)", frame, "bernoulli", ess=2000, **QUIET)
+    assert fit.samples.settings["method"] == "elliptical_slice"
+    density = replace(fit.samples.origin.run._start, nodes=25)
+    b, log_sd = np.linspace(-1.0, 1.0, 41), np.linspace(-14.0, 1.5, 156)
+    grid = np.array([[first, second] for first in b for second in log_sd])
+    heights = density(grid + [density.prior.start[0], 0.0])
+    masses = np.exp(heights - heights.max()).reshape(len(b), -1).sum(0)
+    masses /= masses.sum()
+    sds = np.exp(log_sd)
+    mean = masses @ sds
+    error = np.sqrt(masses @ (sds - mean) ** 2 / 2000.0)
+    draws = np.asarray(fit.samples["sd_g"], np.float64)
+    assert abs(draws.mean() - mean) < 4.5 * error
+    below = masses[log_sd < -3.0].sum()
+    share = (np.log(draws) < -3.05).mean()  # the grid's cells end between its nodes
+    assert abs(share - below) < 4.5 * np.sqrt(below * (1.0 - below) / 2000.0)
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +335,8 @@ def test_terms_and_loo_without_groups() -> None:
         ("yes ~ x + (1 | g)", {"terms": ROWS - 1}, {}),
         ("yes ~ x", {"effective": 1e9}, {}),
         ("yes ~ x + (1 | g)", {"error": 1e-30}, {}),
+        ("yes ~ x + (1 | g)", {"largest_error": 1e-30}, {}),
+        ("yes ~ x + (1 | g)", {"most_terms": ROWS}, {}),
     ],
 )
 def test_what_a_chain_does(
@@ -308,6 +353,22 @@ def test_what_a_chain_does(
     monkeypatch.setattr(seams.REGRESSION_FEW_ROWS, constants)
     with pytest.raises(KeyboardInterrupt):
         sgmcmc.glm(formula, FRAME, "bernoulli", **keywords, **QUIET)
+
+
+def test_a_chain_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = []
+
+    def sample(**arguments: Any) -> None:
+        seconds.append(arguments["max_seconds"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(seams.REGRESSION_SAMPLE, sample)
+    constants = seams.changed(seams.REGRESSION_FEW_ROWS, effective=1e9)
+    monkeypatch.setattr(seams.REGRESSION_FEW_ROWS, constants)
+    for limit in (30, 1e-3):
+        with pytest.raises(KeyboardInterrupt):
+            sgmcmc.glm("yes ~ x", FRAME, "bernoulli", max_seconds=limit, **QUIET)
+    assert 0.0 < seconds[0] < 30.0 and seconds[1] == 1e-3
 
 
 @pytest.mark.slow

@@ -247,6 +247,20 @@ def test_effects_predictions_and_files(fit: sgmcmc.Regression, tmp_path: Path) -
     np.testing.assert_array_equal(again.samples["r_item"], fit.samples["r_item"])
 
 
+def test_longer_chains_begin_with_the_same_draws(fit: sgmcmc.Regression) -> None:
+    more, count = fit.samples.extend(50, verbose=False), len(fit.samples["b"][0])
+    assert len(more["b"][0]) == count + 50
+    for name in fit.samples:
+        np.testing.assert_array_equal(more[name][:, :count], fit.samples[name])
+
+
+def test_scales_out_of_range_have_no_mode(crossed: FewRowsCall) -> None:
+    modes = LaplaceCoordinates.of(crossed._start).modes
+    start = crossed._start.prior.start[modes.of_scales]
+    values = modes(np.array([start, start + 400.0, start - 400.0]))
+    assert np.isfinite(values[0]) and (values[1:] < values[0]).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "family"),
