@@ -30,6 +30,7 @@ from sgmcmc.bridges.row_checks import (
     refuse_dependent_rows,
 )
 from sgmcmc.data.dataset import Tensors
+from sgmcmc.data.entries import by_label, need_one_order
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 
@@ -152,10 +153,12 @@ class JointModel(ConvertedModel):
                 self._covariates[name] = as_floats(f"data[{name!r}]", a, self._floats)
             else:
                 self._covariates[name] = tf.constant(a)
+        arrays = as_arrays("observed", observed)
+        need_one_order(by_label("data", data or {}) | by_label("observed", observed))
+        observed = arrays
         self._rows_of_prior: np.ndarray | None = None
         self._joint = self._of(self._covariates)
         self._names = _names(self._joint)
-        observed = as_arrays("observed", observed)
         _need_names(self._names, observed, rows)
         self._rows = tuple(observed if rows is None else rows)
         self.N = size_of(

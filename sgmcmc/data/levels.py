@@ -14,11 +14,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc.libraries import library_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Key = tuple[Any, ...]
 """Form of a value that is equal for equal values: its kind, and what it is."""
@@ -382,6 +385,16 @@ def read_categories(values: Any, label: str = "column") -> Categories | None:
         codes = [coder.of_arrow(chunk) for chunk in getattr(values, "chunks", [values])]
         return coder.finished(np.concatenate([np.zeros(0, np.int32), *codes]))
     return None
+
+
+def as_categorical(column: Categories | None) -> pd.Categorical:
+    """Return a column of categories as pandas has it."""
+    import pandas as pd
+
+    assert column is not None
+    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates
+    ordered = column.levels.ordered
+    return pd.Categorical.from_codes(column.codes, levels, ordered=ordered)
 
 
 def factorized(values: Any, label: str = "column") -> Categories:

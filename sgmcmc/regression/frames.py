@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sgmcmc.checks import describe, did_you_mean
-from sgmcmc.data.levels import Categories, Coder, Levels, factorized, read_categories
+from sgmcmc.data.entries import by_label, need_one_order
+from sgmcmc.data.levels import (
+    Categories,
+    Coder,
+    Levels,
+    as_categorical,
+    factorized,
+    read_categories,
+)
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
 from sgmcmc.regression.formula import columns_of
@@ -84,7 +92,7 @@ def read_rows(
         frame = _in_memory(data, names, head)
     elif isinstance(data, pd.DataFrame):
         columns_of_codes = {
-            name: categories(read_categories(data[name], f"data[{name!r}]"))
+            name: as_categorical(read_categories(data[name], f"data[{name!r}]"))
             for name, kind in data.dtypes.items()
             if str(kind).startswith("dictionary<")
         }
@@ -133,20 +141,10 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
     for field in table.schema:
         if hasattr(field.type, "index_type"):
             coded = read_categories(table[field.name], f"data[{field.name!r}]")
-            categorical[field.name] = categories(coded)
+            categorical[field.name] = as_categorical(coded)
     others = [name for name in names if name not in categorical]
     frame = table.select(others).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
-
-
-def categories(column: Categories | None) -> pd.Categorical:
-    """Return a column of categories as pandas has it."""
-    import pandas as pd
-
-    assert column is not None
-    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates
-    ordered = column.levels.ordered
-    return pd.Categorical.from_codes(column.codes, levels, ordered=ordered)
 
 
 def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -163,7 +161,7 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
             # What is masked, or NaN among text, is missing.
             values = pd.Series(values)
         coded = read_categories(values, f"data[{name!r}]")
-        columns[name] = np.asarray(values) if coded is None else categories(coded)
+        columns[name] = np.asarray(values) if coded is None else as_categorical(coded)
     sizes: dict[Any, int] = {}
     for name, values in columns.items():
         if np.ndim(values) > 1:
@@ -181,33 +179,8 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
         raise ValueError(
             f"The columns of `data` must have one length; they have {lengths}."
         )
-    indexed = {
-        name: values.index
-        for name, values in data.items()
-        if isinstance(values, pd.Series | pd.DataFrame)
-    }
-    first = next(iter(indexed), None)
-    for name, index in indexed.items():
-        need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
+    need_one_order(by_label("data", data))
     return columns
-
-
-def need_one_order(
-    label: str, index: pd.Index, other_label: str, other_index: pd.Index
-) -> None:
-    """Refuse a series whose index has the labels of another in another order.
-
-    Rows are matched by position: rows of one label would not meet.
-    """
-    if len(index) != len(other_index) or index.equals(other_index):
-        return
-    are_unique = index.is_unique and other_index.is_unique
-    if are_unique and index.isin(other_index).all():
-        raise ValueError(
-            f"The index of {label} has the labels of {other_label} in another order, and rows are "
-            "read by their places. Put both in one order, with .reindex(...), or drop the index, "
-            "with .reset_index(drop=True)."
-        )
 
 
 def _mapped(
@@ -283,7 +256,7 @@ class _Reader:
         if not self._coded:
             return pd.Series(values, copy=False)
         if not self.text:
-            return pd.Series(categories(self._coder.finished(values)))
+            return pd.Series(as_categorical(self._coder.finished(values)))
         levels = list(self._coder.levels.values)
         order = np.argsort(np.asarray(levels, object), kind="stable")
         rank = np.append(np.argsort(order), -1).astype(np.int32)
@@ -410,7 +383,7 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
         if kind == "number":
             columns[name] = np.array(levels.values)[codes]
         elif kind == "category" or not are_same:
-            columns[name] = categories(Categories(codes, levels))
+            columns[name] = as_categorical(Categories(codes, levels))
     return frame.assign(**columns) if columns else frame
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import did_you_mean
-from sgmcmc.data.levels import Categories, factorized
+from sgmcmc.data.entries import by_label, need_one_order
+from sgmcmc.data.levels import Categories, as_categorical, factorized
 from sgmcmc.groups.labels import extended
 from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.arithmetic import plain
@@ -23,9 +24,7 @@ from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.frames import (
     TEXT,
-    categories,
     column,
-    need_one_order,
     read_rows,
 )
 from sgmcmc.regression.model import WEIGHTS, RegressionModel
@@ -94,9 +93,8 @@ def row_weights(
 
     if weights is None:
         return None
-    index, data_index = getattr(weights, "index", None), getattr(data, "index", None)
-    if isinstance(index, pd.Index) and isinstance(data_index, pd.Index):
-        need_one_order("`weights`", index, "`data`", data_index)
+    columns = by_label("data", data) if isinstance(data, Mapping) else {"data": data}
+    need_one_order({**columns, "weights": weights})
     values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
     if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
         values = values[mask]
@@ -218,4 +216,4 @@ def _stacked(name: str, parts: Sequence[pd.Series]) -> Any:
                 )
         levels = joined
     codes = [rows.coded_by(levels, name) for rows in all_rows]
-    return categories(Categories(np.concatenate(codes), levels))
+    return as_categorical(Categories(np.concatenate(codes), levels))

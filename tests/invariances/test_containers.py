@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,34 @@ def test_series_in_another_order_are_refused() -> None:
         ValueError, match=r"`weights` has the labels of `data` in another order"
     ):
         sgmcmc.glm("y ~ x", FRAME, weights=(FRAME["x"] + 4)[::-1])
+    with pytest.raises(ValueError, match=r"`weights` has the labels of `data\['x'\]`"):
+        sgmcmc.glm("y ~ x", dict(FRAME), weights=(FRAME["x"] + 4)[::-1])
     # Other labels say nothing of the order.
     assert (
         len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis(range(N, 2 * N))})) == N
     )
     assert len(as_frame({"y": FRAME["y"], "x": FRAME["x"].set_axis([0] * N)})) == N
+
+
+def _log_lik(params: Any, dataset: Any) -> Any:
+    return -((dataset["y"] - params["b"] * dataset["x"]) ** 2)
+
+
+DOORS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "sample": lambda d: sgmcmc.sample(_log_lik, d, {"b": 0.0}, verbose=False),
+    "sgld": lambda d: sgmcmc.sgld(_log_lik, d, {"b": 0.0}, 1e-3, n_iters=9, verbose=False),
+    "collapse": sgmcmc.collapse,
+    "from_joint": lambda d: sgmcmc.from_joint(
+        lambda data: 0, {"y": d["y"]}, data={"x": d["x"]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_series_in_another_order_are_refused_at_every_door(door: str) -> None:
+    shuffled = {"x": FRAME["x"], "y": FRAME["y"][::-1]}
+    with pytest.raises(ValueError, match="has the labels of .* in another order"):
+        DOORS[door](shuffled)
 
 
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
