@@ -204,6 +204,8 @@ def key_of(value: Any) -> Key:
         return "tuple", *map(key_of, value)
     if isinstance(value, np.datetime64 | datetime.date):
         return "date", str(_instant(value))
+    if _is_duration(value):
+        return "duration", str(_duration(value))
     if _is_interval(value):
         return (
             "interval",
@@ -218,7 +220,35 @@ def _instant(value: Any) -> np.datetime64:
     """Return a date or time as an instant, in coordinated universal time if it has a zone."""
     if getattr(value, "tzinfo", None) is not None:
         value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    return np.datetime64(value, "us")
+    if hasattr(value, "to_datetime64"):  # pandas', which has nanoseconds
+        value = value.to_datetime64()
+    return _in_one_unit(np.datetime64(value))
+
+
+def _is_duration(value: Any) -> bool:
+    if isinstance(value, np.timedelta64):  # a month has no length
+        return np.datetime_data(value)[0] not in ("Y", "M", "generic")
+    return isinstance(value, datetime.timedelta)
+
+
+def _duration(value: Any) -> np.timedelta64:
+    if hasattr(value, "to_timedelta64"):
+        value = value.to_timedelta64()
+    return _in_one_unit(np.timedelta64(value))
+
+
+def _in_one_unit(value: Any) -> Any:
+    """Return a date or duration in microseconds, or in the first finer unit that holds it."""
+    for unit in ("us", "ns", "ps", "fs"):
+        converted = value.astype(f"{value.dtype.kind}8[{unit}]")
+        if converted == value:
+            return converted
+    return value
+
+
+def _text_of_duration(value: Any) -> str:
+    """Return a duration as pandas writes it, such as ``1 days 02:00:00``."""
+    return str(importlib.import_module("pandas").Timedelta(_duration(value)))
 
 
 def _is_interval(value: Any) -> bool:
@@ -240,6 +270,9 @@ def _texts_of(value: Any) -> list[Key]:
             str(value),
             seconds.removesuffix("T00:00:00"),
         )
+    elif _is_duration(value):
+        length = _text_of_duration(value)
+        texts = length, length.removesuffix(" 00:00:00"), str(_duration(value))
     else:
         texts = (str(value),)
     return [("text", text) for text in dict.fromkeys(texts)]
@@ -257,6 +290,8 @@ def text_of(value: Any) -> str:
         )
     if isinstance(value, np.datetime64 | datetime.date):
         return str(_instant(value)).removesuffix(".000000").removesuffix("T00:00:00")
+    if _is_duration(value):
+        return _text_of_duration(value).removesuffix(" 00:00:00")
     return str(value)
 
 
@@ -264,7 +299,7 @@ def is_missing(value: Any) -> bool:
     """Return whether a value stands for none: None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(value, np.datetime64):
+    if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
@@ -274,6 +309,9 @@ def _to_json(value: Any) -> Any:
         return {"tuple": [_to_json(component) for component in value]}
     if isinstance(value, np.datetime64 | datetime.date):
         return {"date": str(_instant(value))}
+    if _is_duration(value):
+        unit, _ = np.datetime_data(_duration(value))
+        return {"duration": [int(_duration(value).astype(np.int64)), unit]}
     if _is_interval(value):
         ends = [_to_json(plain(end)) for end in (value.left, value.right)]
         return {"interval": [*ends, value.closed]}
@@ -287,6 +325,8 @@ def _from_json(value: Any) -> Any:
         return tuple(map(_from_json, value["tuple"]))
     if "date" in value:
         return np.datetime64(value["date"])
+    if "duration" in value:
+        return np.timedelta64(*value["duration"])
     left, right, closed = value["interval"]
     ends = _from_json(left), _from_json(right)
     return importlib.import_module("pandas").Interval(*ends, closed=closed)

@@ -356,7 +356,7 @@ def factor_of(values: pd.Series, levels: Any) -> Factor:
     """Return a column as a factor with some levels."""
     import pandas as pd
 
-    if isinstance(values.dtype, pd.CategoricalDtype):
+    if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind in "mM":
         kind = "category"
     else:
         kind = "number" if values.dtype.kind in "biuf" else "text"

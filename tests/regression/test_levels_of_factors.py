@@ -215,3 +215,37 @@ def test_groups_among_members() -> None:
     ):
         few = Groups("g", {"z": 0.0}, _law, members=range(4))
         read_groups(few, _log_lik, dataset, params, None)
+
+
+HOURS = pd.to_timedelta(NUMBERS, "h")
+STAMPS = pd.Timestamp("2020-01-01") + pd.to_timedelta(NUMBERS, "ns")
+TIMES: dict[str, tuple[Any, list[Any]]] = {
+    "durations": (
+        HOURS,
+        [pd.to_timedelta(WANTED, "h"), np.array(WANTED, "m8[h]"),
+         3600 * np.array(WANTED, "m8[s]"), pd.Categorical(pd.to_timedelta(WANTED, "h")),
+         [f"0 days 0{k}:00:00" for k in WANTED]],
+    ),
+    "nanoseconds": (
+        STAMPS,
+        [(own := pd.Timestamp("2020-01-01") + pd.to_timedelta(WANTED, "ns")),
+         pd.Categorical(own), own.tz_localize("UTC"), own.to_numpy()],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_times_of_any_unit(kind: str) -> None:
+    """As labels of groups and as a factor."""
+    own, forms = TIMES[kind]
+    model = _model("y ~ x + C(g) + (1 | g)", g=own)
+    (rows,) = model.labels(as_frame({"y": Y, "x": X, "g": own})).values()
+    groups = labeled("g", rows)
+    assert len(groups.labels) == 4
+    others = {"y": np.zeros(4), "x": X[:4]}
+    for values in forms:
+        asked = labeled("g", labels(as_frame({"g": values}), "g"))
+        known = groups.levels.codes(asked.levels.values)[asked.codes]
+        assert (known + 1).tolist() == WANTED
+        found = _rows(model, {**others, "g": values})["X"] * model.scale + model.center
+        np.testing.assert_allclose(found[:, 2:], np.eye(5)[WANTED][:, 2:], atol=1e-9)
