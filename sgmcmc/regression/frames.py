@@ -346,10 +346,12 @@ class Factor(NamedTuple):
     Attributes:
         levels: Its levels in the regression, the reference first.
         kind: Its kind there: "number", "text" or "category".
+        dtype: Storage of numbers there.
     """
 
     levels: Levels
     kind: str
+    dtype: Any = None
 
 
 def factor_of(values: pd.Series, levels: Any) -> Factor:
@@ -357,10 +359,11 @@ def factor_of(values: pd.Series, levels: Any) -> Factor:
     import pandas as pd
 
     if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind in "mM":
-        kind = "category"
-    else:
-        kind = "number" if values.dtype.kind in "biuf" else "text"
-    return Factor(Levels.of(levels), kind)
+        return Factor(Levels.of(levels), "category")
+    if values.dtype.kind not in "biuf":
+        return Factor(Levels.of(levels), "text")
+    numbers = np.array(list(levels), values.dtype)
+    return Factor(Levels.of(numbers), "number", values.dtype)
 
 
 def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.DataFrame:
@@ -374,14 +377,14 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
         ValueError: A level is new, or missing; the message names it.
     """
     columns: dict[str, Any] = {}
-    for name, (levels, kind) in factors.items():
+    for name, (levels, kind, dtype) in factors.items():
         need_column(frame, name)
         label = f"data[{name!r}]"
         observed = factorized(frame[name], label)
         codes = observed.coded_by(levels, label, "regression")
         are_same = set(observed.levels.values) <= set(levels.values)
         if kind == "number":
-            columns[name] = np.array(levels.values)[codes]
+            columns[name] = np.array(levels.values, dtype)[codes]
         elif kind == "category" or not are_same:
             columns[name] = as_categorical(Categories(codes, levels))
     return frame.assign(**columns) if columns else frame

@@ -249,3 +249,20 @@ def test_times_of_any_unit(kind: str) -> None:
         assert (known + 1).tolist() == WANTED
         found = _rows(model, {**others, "g": values})["X"] * model.scale + model.center
         np.testing.assert_allclose(found[:, 2:], np.eye(5)[WANTED][:, 2:], atol=1e-9)
+
+
+def test_a_factor_of_single_precision_knows_its_own_rows() -> None:
+    tenths = NUMBERS / 10
+    kinds: list[Any] = [np.float16, np.float32]
+    for kind in kinds:
+        model = _model("y ~ x + C(g)", g=tenths.astype(kind))
+        rows = {"y": np.zeros(9), "x": X[:9], "g": tenths[:9].astype(kind)}
+        wanted = _rows(model, rows)["X"]
+        assert len(np.unique(wanted[:, 2:], axis=0)) > 1
+        forms = [rows["g"]]
+        if kind == np.float32:
+            forms += [tenths[:9], pd.Categorical(tenths[:9])]
+        for form in forms:
+            np.testing.assert_array_equal(
+                _rows(model, {**rows, "g": form})["X"], wanted
+            )
