@@ -88,11 +88,17 @@ def among_members(by: str, labeled_rows: Labeled, members: Sequence[Any]) -> Lab
 
 
 def shown(values: list[Any]) -> np.ndarray:
-    """Return labels as an array: of integers or flags, or else of text."""
+    """Return labels as an array: of integers or flags, or else of text, as are integers beyond.
+
+    Hashes are integers up to 2⁶⁴.
+    """
     if values and all(isinstance(value, bool) for value in values):
         return np.array(values)
     if values and all(isinstance(value, bool | int) for value in values):
-        return np.array(values, np.int64)
+        for kind in (np.int64, np.uint64):
+            limits = np.iinfo(kind)
+            if limits.min <= min(values) and max(values) <= limits.max:
+                return np.array(values, kind)
     return np.array(list(map(text_of, values)), str)
 
 

@@ -213,6 +213,9 @@ def _kinds(columns: Sequence[Any], max_share: float = 1.0) -> np.ndarray | None:
         if np.ndim(column) > 1:
             entries = list(np.reshape(column, (len(column), -1)).T)
         for entry in entries:
+            dtype = getattr(entry, "dtype", None)
+            if isinstance(dtype, np.dtype) and not dtype.isnative:
+                entry = entry.astype(dtype.newbyteorder("="))  # as pandas reads it
             labels, levels = pd.factorize(entry, use_na_sentinel=False)
             codes, _ = pd.factorize(codes * len(levels) + labels)
         if int(codes.max()) >= max_share * size:

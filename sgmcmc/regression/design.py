@@ -360,11 +360,6 @@ class _Learner:
             need_column(frame, name)
         self._variables |= dict.fromkeys(names)
         column = expression.column_of(expression.tree)
-        if column is not None and frame[column].dtype.kind in "mM":
-            raise TypeError(
-                f"`data[{column!r}]` holds dates or times, which have no unit. Write a number of "
-                f"them, such as I({column}.dt.dayofyear) or I({column}.dt.days)."
-            )
         tree = expression.frozen(frame, subexpressions.constants)
         text = subexpressions.added(expression, tree, self._sketch)
         subexpression = subexpressions.by_name.get(text)
@@ -374,6 +369,18 @@ class _Learner:
         else:
             factor = Factor(text, eval_method="lookup")
             is_factor = subexpression.levels
+            values = subexpression.values(self._sketch, subexpressions.constants)
+            if not is_factor and values.dtype.kind in "mM":
+                name = f"`data[{column!r}]`"
+                if column is None:
+                    name = (
+                        f"`formula`: {subexpressions.written(subexpression.written)!r}"
+                    )
+                example = column or "k"
+                raise TypeError(
+                    f"{name} holds dates or times, which have no unit. Write a number of them, "
+                    f"such as I({example}.dt.dayofyear) or I({example}.dt.days)."
+                )
         if is_factor:
             call = expression.tree
             inside = call.args[0] if isinstance(call, ast.Call) and call.args else call

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import math
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ from sgmcmc.data.levels import (
 )
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
+from sgmcmc.data.tables import has_arrow_stream
 from sgmcmc.regression.formula import columns_of
 
 if TYPE_CHECKING:
@@ -62,8 +65,8 @@ def read_rows(
     memory; text becomes categories, named in ``frame.attrs``.
 
     Args:
-        data: Frame of pandas or polars, Arrow table or dataset, path or URL of a Parquet file or
-            folder, or dict of columns.
+        data: Frame of pandas or polars, Arrow table, dataset or stream, path or URL of a Parquet
+            file or folder, or dict of columns.
         columns: Function that returns the columns that are used; ``None`` for all.
         drop: Whether rows with missing values in these columns are dropped.
 
@@ -83,6 +86,9 @@ def read_rows(
                 "with pandas first: data=pd.read_csv(path)."
             )
         data = open_named("data", data)
+    if has_arrow_stream(data) and not hasattr(data, "to_pandas"):  # of DuckDB, Ibis
+        arrow = importlib.import_module("pyarrow")
+        data = arrow.RecordBatchReader.from_stream(data).read_all()
     if hasattr(data, "to_batches") and hasattr(data, "schema"):
         head = data.schema.empty_table().to_pandas()
         names = list(head.columns) if columns is None else columns(head)
@@ -106,6 +112,15 @@ def read_rows(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
             f"file or folder, or a dict of columns; it is {describe(data)}."
         )
+    swapped = {
+        name: dtype.newbyteorder("=")
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, np.dtype) and not dtype.isnative
+    }
+    if (
+        swapped and frame.columns.is_unique
+    ):  # big-endian, which pandas cannot select from
+        frame = frame.astype(swapped)
     mask = None
     used = list(frame.columns) if columns is None else columns(frame)
     if drop:
@@ -198,7 +213,8 @@ def _mapped(
             for column in batch.columns:
                 if hasattr(column.type, "index_type"):
                     column = column.dictionary_decode()  # a level may be missing, too
-                mask &= column.is_valid().to_numpy(zero_copy_only=False)
+                missing = column.is_null(nan_is_null=True)
+                mask &= ~missing.to_numpy(zero_copy_only=False)
             masks.append(mask)
             batch = batch if mask.all() else batch.filter(array(mask))
         for name, reader in readers.items():
@@ -214,24 +230,31 @@ class _Reader:
     """Spools the batches of a column: numbers as they are, text and dictionaries as codes."""
 
     def __init__(self, name: str, kind: Any) -> None:
-        types = importlib.import_module("pyarrow").types
+        arrow = importlib.import_module("pyarrow")
+        types = arrow.types
         self._name = name
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
-        self._decimal = types.is_decimal(kind)
-        self._dtype: np.dtype[Any]
-        if self._coded:
-            self._dtype = np.dtype(np.int32)
-        elif self._decimal:
-            self._dtype = np.dtype(np.float64)
-        else:
-            self._dtype = np.dtype(kind.to_pandas_dtype())
+        self._zone = kind.tz if types.is_timestamp(kind) else None
+        self._cast: Any = None  # type that it is read as, if not its own
+        if types.is_decimal(kind):
+            self._cast = arrow.float64()
+        elif types.is_float16(kind):
+            self._cast = arrow.float32()
+        elif types.is_date(kind):
+            self._cast = arrow.timestamp("ms")
+        elif self._zone is not None:
+            self._cast = arrow.timestamp(kind.unit)  # of coordinated universal time
+        self._dtype = np.dtype(np.int32 if self._coded else object)
+        if not self._coded:
+            with contextlib.suppress(NotImplementedError):  # times of a day
+                self._dtype = np.dtype((self._cast or kind).to_pandas_dtype())
         self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
-        column = column.cast("float64") if self._decimal else column
+        column = column if self._cast is None else column.cast(self._cast)
         if self._coded:
             values = self._coder.of_arrow(column)
         else:
@@ -253,6 +276,9 @@ class _Reader:
         import pandas as pd
 
         values = np.asarray(self._writer.array())
+        if self._zone is not None:
+            in_utc = pd.Series(values, copy=False).dt.tz_localize("UTC")
+            return in_utc.dt.tz_convert(self._zone)
         if not self._coded:
             return pd.Series(values, copy=False)
         if not self.text:
@@ -418,6 +444,11 @@ def plain_columns(
         objects = isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
         if used and objects and not _is_text(column):
             kinds = list(dict.fromkeys(type(v).__name__ for v in column.dropna()))
+            if set(kinds) <= {"int", "Decimal"}:
+                raise TypeError(
+                    f"`data[{name!r}]` holds integers that are one number in floating point. If "
+                    "these are ids, make them text, .astype(str)."
+                )
             raise TypeError(
                 f"`data[{name!r}]` holds Python objects, {', '.join(kinds[:4])}, which are neither "
                 "all numbers nor all text. Make them one or the other, pd.to_numeric(...) or "
@@ -513,11 +544,19 @@ def _of_objects(values: pd.Series) -> pd.Series:
     )
     if not is_numeric or not len(present):
         return values
-    if kind == "integer" and not missing.any():
-        try:
-            return values.astype(np.int64)
-        except OverflowError:
-            pass
+    is_exact = kind == "integer" or (
+        kind == "decimal"
+        and present.map(math.isfinite).all()
+        and present.abs().max() > 2**53
+        and (present % 1 == 0).all()
+    )
+    if is_exact and not missing.any():
+        for dtype in (np.int64, np.uint64):  # hashes are integers up to 2⁶⁴
+            limits = np.iinfo(dtype)
+            if limits.min <= present.min() and present.max() <= limits.max:
+                return values.map(int).astype(dtype)
+        if present.map(float).nunique() < present.nunique():
+            return values  # ids, some of which are one number in floating point
     array = np.full(len(values), np.nan)
     array[~missing] = [float(value) for value in present]
     return pd.Series(array, values.index)
