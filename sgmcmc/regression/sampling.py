@@ -44,6 +44,8 @@ class _Settings:
     # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
     # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
     min_unit: float = 1e-9
+    # The same of effects of groups, whose SDs are parameters in the units of the user.
+    min_effect_unit: float = 1e-30
 
 
 _SETTINGS = _Settings()
@@ -66,6 +68,10 @@ def sampled(content: Content) -> tuple[RegressionModel, Samples]:
         counted_rows = frame.iloc[counted].reset_index(drop=True)
     need_noise(model, counted_y, counted_rows)
     fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
+    for effects in model.effects:
+        units = effects.unit / effects.scale
+        smallest, largest = _SETTINGS.min_effect_unit, 1 / _SETTINGS.min_effect_unit
+        fits_float32 &= bool(((units > smallest) & (units < largest)).all())
     dtype = tf.float32 if fits_float32 else tf.float64
     keywords = {"dtype": dtype, **keywords}
     numpy_dtype = checks.floating_dtype("dtype", keywords["dtype"]).as_numpy_dtype
