@@ -119,6 +119,32 @@ def test_groups_of_numbers_are_those_of_the_same_value() -> None:
         pd.testing.assert_frame_equal(updated.summary(), expected)
 
 
+@pytest.mark.parametrize("prior", [None, {"kind[T.low]": (0.0, 0.01)}])
+def test_text_and_then_a_category_keep_the_reference(prior: Any) -> None:
+    """Both have "high" as reference, which is not the level of the first row."""
+    old = OLD.sort_values("kind", ascending=False)
+    coded = NEW.assign(kind=NEW["kind"].astype("category"))
+    fit = sgmcmc.glm("y ~ x + kind", old, priors=prior, **QUIET)
+    expected = fit.update(NEW, seed=1, verbose=False).summary()
+    found = fit.update(coded, seed=1, verbose=False).summary()
+    pd.testing.assert_frame_equal(found, expected)
+    other = sgmcmc.glm("y ~ x + kind", coded, priors=prior, **QUIET)
+    combined = sgmcmc.combine([fit, other], verbose=False)
+    pd.testing.assert_frame_equal(combined.summary(), expected)
+
+
+def test_groups_of_fractions_and_of_text_are_those_of_the_same_value() -> None:
+    tenths = FRAME.assign(site=FRAME["site"].map(ord) / 10)
+    for kind in (float, str):
+        rows = tenths.astype({"site": kind})
+        fit = sgmcmc.glm("y ~ x + (1 | site)", rows.iloc[:200], **QUIET)
+        expected = fit.update(rows.iloc[200:], seed=1, verbose=False).summary()
+        new = tenths.iloc[200:].astype({"site": "float32"})
+        updated = fit.update(new, seed=1, verbose=False)
+        assert len(updated.effects("site")) == 8
+        pd.testing.assert_frame_equal(updated.summary(), expected)
+
+
 def test_weights_and_dropped_rows_add_up() -> None:
     weights = np.arange(300) % 3
     frame = FRAME.assign(n=weights)
