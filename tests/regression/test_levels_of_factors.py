@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+import sgmcmc
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.groups.labels import find, labeled
 from sgmcmc.groups.spec import Groups
@@ -266,3 +267,22 @@ def test_a_factor_of_single_precision_knows_its_own_rows() -> None:
             np.testing.assert_array_equal(
                 _rows(model, {**rows, "g": form})["X"], wanted
             )
+
+
+@pytest.mark.parametrize("first", [2**25, 2**40, 2**63])
+def test_large_integers_are_labels(first: int) -> None:
+    """The numbers themselves are in no column that would round them."""
+    ids = np.array([first + int(k) for k in NUMBERS], np.uint64)
+    rows = {"y": Y, "x": X, "g": NUMBERS}
+    small, large = (
+        sgmcmc.glm("y ~ x + (1 | g)", data, seed=1, verbose=False)
+        for data in (rows, {**rows, "g": ids})
+    )
+    pd.testing.assert_frame_equal(large.summary(), small.summary())
+    # Effects are drawn by their labels, so that draws differ.
+    assert abs(large.loo().elpd - small.loo().elpd) < 2
+    dataset = {"y": Y, "g": ids, "h": pd.Categorical(TEXT)}
+    groups = Groups("g", {"z": 0.0}, _law)
+    model = read_groups(groups, _log_lik, dataset, {"m": np.zeros(4), "tau": 1.0}, None)
+    assert model.structure.labels["g"].tolist() == sorted({int(k) for k in ids})
+    assert ("g" in model.dataset) == (first < 2**31)
