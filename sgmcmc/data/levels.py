@@ -32,6 +32,11 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 # Text that is an integer, or an integer of a column that has become floating point.
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0)?")
 
+# Text that is a date or time: as many digits as its column needs, with or without a zone.
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,15})?)?)(Z|[+-]\d\d:\d\d)?"
+)
+
 # Texts of flags in Python, R and Arrow.
 _FLAGS = {True: ("True", "TRUE", "true", "1"), False: ("False", "FALSE", "false", "0")}
 
@@ -75,7 +80,19 @@ class Levels:
         is_text = isinstance(value, str)
         candidates = self._keys_of_text(value) if is_text else _texts_of(value)
         numbers = (self._numbers[key] for key in candidates if key in self._numbers)
-        return next(numbers, -1)
+        number = next(numbers, -1)
+        if number < 0:
+            number = self._times.get(_time_of(value), -1)
+        return number
+
+    @cached_property
+    def _times(self) -> dict[Key | None, int]:
+        """Numbers of levels that are times, or texts of them."""
+        times: dict[Key | None, int] = {}
+        for number, value in enumerate(self.values):
+            times.setdefault(_time_of(value), number)
+        times.pop(None, None)
+        return times
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
@@ -223,6 +240,24 @@ def _instant(value: Any) -> np.datetime64:
     if hasattr(value, "to_datetime64"):  # pandas', which has nanoseconds
         value = value.to_datetime64()
     return _in_one_unit(np.datetime64(value))
+
+
+def _time_of(value: Any) -> Key | None:
+    """Return the form of a date or time, or of a text of one; ``None`` of others."""
+    if isinstance(value, np.datetime64 | datetime.date):
+        return key_of(value)
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    try:
+        instant = np.datetime64(f"{match[1]}T{match[2]}")
+    except ValueError:  # a month 13
+        return None
+    if match[3] not in (None, "Z"):
+        hours, minutes = match[3][1:].split(":")
+        offset = np.timedelta64(60 * int(hours) + int(minutes), "m")
+        instant += offset if match[3][0] == "-" else -offset
+    return key_of(instant)
 
 
 def _is_duration(value: Any) -> bool:
