@@ -30,6 +30,7 @@ from sgmcmc.bridges.row_checks import (
     refuse_dependent_rows,
 )
 from sgmcmc.data.dataset import Tensors
+from sgmcmc.data.entries import by_label, need_one_order
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 
@@ -152,10 +153,12 @@ class JointModel(ConvertedModel):
                 self._covariates[name] = as_floats(f"data[{name!r}]", a, self._floats)
             else:
                 self._covariates[name] = tf.constant(a)
+        arrays = as_arrays("observed", observed)
+        need_one_order(by_label("data", data or {}) | by_label("observed", observed))
+        observed = arrays
         self._rows_of_prior: np.ndarray | None = None
         self._joint = self._of(self._covariates)
         self._names = _names(self._joint)
-        observed = as_arrays("observed", observed)
         _need_names(self._names, observed, rows)
         self._rows = tuple(observed if rows is None else rows)
         self.N = size_of(
@@ -312,6 +315,8 @@ class JointModel(ConvertedModel):
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return bijectors of constrained parameters, and possible starts of chains."""
         draws = self._draw(0, SETTINGS.prior_draws)
+        for name, values in self._observed.items():
+            _need_shape(name, tuple(values.shape), draws[name].shape[1:])
 
         def distributions(k: int) -> dict[str, Any]:
             values = {name: tf.constant(draws[name][k]) for name in self._names}
@@ -485,6 +490,22 @@ def _as_kind(name: str, values: np.ndarray, kind: tf.DType) -> tf.Tensor:
     return tf.constant(values, kind)
 
 
+def _need_shape(name: str, observed: tuple[int, ...], drawn: tuple[int, ...]) -> None:
+    """Refuse observed values that would be broadcast to pairs with those of the distribution.
+
+    The distribution may have fewer axes, and axes of length 1: then values share its parameters.
+    """
+    try:
+        fits = np.broadcast_shapes(observed, drawn) == observed
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"`observed[{name!r}]` has the shape {observed}, and a draw of {name!r} from `joint` "
+            f"has {drawn}. Both must be the same."
+        )
+
+
 def _names(joint: Any) -> list[str]:
     """Return the names of the variables, in the order of the flattened structure."""
     kinds = joint.dtype
@@ -543,8 +564,10 @@ def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
                 f"{kind} has one density for all of them, of shape {inner.event_shape}",
             )
         )
-    if log_prob.shape[0] != value.shape[0]:
+    shape = value.shape[: value.shape.rank - event]
+    if log_prob.shape != shape:  # values and parameters were broadcast to pairs
         raise ValueError(
-            f"`rows`: {name!r} has {value.shape[0]} rows, and its distribution {log_prob.shape[0]}."
+            f"`rows`: {name!r} has values of shape {shape}, and densities of shape "
+            f"{log_prob.shape}. Both must be the same."
         )
     return tf.reduce_sum(log_prob, axis=list(range(1, log_prob.shape.rank)))

@@ -28,7 +28,7 @@ from sgmcmc.bridges.row_checks import (
     some_of,
 )
 from sgmcmc.data.dataset import Tensors
-from sgmcmc.data.entries import refuse_nan, refuse_overflow
+from sgmcmc.data.entries import by_label, need_one_order, refuse_nan, refuse_overflow
 from sgmcmc.groups.spec import Groups
 from sgmcmc.interrupts import pass_on
 from sgmcmc.results.samples import Samples
@@ -303,6 +303,7 @@ def as_arrays(label: str, values: Any) -> dict[str, np.ndarray]:
         raise TypeError(
             f"`{label}` must be a dict of arrays; it is a {type(values).__name__}."
         )
+    need_one_order(by_label(label, values))
     arrays = {name: np.asarray(array) for name, array in values.items()}
     for name, array in arrays.items():
         refuse_nan(f"{label}[{name!r}]", array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,37 @@ def need_numbers(label: str, dtype: Any) -> None:
         raise TypeError(
             f"`{label}` must hold real numbers; its dtype is {name}. Code categories as numbers."
         )
+
+
+def need_one_order(columns: Mapping[str, Any]) -> None:
+    """Refuse series whose indices have the labels of the first one in another order.
+
+    Rows are matched by position: rows of one label would not meet.
+
+    Args:
+        columns: Columns of any kind, by their names in messages.
+    """
+    indices = {
+        label: values.index
+        for label, values in columns.items()
+        if library_of(values) == "pandas" and hasattr(values, "index")
+    }
+    first = next(iter(indices), "")
+    for label, index in indices.items():
+        if len(index) != len(indices[first]) or index.equals(indices[first]):
+            continue
+        are_unique = index.is_unique and indices[first].is_unique
+        if are_unique and index.isin(indices[first]).all():
+            raise ValueError(
+                f"The index of `{label}` has the labels of `{first}` in another order, and rows "
+                "are read by their places. Put both in one order, with .reindex(...), or drop the "
+                "index, with .reset_index(drop=True)."
+            )
+
+
+def by_label(label: str, columns: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return columns by their names in messages."""
+    return {f"{label}[{name!r}]": values for name, values in columns.items()}
 
 
 def need_first_axis(label: str, shape: tuple[int, ...]) -> None:

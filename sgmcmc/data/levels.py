@@ -14,11 +14,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc.libraries import library_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Key = tuple[Any, ...]
 """Form of a value that is equal for equal values: its kind, and what it is."""
@@ -28,6 +31,11 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 # Text that is an integer, or an integer of a column that has become floating point.
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0)?")
+
+# Text that is a date or time: as many digits as its column needs, with or without a zone.
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,15})?)?)(Z|[+-]\d\d:\d\d)?"
+)
 
 # Texts of flags in Python, R and Arrow.
 _FLAGS = {True: ("True", "TRUE", "true", "1"), False: ("False", "FALSE", "false", "0")}
@@ -72,7 +80,19 @@ class Levels:
         is_text = isinstance(value, str)
         candidates = self._keys_of_text(value) if is_text else _texts_of(value)
         numbers = (self._numbers[key] for key in candidates if key in self._numbers)
-        return next(numbers, -1)
+        number = next(numbers, -1)
+        if number < 0:
+            number = self._times.get(_time_of(value), -1)
+        return number
+
+    @cached_property
+    def _times(self) -> dict[Key | None, int]:
+        """Numbers of levels that are times, or texts of them."""
+        times: dict[Key | None, int] = {}
+        for number, value in enumerate(self.values):
+            times.setdefault(_time_of(value), number)
+        times.pop(None, None)
+        return times
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
@@ -201,6 +221,8 @@ def key_of(value: Any) -> Key:
         return "tuple", *map(key_of, value)
     if isinstance(value, np.datetime64 | datetime.date):
         return "date", str(_instant(value))
+    if _is_duration(value):
+        return "duration", str(_duration(value))
     if _is_interval(value):
         return (
             "interval",
@@ -215,7 +237,53 @@ def _instant(value: Any) -> np.datetime64:
     """Return a date or time as an instant, in coordinated universal time if it has a zone."""
     if getattr(value, "tzinfo", None) is not None:
         value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    return np.datetime64(value, "us")
+    if hasattr(value, "to_datetime64"):  # pandas', which has nanoseconds
+        value = value.to_datetime64()
+    return _in_one_unit(np.datetime64(value))
+
+
+def _time_of(value: Any) -> Key | None:
+    """Return the form of a date or time, or of a text of one; ``None`` of others."""
+    if isinstance(value, np.datetime64 | datetime.date):
+        return key_of(value)
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    try:
+        instant = np.datetime64(f"{match[1]}T{match[2]}")
+    except ValueError:  # a month 13
+        return None
+    if match[3] not in (None, "Z"):
+        hours, minutes = match[3][1:].split(":")
+        offset = np.timedelta64(60 * int(hours) + int(minutes), "m")
+        instant += offset if match[3][0] == "-" else -offset
+    return key_of(instant)
+
+
+def _is_duration(value: Any) -> bool:
+    if isinstance(value, np.timedelta64):  # a month has no length
+        return np.datetime_data(value)[0] not in ("Y", "M", "generic")
+    return isinstance(value, datetime.timedelta)
+
+
+def _duration(value: Any) -> np.timedelta64:
+    if hasattr(value, "to_timedelta64"):
+        value = value.to_timedelta64()
+    return _in_one_unit(np.timedelta64(value))
+
+
+def _in_one_unit(value: Any) -> Any:
+    """Return a date or duration in microseconds, or in the first finer unit that holds it."""
+    for unit in ("us", "ns", "ps", "fs"):
+        converted = value.astype(f"{value.dtype.kind}8[{unit}]")
+        if converted == value:
+            return converted
+    return value
+
+
+def _text_of_duration(value: Any) -> str:
+    """Return a duration as pandas writes it, such as ``1 days 02:00:00``."""
+    return str(importlib.import_module("pandas").Timedelta(_duration(value)))
 
 
 def _is_interval(value: Any) -> bool:
@@ -237,6 +305,9 @@ def _texts_of(value: Any) -> list[Key]:
             str(value),
             seconds.removesuffix("T00:00:00"),
         )
+    elif _is_duration(value):
+        length = _text_of_duration(value)
+        texts = length, length.removesuffix(" 00:00:00"), str(_duration(value))
     else:
         texts = (str(value),)
     return [("text", text) for text in dict.fromkeys(texts)]
@@ -254,6 +325,8 @@ def text_of(value: Any) -> str:
         )
     if isinstance(value, np.datetime64 | datetime.date):
         return str(_instant(value)).removesuffix(".000000").removesuffix("T00:00:00")
+    if _is_duration(value):
+        return _text_of_duration(value).removesuffix(" 00:00:00")
     return str(value)
 
 
@@ -261,7 +334,7 @@ def is_missing(value: Any) -> bool:
     """Return whether a value stands for none: None, NaN, NaT or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(value, np.datetime64):
+    if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
@@ -271,6 +344,9 @@ def _to_json(value: Any) -> Any:
         return {"tuple": [_to_json(component) for component in value]}
     if isinstance(value, np.datetime64 | datetime.date):
         return {"date": str(_instant(value))}
+    if _is_duration(value):
+        unit, _ = np.datetime_data(_duration(value))
+        return {"duration": [int(_duration(value).astype(np.int64)), unit]}
     if _is_interval(value):
         ends = [_to_json(plain(end)) for end in (value.left, value.right)]
         return {"interval": [*ends, value.closed]}
@@ -284,6 +360,8 @@ def _from_json(value: Any) -> Any:
         return tuple(map(_from_json, value["tuple"]))
     if "date" in value:
         return np.datetime64(value["date"])
+    if "duration" in value:
+        return np.timedelta64(*value["duration"])
     left, right, closed = value["interval"]
     ends = _from_json(left), _from_json(right)
     return importlib.import_module("pandas").Interval(*ends, closed=closed)
@@ -382,6 +460,16 @@ def read_categories(values: Any, label: str = "column") -> Categories | None:
         codes = [coder.of_arrow(chunk) for chunk in getattr(values, "chunks", [values])]
         return coder.finished(np.concatenate([np.zeros(0, np.int32), *codes]))
     return None
+
+
+def as_categorical(column: Categories | None) -> pd.Categorical:
+    """Return a column of categories as pandas has it."""
+    import pandas as pd
+
+    assert column is not None
+    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates
+    ordered = column.levels.ordered
+    return pd.Categorical.from_codes(column.codes, levels, ordered=ordered)
 
 
 def factorized(values: Any, label: str = "column") -> Categories:

@@ -17,9 +17,11 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
 from sgmcmc.data.derived_columns import coded_by, in_halves, recoded
 from sgmcmc.data.entries import (
     as_numbers,
+    by_label,
     check_values,
     need_first_axis,
     need_numbers,
+    need_one_order,
     refuse_nan,
 )
 from sgmcmc.data.levels import Coder, Levels
@@ -177,6 +179,7 @@ def _columns(
             )
         dataset = {name: dataset[name] for name in dataset.columns}
     _need_strings(dataset)
+    need_one_order(by_label("dataset", dataset))
     for name, values in dataset.items():
         label, is_coded = f"dataset[{name!r}]", name in coded
         column, length, column_levels = _read_column(

@@ -131,6 +131,8 @@ class BayesianRegression(BaseEstimator):
         """Return X, y and the weights, checked; an invalid prior scale is refused."""
         checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, **checks}
         X, y = validate_data(self, X, y, **checks)
+        if y.dtype.kind == "f" and y.dtype not in (np.float64, np.float32):
+            y = y.astype(np.float64)
         if not self.prior_scale > 0:
             raise ValueError(
                 f"`prior_scale` must be positive; it is {self.prior_scale!r}."

@@ -17,7 +17,7 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace, vectorized_map
-from sgmcmc.groups.labels import find, labeled
+from sgmcmc.groups.labels import as_entry, find, labeled
 from sgmcmc.groups.marginal import DEGREES, PROPOSALS, Marginal, Random, Tensors
 from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
@@ -175,10 +175,12 @@ class EffectSampler(ABC):
             labels, codes = structure.labels[by], labeled_rows.codes
             is_number = labels.dtype.kind in "iu"
             if is_number and (numbers >= 0).all():
-                rows[by] = labels[numbers][codes]
+                rows[by] = as_entry(labels[numbers][codes])
             elif is_number and labeled_rows.labels.dtype.kind in "iu":
-                rows[by] = labeled_rows.labels[codes]
+                rows[by] = as_entry(labeled_rows.labels[codes])
             else:
+                rows[by] = None
+            if rows[by] is None:
                 del rows[by]
             all_draws |= self.of_levels(by, levels)
             rows[code_column(by)] = tf.constant(codes.astype(np.int32))

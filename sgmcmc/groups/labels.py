@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.checks import describe
 from sgmcmc.data.levels import Levels, factorized, read_categories, text_of
+
+
+@dataclass(frozen=True)
+class _Settings:
+    exact: int = 2**24  # up to which float32 holds all integers
+
+
+_SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
@@ -88,11 +97,17 @@ def among_members(by: str, labeled_rows: Labeled, members: Sequence[Any]) -> Lab
 
 
 def shown(values: list[Any]) -> np.ndarray:
-    """Return labels as an array: of integers or flags, or else of text."""
+    """Return labels as an array: of integers or flags, or else of text, as are integers beyond.
+
+    Hashes are integers up to 2⁶⁴.
+    """
     if values and all(isinstance(value, bool) for value in values):
         return np.array(values)
     if values and all(isinstance(value, bool | int) for value in values):
-        return np.array(values, np.int64)
+        for kind in (np.int64, np.uint64):
+            limits = np.iinfo(kind)
+            if limits.min <= min(values) and max(values) <= limits.max:
+                return np.array(values, kind)
     return np.array(list(map(text_of, values)), str)
 
 
@@ -111,6 +126,17 @@ def numbers_of(values: Any) -> np.ndarray | None:
     else:
         return None
     return array if array.dtype.kind in "iuf" else None
+
+
+def as_entry(numbers: np.ndarray) -> Any:
+    """Return integer labels as an entry of a dataset; ``None`` if int32 cannot hold them.
+
+    Those that float32 would round are a tensor, which stays integers.
+    """
+    largest = max(abs(int(numbers.min(initial=0))), abs(int(numbers.max(initial=0))))
+    if largest > tf.int32.max:
+        return None
+    return numbers if largest <= _SETTINGS.exact else tf.constant(numbers, tf.int32)
 
 
 def extended(levels: Levels, values: Iterable[Any]) -> Levels:

@@ -15,7 +15,14 @@ from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn, digest
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.tables import by_column
-from sgmcmc.groups.labels import Labeled, among_members, labeled, numbers_of, shown
+from sgmcmc.groups.labels import (
+    Labeled,
+    among_members,
+    as_entry,
+    labeled,
+    numbers_of,
+    shown,
+)
 from sgmcmc.groups.marginal import Marginal, Tensors
 from sgmcmc.groups.packs import (
     FILLED,
@@ -459,16 +466,17 @@ def _rows(
     dtype: tf.DType,
     integers: Sequence[str],
 ) -> Data:
-    """Return the dataset without labels that are no numbers."""
+    """Return the dataset without labels that are no numbers, or larger integers than int32."""
     columns = dict(dataset)
     integer_labels = []
     for name in dict.fromkeys(factor.by for factor in factors):
         numbers = numbers_of(columns[name])
-        if numbers is None:
+        is_integer = numbers is not None and numbers.dtype.kind in "iu"
+        if numbers is None or (is_integer and as_entry(numbers) is None):
             del columns[name]
         else:
             columns[name] = numbers
-            integer_labels += [name] if numbers.dtype.kind in "iu" else []
+            integer_labels += [name] if is_integer else []
     rows = read_dataset(columns, dtype, [*integers, *integer_labels])
     for name, column in rows.columns.items():
         if not isinstance(column, DenseColumn):

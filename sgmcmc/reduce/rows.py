@@ -11,6 +11,8 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
+from sgmcmc.data.entries import by_label, need_one_order
+from sgmcmc.data.levels import as_categorical, read_categories
 from sgmcmc.libraries import library_of
 
 
@@ -114,6 +116,7 @@ def collapse(dataset: Any, weights: str = "n") -> Any:
         )
     if isinstance(dataset, Mapping):
         columns = checks.by_name("dataset", dataset, "of arrays by name")
+        need_one_order(by_label("dataset", columns))
         arrays = {name: _array(name, values) for name, values in columns.items()}
         first, counts = _distinct_rows(arrays, weights)
         return {
@@ -148,7 +151,11 @@ def collapse(dataset: Any, weights: str = "n") -> Any:
     )
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def _array(name: str, values: Any) -> Any:
+    """Return a column as an array, and as pandas' categories if it holds categories."""
+    categories = read_categories(values, f"dataset[{name!r}]")
+    if categories is not None:
+        return as_categorical(categories)
     if isinstance(values, np.ma.MaskedArray) or hasattr(values, "tocsr"):
         kind = "masked" if isinstance(values, np.ma.MaskedArray) else "sparse"
         raise TypeError(f"`dataset[{name!r}]` is a {kind} array; give a dense one.")
@@ -206,6 +213,9 @@ def _kinds(columns: Sequence[Any], max_share: float = 1.0) -> np.ndarray | None:
         if np.ndim(column) > 1:
             entries = list(np.reshape(column, (len(column), -1)).T)
         for entry in entries:
+            dtype = getattr(entry, "dtype", None)
+            if isinstance(dtype, np.dtype) and not dtype.isnative:
+                entry = entry.astype(dtype.newbyteorder("="))  # as pandas reads it
             labels, levels = pd.factorize(entry, use_na_sentinel=False)
             codes, _ = pd.factorize(codes * len(levels) + labels)
         if int(codes.max()) >= max_share * size:

@@ -64,7 +64,7 @@ def combine(fits: Sequence[Regression], **keywords: Any) -> Regression:
                     f"`fits` must differ in their rows alone; {name} is {first[name]!r} in the "
                     f"first and {value!r} in number {number}."
                 )
-    together = stacked(contents)
+    together = stacked(contents, fits[0]._model.coded_columns)
     return Regression._sampled(
         replace(together, keywords={**together.keywords, **keywords})
     )
@@ -79,5 +79,6 @@ def _compared(fit: Regression) -> dict[str, Any]:
         "formula": " ".join(token.text for token in tokens_of(text)).strip(),
         "family": fit.family,
         "link": fit.link,
+        "factors": sorted(fit._model.coded_columns),
         "priors": fit._model.priors,
     }

@@ -135,6 +135,37 @@ class Design:
         self._need_finite(matrix, self.dense, frame)
         return matrix
 
+    def need_known(self, frame: pd.DataFrame) -> None:
+        """Refuse rows with levels of factors that are not those of the design.
+
+        Splines and the like are not evaluated: all rows together have other knots.
+
+        Raises:
+            ValueError: There is such a level, or a column is missing or of another kind.
+        """
+        import formulaic
+
+        for name in self.variables:
+            need_column(frame, name)
+        for spec in (self.spec, *(term.weight for term in self.coded)):
+            if spec is None:
+                continue
+            self.subexpressions.frame(frame, _expressions(spec))
+            used = {f.expr: f for term in spec.formula for f in term.factors}
+            states = {expr: state for expr, (_, state) in spec.encoder_state.items()}
+            factors = [
+                f for expr, f in used.items() if "categories" in states.get(expr, ())
+            ]
+            coded = formulaic.ModelSpec(
+                _formula([_term([factor]) for factor in factors]),
+                na_action="raise",
+                output="sparse",
+                transform_state=spec.transform_state,
+                encoder_state=spec.encoder_state,
+            )
+            if factors:
+                _matrix(coded, frame, self.subexpressions)
+
     def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
         """Return the number that each row has in its column; ``None`` for 1."""
         if coded.weight is None:
@@ -329,11 +360,6 @@ class _Learner:
             need_column(frame, name)
         self._variables |= dict.fromkeys(names)
         column = expression.column_of(expression.tree)
-        if column is not None and frame[column].dtype.kind in "mM":
-            raise TypeError(
-                f"`data[{column!r}]` holds dates or times, which have no unit. Write a number of "
-                f"them, such as I({column}.dt.dayofyear) or I({column}.dt.days)."
-            )
         tree = expression.frozen(frame, subexpressions.constants)
         text = subexpressions.added(expression, tree, self._sketch)
         subexpression = subexpressions.by_name.get(text)
@@ -343,6 +369,18 @@ class _Learner:
         else:
             factor = Factor(text, eval_method="lookup")
             is_factor = subexpression.levels
+            values = subexpression.values(self._sketch, subexpressions.constants)
+            if not is_factor and values.dtype.kind in "mM":
+                name = f"`data[{column!r}]`"
+                if column is None:
+                    name = (
+                        f"`formula`: {subexpressions.written(subexpression.written)!r}"
+                    )
+                example = column or "k"
+                raise TypeError(
+                    f"{name} holds dates or times, which have no unit. Write a number of them, "
+                    f"such as I({example}.dt.dayofyear) or I({example}.dt.days)."
+                )
         if is_factor:
             call = expression.tree
             inside = call.args[0] if isinstance(call, ast.Call) and call.args else call

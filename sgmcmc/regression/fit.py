@@ -200,7 +200,8 @@ class Regression:
         with checks.named("data", "rows"):
             added = content_of_rows(content, rows, weights)
             need_known_levels(self._model, added.frame)
-        return self._sampled(replace(stacked([content, added]), keywords=keywords))
+        both = stacked([content, added], self._model.coded_columns)
+        return self._sampled(replace(both, keywords=keywords))
 
     @classmethod
     def _made_again(cls, samples: Samples, content: saved.Content) -> Regression:

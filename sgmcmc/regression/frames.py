@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import math
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sgmcmc.checks import describe, did_you_mean
-from sgmcmc.data.levels import Categories, Coder, Levels, factorized, read_categories
+from sgmcmc.data.entries import by_label, need_one_order
+from sgmcmc.data.levels import (
+    Categories,
+    Coder,
+    Levels,
+    as_categorical,
+    factorized,
+    read_categories,
+)
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
+from sgmcmc.data.tables import has_arrow_stream
 from sgmcmc.regression.formula import columns_of
 
 if TYPE_CHECKING:
@@ -54,8 +65,8 @@ def read_rows(
     memory; text becomes categories, named in ``frame.attrs``.
 
     Args:
-        data: Frame of pandas or polars, Arrow table or dataset, path or URL of a Parquet file or
-            folder, or dict of columns.
+        data: Frame of pandas or polars, Arrow table, dataset or stream, path or URL of a Parquet
+            file or folder, or dict of columns.
         columns: Function that returns the columns that are used; ``None`` for all.
         drop: Whether rows with missing values in these columns are dropped.
 
@@ -75,6 +86,9 @@ def read_rows(
                 "with pandas first: data=pd.read_csv(path)."
             )
         data = open_named("data", data)
+    if has_arrow_stream(data) and not hasattr(data, "to_pandas"):  # of DuckDB, Ibis
+        arrow = importlib.import_module("pyarrow")
+        data = arrow.RecordBatchReader.from_stream(data).read_all()
     if hasattr(data, "to_batches") and hasattr(data, "schema"):
         head = data.schema.empty_table().to_pandas()
         names = list(head.columns) if columns is None else columns(head)
@@ -84,7 +98,7 @@ def read_rows(
         frame = _in_memory(data, names, head)
     elif isinstance(data, pd.DataFrame):
         columns_of_codes = {
-            name: categories(read_categories(data[name], f"data[{name!r}]"))
+            name: as_categorical(read_categories(data[name], f"data[{name!r}]"))
             for name, kind in data.dtypes.items()
             if str(kind).startswith("dictionary<")
         }
@@ -98,6 +112,15 @@ def read_rows(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
             f"file or folder, or a dict of columns; it is {describe(data)}."
         )
+    swapped = {
+        name: dtype.newbyteorder("=")
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, np.dtype) and not dtype.isnative
+    }
+    if (
+        swapped and frame.columns.is_unique
+    ):  # big-endian, which pandas cannot select from
+        frame = frame.astype(swapped)
     mask = None
     used = list(frame.columns) if columns is None else columns(frame)
     if drop:
@@ -133,20 +156,10 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
     for field in table.schema:
         if hasattr(field.type, "index_type"):
             coded = read_categories(table[field.name], f"data[{field.name!r}]")
-            categorical[field.name] = categories(coded)
+            categorical[field.name] = as_categorical(coded)
     others = [name for name in names if name not in categorical]
     frame = table.select(others).to_pandas()
     return frame.assign(**categorical)[names] if categorical else frame
-
-
-def categories(column: Categories | None) -> pd.Categorical:
-    """Return a column of categories as pandas has it."""
-    import pandas as pd
-
-    assert column is not None
-    levels = pd.Index(list(column.levels.values))  # of text, numbers or dates
-    ordered = column.levels.ordered
-    return pd.Categorical.from_codes(column.codes, levels, ordered=ordered)
 
 
 def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -163,7 +176,7 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
             # What is masked, or NaN among text, is missing.
             values = pd.Series(values)
         coded = read_categories(values, f"data[{name!r}]")
-        columns[name] = np.asarray(values) if coded is None else categories(coded)
+        columns[name] = np.asarray(values) if coded is None else as_categorical(coded)
     sizes: dict[Any, int] = {}
     for name, values in columns.items():
         if np.ndim(values) > 1:
@@ -181,33 +194,8 @@ def _columns_of_dict(data: Mapping[Any, Any]) -> dict[Any, Any]:
         raise ValueError(
             f"The columns of `data` must have one length; they have {lengths}."
         )
-    indexed = {
-        name: values.index
-        for name, values in data.items()
-        if isinstance(values, pd.Series | pd.DataFrame)
-    }
-    first = next(iter(indexed), None)
-    for name, index in indexed.items():
-        need_one_order(f"`data[{name!r}]`", index, f"`data[{first!r}]`", indexed[first])
+    need_one_order(by_label("data", data))
     return columns
-
-
-def need_one_order(
-    label: str, index: pd.Index, other_label: str, other_index: pd.Index
-) -> None:
-    """Refuse a series whose index has the labels of another in another order.
-
-    Rows are matched by position: rows of one label would not meet.
-    """
-    if len(index) != len(other_index) or index.equals(other_index):
-        return
-    are_unique = index.is_unique and other_index.is_unique
-    if are_unique and index.isin(other_index).all():
-        raise ValueError(
-            f"The index of {label} has the labels of {other_label} in another order, and rows are "
-            "read by their places. Put both in one order, with .reindex(...), or drop the index, "
-            "with .reset_index(drop=True)."
-        )
 
 
 def _mapped(
@@ -225,7 +213,8 @@ def _mapped(
             for column in batch.columns:
                 if hasattr(column.type, "index_type"):
                     column = column.dictionary_decode()  # a level may be missing, too
-                mask &= column.is_valid().to_numpy(zero_copy_only=False)
+                missing = column.is_null(nan_is_null=True)
+                mask &= ~missing.to_numpy(zero_copy_only=False)
             masks.append(mask)
             batch = batch if mask.all() else batch.filter(array(mask))
         for name, reader in readers.items():
@@ -241,24 +230,31 @@ class _Reader:
     """Spools the batches of a column: numbers as they are, text and dictionaries as codes."""
 
     def __init__(self, name: str, kind: Any) -> None:
-        types = importlib.import_module("pyarrow").types
+        arrow = importlib.import_module("pyarrow")
+        types = arrow.types
         self._name = name
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
-        self._decimal = types.is_decimal(kind)
-        self._dtype: np.dtype[Any]
-        if self._coded:
-            self._dtype = np.dtype(np.int32)
-        elif self._decimal:
-            self._dtype = np.dtype(np.float64)
-        else:
-            self._dtype = np.dtype(kind.to_pandas_dtype())
+        self._zone = kind.tz if types.is_timestamp(kind) else None
+        self._cast: Any = None  # type that it is read as, if not its own
+        if types.is_decimal(kind):
+            self._cast = arrow.float64()
+        elif types.is_float16(kind):
+            self._cast = arrow.float32()
+        elif types.is_date(kind):
+            self._cast = arrow.timestamp("ms")
+        elif self._zone is not None:
+            self._cast = arrow.timestamp(kind.unit)  # of coordinated universal time
+        self._dtype = np.dtype(np.int32 if self._coded else object)
+        if not self._coded:
+            with contextlib.suppress(NotImplementedError):  # times of a day
+                self._dtype = np.dtype((self._cast or kind).to_pandas_dtype())
         self._writer = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
-        column = column.cast("float64") if self._decimal else column
+        column = column if self._cast is None else column.cast(self._cast)
         if self._coded:
             values = self._coder.of_arrow(column)
         else:
@@ -280,10 +276,13 @@ class _Reader:
         import pandas as pd
 
         values = np.asarray(self._writer.array())
+        if self._zone is not None:
+            in_utc = pd.Series(values, copy=False).dt.tz_localize("UTC")
+            return in_utc.dt.tz_convert(self._zone)
         if not self._coded:
             return pd.Series(values, copy=False)
         if not self.text:
-            return pd.Series(categories(self._coder.finished(values)))
+            return pd.Series(as_categorical(self._coder.finished(values)))
         levels = list(self._coder.levels.values)
         order = np.argsort(np.asarray(levels, object), kind="stable")
         rank = np.append(np.argsort(order), -1).astype(np.int32)
@@ -373,21 +372,24 @@ class Factor(NamedTuple):
     Attributes:
         levels: Its levels in the regression, the reference first.
         kind: Its kind there: "number", "text" or "category".
+        dtype: Storage of numbers there.
     """
 
     levels: Levels
     kind: str
+    dtype: Any = None
 
 
 def factor_of(values: pd.Series, levels: Any) -> Factor:
     """Return a column as a factor with some levels."""
     import pandas as pd
 
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        kind = "category"
-    else:
-        kind = "number" if values.dtype.kind in "biuf" else "text"
-    return Factor(Levels.of(levels), kind)
+    if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind in "mM":
+        return Factor(Levels.of(levels), "category")
+    if values.dtype.kind not in "biuf":
+        return Factor(Levels.of(levels), "text")
+    numbers = np.array(list(levels), values.dtype)
+    return Factor(Levels.of(numbers), "number", values.dtype)
 
 
 def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.DataFrame:
@@ -401,16 +403,16 @@ def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.Dat
         ValueError: A level is new, or missing; the message names it.
     """
     columns: dict[str, Any] = {}
-    for name, (levels, kind) in factors.items():
+    for name, (levels, kind, dtype) in factors.items():
         need_column(frame, name)
         label = f"data[{name!r}]"
         observed = factorized(frame[name], label)
         codes = observed.coded_by(levels, label, "regression")
         are_same = set(observed.levels.values) <= set(levels.values)
         if kind == "number":
-            columns[name] = np.array(levels.values)[codes]
+            columns[name] = np.array(levels.values, dtype)[codes]
         elif kind == "category" or not are_same:
-            columns[name] = categories(Categories(codes, levels))
+            columns[name] = as_categorical(Categories(codes, levels))
     return frame.assign(**columns) if columns else frame
 
 
@@ -442,6 +444,11 @@ def plain_columns(
         objects = isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
         if used and objects and not _is_text(column):
             kinds = list(dict.fromkeys(type(v).__name__ for v in column.dropna()))
+            if set(kinds) <= {"int", "Decimal"}:
+                raise TypeError(
+                    f"`data[{name!r}]` holds integers that are one number in floating point. If "
+                    "these are ids, make them text, .astype(str)."
+                )
             raise TypeError(
                 f"`data[{name!r}]` holds Python objects, {', '.join(kinds[:4])}, which are neither "
                 "all numbers nor all text. Make them one or the other, pd.to_numeric(...) or "
@@ -537,11 +544,19 @@ def _of_objects(values: pd.Series) -> pd.Series:
     )
     if not is_numeric or not len(present):
         return values
-    if kind == "integer" and not missing.any():
-        try:
-            return values.astype(np.int64)
-        except OverflowError:
-            pass
+    is_exact = kind == "integer" or (
+        kind == "decimal"
+        and present.map(math.isfinite).all()
+        and present.abs().max() > 2**53
+        and (present % 1 == 0).all()
+    )
+    if is_exact and not missing.any():
+        for dtype in (np.int64, np.uint64):  # hashes are integers up to 2⁶⁴
+            limits = np.iinfo(dtype)
+            if limits.min <= present.min() and present.max() <= limits.max:
+                return values.map(int).astype(dtype)
+        if present.map(float).nunique() < present.nunique():
+            return values  # ids, some of which are one number in floating point
     array = np.full(len(values), np.nan)
     array[~missing] = [float(value) for value in present]
     return pd.Series(array, values.index)

@@ -13,7 +13,7 @@ from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.levels import Levels
 from sgmcmc.regression.formula import quoted
-from sgmcmc.regression.frames import as_frame, chunks
+from sgmcmc.regression.frames import as_frame, chunks, need_column
 from sgmcmc.regression.linear_predictor import (
     AS_THEY_ARE,
     Cells,
@@ -87,11 +87,26 @@ class Predictor:
         """Linear predictors at these draws."""
         return LinearPredictor(self.model, self.thinned, self.frame.columns)
 
+    def rows(self, data: Any) -> pd.DataFrame:
+        """Return rows of the user's, or those of the regression, with all columns that are used.
+
+        Raises:
+            ValueError: There are none, or one lacks a value or a column; the message names it.
+        """
+        if data is None:
+            return self.frame
+        frame = as_frame(data)
+        if not len(frame):
+            raise ValueError("`data` has no rows.")
+        for name in self.linear.columns:
+            need_column(frame, name)
+        return frame
+
     def predictors(
         self, data: Any, seed: int = 0
     ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
         """Yield rows and the draws of their linear predictors, (draws, rows, ...), in chunks."""
-        frame = self.frame if data is None else as_frame(data)
+        frame = self.rows(data)
         members = Members(self.linear, frame, seed)
         length = max(64, _SETTINGS.draws_at_once // self.linear.draws)
         for start in range(0, len(frame), length):
@@ -115,7 +130,7 @@ class Predictor:
                     drawn = np.asarray(model.outcomes)[drawn]
                 draws.append(drawn)
             return np.concatenate(draws, axis=1)
-        frame = self.frame if data is None else as_frame(data)
+        frame = self.rows(data)
         weights = self.linear.weights
 
         def summary(draws: np.ndarray) -> np.ndarray:
@@ -358,7 +373,7 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
     elif isinstance(about.data, Mapping):
         frame, weights = grid(predictor, about.data), None
     elif about.data is not None:
-        frame, column = as_frame(about.data), predictor.weights_column
+        frame, column = predictor.rows(about.data), predictor.weights_column
         has_weights = column is not None and column in frame.columns
         weights = frame[column] if has_weights else None
     if not len(frame):

@@ -17,6 +17,7 @@ from sgmcmc.regression.formula import (
     INTERCEPT,
     Bar,
     Formula,
+    columns_of,
     entry_of,
     place_name,
     weight_name,
@@ -299,6 +300,12 @@ class RegressionModel:
         for design in self.designs[1:]:
             factors = {**design.factors, **factors}
         return factors
+
+    @property
+    def coded_columns(self) -> set[str]:
+        """Columns of the data that are factors of terms or of bars."""
+        groups = {name for effects in self.effects for name in columns_of(effects.by)}
+        return groups | set(self.factors)
 
     def prior_of(self, parameter: Auxiliary) -> Any:
         """Return the user's prior of an auxiliary parameter; ``None`` for the default."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,22 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import did_you_mean
-from sgmcmc.data.levels import Categories, factorized
+from sgmcmc.data.entries import by_label, need_one_order
+from sgmcmc.data.levels import Categories, Levels, as_categorical, factorized
 from sgmcmc.groups.labels import extended
 from sgmcmc.reduce.rows import distinct_rows
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.building import RegressionData, make_model
-from sgmcmc.regression.columns import blocks
 from sgmcmc.regression.direct import leave_sampler_open
 from sgmcmc.regression.families import read_family
 from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.frames import (
     TEXT,
-    categories,
+    chunks,
     column,
-    need_one_order,
     read_rows,
+    with_levels_of,
 )
 from sgmcmc.regression.model import WEIGHTS, RegressionModel
 from sgmcmc.regression.reduced import SumsCall, is_reducible
@@ -45,6 +45,8 @@ class _Settings:
     # Standard deviation of a response below which, or beyond its inverse, the chain is in float64:
     # its fourth power, as in derivatives with respect to `sigma`, is out of the range of float32.
     min_unit: float = 1e-9
+    # The same of effects of groups, whose SDs are parameters in the units of the user.
+    min_effect_unit: float = 1e-30
     shortest: float = 0.1  # seconds that are left for a chain, at least
 
 
@@ -68,6 +70,10 @@ def sampled(content: Content) -> tuple[RegressionModel, Samples]:
         counted_rows = frame.iloc[counted].reset_index(drop=True)
     need_noise(model, counted_y, counted_rows)
     fits_float32 = _SETTINGS.min_unit < model.unit < 1 / _SETTINGS.min_unit
+    for effects in model.effects:
+        units = effects.unit / effects.scale
+        smallest, largest = _SETTINGS.min_effect_unit, 1 / _SETTINGS.min_effect_unit
+        fits_float32 &= bool(((units > smallest) & (units < largest)).all())
     dtype = tf.float32 if fits_float32 else tf.float64
     keywords = {"dtype": dtype, **keywords}
     numpy_dtype = checks.floating_dtype("dtype", keywords["dtype"]).as_numpy_dtype
@@ -101,9 +107,8 @@ def row_weights(
 
     if weights is None:
         return None
-    index, data_index = getattr(weights, "index", None), getattr(data, "index", None)
-    if isinstance(index, pd.Index) and isinstance(data_index, pd.Index):
-        need_one_order("`weights`", index, "`data`", data_index)
+    columns = by_label("data", data) if isinstance(data, Mapping) else {"data": data}
+    need_one_order({**columns, "weights": weights})
     values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
     if not isinstance(weights, str) and mask is not None and values.shape == mask.shape:
         values = values[mask]
@@ -130,8 +135,10 @@ def row_weights(
 
 def need_known_levels(model: RegressionModel, frame: pd.DataFrame) -> None:
     """Refuse rows with levels of fixed factors, or of the response, that a model lacks."""
-    for _ in blocks(model.design, frame):
-        pass
+    frame = with_levels_of(frame, model.factors)
+    for chunk in chunks(frame, len(model.terms)):
+        for design in model.designs:
+            design.need_known(chunk)
     if model.outcomes:
         read_response(
             model.formula, frame, model.family, model.outcomes, model.constants
@@ -173,14 +180,19 @@ def content_of_rows(like: Content, rows: Any, weights: Any) -> Content:
     )
 
 
-def stacked(contents: Sequence[Content]) -> Content:
-    """Return the content of one regression of the rows of several, one behind the other."""
+def stacked(contents: Sequence[Content], coded: Collection[str]) -> Content:
+    """Return the content of one regression of the rows of several, one behind the other.
+
+    Args:
+        contents: Contents.
+        coded: Names of columns that are factors or labels of groups.
+    """
     import pandas as pd
 
     first = contents[0]
     frames = [content.frame for content in contents]
     columns = {
-        name: _stacked(str(name), [frame[name] for frame in frames])
+        name: _stacked(str(name), frames, str(name) in coded)
         for name in frames[0].columns
         if str(name) != first.weights_column
     }
@@ -200,18 +212,29 @@ def stacked(contents: Sequence[Content]) -> Content:
     return replace(first, frame=frame, weights=weights, dropped=dropped)
 
 
-def _stacked(name: str, parts: Sequence[pd.Series]) -> Any:
-    """Return a column of which these are parts; categories are one if their values are."""
+def _stacked(name: str, frames: Sequence[pd.DataFrame], is_coded: bool) -> Any:
+    """Return a column of which frames have the parts; levels are those of the same value.
+
+    Levels are written, and ordered, as in the first part.
+    """
     import pandas as pd
 
+    parts = [frame[name] for frame in frames]
     kinds = {part.dtype.kind for part in parts}
-    are_coded = any(isinstance(part.dtype, pd.CategoricalDtype) for part in parts)
-    if "b" in kinds and kinds <= set("biuf"):
-        parts = [part.astype(int) if part.dtype.kind == "b" else part for part in parts]
-    if not are_coded and (kinds <= set("OUT") or not kinds & set("OUT")):
+    is_one_dtype = len({str(part.dtype) for part in parts}) == 1
+    are_numbers = kinds <= set("biuf")
+    if kinds in ({"M"}, {"m"}) or (are_numbers and (is_one_dtype or not is_coded)):
+        if "b" in kinds and not is_one_dtype:
+            parts = [
+                part.astype(int) if part.dtype.kind == "b" else part for part in parts
+            ]
         return pd.concat(parts, ignore_index=True).to_numpy()
     all_rows = [factorized(part, f"rows[{name!r}]") for part in parts]
-    levels = all_rows[0].levels
+    first, levels = parts[0], all_rows[0].levels
+    is_category = isinstance(first.dtype, pd.CategoricalDtype)
+    is_sorted = not is_category or name in frames[0].attrs.get(TEXT, ())
+    if is_sorted:  # as in a regression of these rows
+        levels = _in_order(levels)
     for rows in all_rows[1:]:
         joined = extended(levels, rows.levels.values)
         if levels.ordered or rows.levels.ordered:
@@ -224,5 +247,23 @@ def _stacked(name: str, parts: Sequence[pd.Series]) -> Any:
                     f"{list(levels.values)}."
                 )
         levels = joined
-    codes = [rows.coded_by(levels, name) for rows in all_rows]
-    return categories(Categories(np.concatenate(codes), levels))
+    levels = _in_order(levels) if is_sorted else levels
+    codes = np.concatenate([rows.coded_by(levels, name) for rows in all_rows])
+    if not any(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
+        if all(isinstance(value, str) for value in levels.values):
+            return np.array(levels.values, object)[codes]
+        values = np.array(levels.values)
+        if values.dtype.kind in "biuf":
+            if first.dtype.kind in "biuf":
+                as_first = values.astype(first.dtype)
+                values = as_first if Levels.of(as_first) == levels else values
+            return values[codes]
+    return as_categorical(Categories(codes, levels))
+
+
+def _in_order(levels: Levels) -> Levels:
+    """Return levels in the order of their values, if they have one."""
+    try:
+        return replace(levels, values=tuple(sorted(levels.values)))
+    except TypeError:
+        return levels

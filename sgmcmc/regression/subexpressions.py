@@ -63,6 +63,9 @@ class Subexpression:
         values = self.expression.values(self.tree, frame, constants)
         if self.levels:
             values = plain(values) if self.column else as_levels(values)
+            if getattr(values, "dtype", np.dtype(float)).kind in "mM":
+                # Else formulaic compares NumPy's dates with those of pandas.
+                values = pd.Categorical(values)
         else:
             try:
                 values = as_numbers(values)

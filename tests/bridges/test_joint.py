@@ -401,6 +401,17 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
     (lambda: _wrong(k=tfd.Bernoulli(0.5)), {}, "'k' is discrete"),
     (lambda: _wrong(k=lambda mu: tfd.Uniform(mu, mu + 1)), {}, "support of 'k' depends"),
     (_wrong, {"observed": {"z": YG}}, "`observed`: `joint` has no variable 'z'"),
+    (_wrong, {"observed": {"y": YG[:, None]}},
+     r"`observed\['y'\]` has the shape \(40, 1\), and a draw of 'y' from `joint` has \(40,\)"),
+    (_wrong, {"observed": {"y": YG[:9]}}, r"`observed\['y'\]` has the shape \(9,\)"),
+    (lambda: lambda data: tfd.JointDistributionNamed({
+        "mu": tfd.Normal(0.0, 1.0), "y": lambda mu: tfd.Normal(mu + data["x"], 1.0)}),
+     {"data": {"x": YG[:, None]}}, r"has the shape \(40,\), .* has \(40, 1\)"),
+    (lambda: tfd.JointDistributionNamed({
+        "mu": tfd.Normal(0.0, 1.0), "z": lambda mu: tfd.Normal(mu, 1.0),
+        "y": lambda z: tfd.Normal(z, 1.0)}),
+     {"observed": {"z": YG[:, None], "y": YG}},
+     r"'y' has values of shape \(40,\), and densities of shape \(40, 40\)"),
     (_wrong, {"rows": "y"}, r"write rows=\['y'\]"),
     (_wrong, {"rows": ["mu"]}, "'mu' is not among what is `observed`"),
     (_wrong, {"observed": {}}, "at least one variable"),

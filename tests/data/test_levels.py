@@ -14,6 +14,10 @@ import pytest
 from sgmcmc.data.levels import Categories, Levels, factorized, read_categories, text_of
 
 DAYS = pd.to_datetime(["2020-01-01 00:00", "2020-01-02 03:00"])
+STAMPS = pd.to_datetime(["2020-01-01", "2020-01-01"]) + pd.to_timedelta(
+    [250, 500], "ns"
+)
+HOURS = pd.to_timedelta([1, 2], "h")
 CUT = pd.cut(np.array([1.0, 3.0, 9.0]), [0, 2, 5, 10])
 
 
@@ -50,6 +54,48 @@ CUT = pd.cut(np.array([1.0, 3.0, 9.0]), [0, 2, 5, 10])
             ["2020-01-01", datetime.date(2020, 1, 1), DAYS[1], "2020-01-02 03:00:00"],
             [0, 0, 1, 1],
         ),
+        (
+            STAMPS,
+            [STAMPS[1], STAMPS[0].to_datetime64(), np.datetime64("2020-01-01", "us")],
+            [1, 0, -1],
+        ),
+        (
+            STAMPS,
+            [
+                "2020-01-01 00:00:00.000000500",
+                "2020-01-01T01:00:00.000000250+01:00",
+                "2020-01-01 00:00:00.000000",
+                "2020-13-01 00:00:00",
+            ],
+            [1, 0, -1, -1],
+        ),
+        (
+            DAYS,
+            [
+                "2020-01-01 00:00:00.000",
+                "2020-01-02 03:00:00.000000000",
+                "2020-01-01 22:00:00-05:00",
+            ],
+            [0, 1, 1],
+        ),
+        (
+            ["2020-01-01 00:00:00.000", "2020-01-02 04:00:00.500+01:00"],
+            [DAYS[0], DAYS[1] + pd.Timedelta("500ms"), DAYS[1]],
+            [0, 1, -1],
+        ),
+        (
+            HOURS,
+            [
+                np.timedelta64(1, "h"),
+                np.timedelta64(7200, "s"),
+                HOURS[1],
+                "0 days 01:00:00",
+                datetime.timedelta(hours=2),
+                np.timedelta64(3_600_000_000_001, "ns"),
+            ],
+            [0, 1, 1, 0, 1, -1],
+        ),
+        (["0 days 01:00:00", "2 days"], [HOURS[0], pd.Timedelta(2, "D")], [0, 1]),
         (["2020-01-01"], [DAYS[0], np.datetime64("2020-01-01")], [0, 0]),
         (CUT.categories, ["(0, 2]", pd.Interval(2.0, 5.0)], [0, 1]),
         (
@@ -100,6 +146,9 @@ def test_missing_numbers_and_dates_are_no_level() -> None:
         -1,
         0,
     ]
+    durations = np.array(["NaT", 3], "m8[s]")
+    assert factorized(durations).codes.tolist() == [-1, 0]
+    assert factorized(durations.astype(object)).codes.tolist() == [-1, 0]
     assert factorized(pd.Series([None, 2], dtype="Int64")).codes.tolist() == [-1, 0]
 
 

@@ -181,6 +181,14 @@ def test_refused(model: Any, y: Any, message: str) -> None:
         model.fit(np.arange(10.0).reshape(5, 2), y)
 
 
+@pytest.mark.parametrize("kind", ["f2", ">f8", "g"])
+def test_responses_of_any_storage(kind: str) -> None:
+    y = np.round(ETA + rng.normal(size=N))
+    given = BayesianLinearRegression(random_state=1).fit(X, y.astype(kind))
+    wanted = BayesianLinearRegression(random_state=1).fit(X, y)
+    np.testing.assert_array_equal(given.coef_, wanted.coef_)
+
+
 def test_without_noise() -> None:
     """Where y is a linear function of X the variance has no posterior; of few rows it has."""
     y = 3.0 + Z @ [1.0, 2.0, 0.0]

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow_probability import bijectors
 
 import sgmcmc
+from sgmcmc.data.reading import read_dataset
 
 SIZE = 500
 
@@ -94,6 +95,35 @@ def test_frames_are_collapsed_to_frames(library):
 def test_missing_values_and_zeros_are_equal_to_each_other(values):
     collapsed = sgmcmc.collapse(pd.DataFrame({"x": values}))
     np.testing.assert_array_equal(collapsed["n"], [2, 1, 2])
+
+
+LEVELS = pd.Categorical(dataset()["y"] + 10, [11, 10])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [LEVELS, pd.Series(LEVELS), pd.Categorical(dataset()["group"], ["b", "a", "c"])],
+    ids=["categorical", "series", "text"],
+)
+def test_categories_of_a_dict_keep_the_numbers_of_their_levels(column):
+    """The sampler reads numbers of levels, whose values are others."""
+    collapsed = sgmcmc.collapse({"g": column})["g"]
+    categories = pd.Categorical(column).categories
+    assert list(collapsed.categories) == list(categories)
+    numbers = read_dataset({"g": column}, tf.float32).whole["g"]
+    _, first = np.unique(numbers, return_index=True)
+    np.testing.assert_array_equal(
+        read_dataset({"g": collapsed}, tf.float32).whole["g"],
+        numbers.numpy()[np.sort(first)],
+    )
+
+
+def test_arrow_dictionaries_of_a_dict_stay_categories():
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.array(["b", "a", "b"]).dictionary_encode()
+    collapsed = sgmcmc.collapse({"g": column})
+    assert list(collapsed["g"].categories) == ["b", "a"]
+    np.testing.assert_array_equal(collapsed["n"], [2, 1])
 
 
 def test_a_log_likelihood_with_counts_is_that_of_all_rows():

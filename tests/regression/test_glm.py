@@ -33,6 +33,30 @@ def fit() -> sgmcmc.Regression:
     return sgmcmc.glm("y ~ x + C(f)", FRAME, **QUIET)
 
 
+@pytest.mark.parametrize("door", ["predict", "predictions", "comparisons", "slopes"])
+def test_rows_without_a_column_or_without_rows_are_named(door: str) -> None:
+    fit = sgmcmc.glm("y ~ x + (1 | f)", FRAME, **QUIET)
+    arguments = ("x",) if door in ("comparisons", "slopes") else ()
+    for missing in ("x", "f"):
+        with pytest.raises(
+            ValueError, match=f"names '{missing}', but `data` has no such"
+        ):
+            getattr(fit, door)(*arguments, data=FRAME.drop(columns=missing))
+    with pytest.raises(ValueError, match="`data` has no rows"):
+        getattr(fit, door)(*arguments, data=FRAME.iloc[:0])
+
+
+@pytest.mark.parametrize(
+    "text", ["k", "I(k - min(k))", "as.numeric(k)", "x + (I(k - min(k)) | f)"]
+)
+def test_times_have_no_unit(text: str) -> None:
+    frame = FRAME.assign(
+        k=pd.Timestamp("2020-01-01") + pd.to_timedelta(FRAME.index, "D")
+    )
+    with pytest.raises(TypeError, match="k.* holds dates or times, which have no unit"):
+        sgmcmc.glm(f"y ~ {text}", frame, **QUIET)
+
+
 @pytest.fixture(scope="module")
 def without_f() -> sgmcmc.Regression:
     return sgmcmc.glm("y ~ x", FRAME, **QUIET)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+import sgmcmc
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.groups.labels import find, labeled
 from sgmcmc.groups.spec import Groups
@@ -215,3 +216,73 @@ def test_groups_among_members() -> None:
     ):
         few = Groups("g", {"z": 0.0}, _law, members=range(4))
         read_groups(few, _log_lik, dataset, params, None)
+
+
+HOURS = pd.to_timedelta(NUMBERS, "h")
+STAMPS = pd.Timestamp("2020-01-01") + pd.to_timedelta(NUMBERS, "ns")
+TIMES: dict[str, tuple[Any, list[Any]]] = {
+    "durations": (
+        HOURS,
+        [pd.to_timedelta(WANTED, "h"), np.array(WANTED, "m8[h]"),
+         3600 * np.array(WANTED, "m8[s]"), pd.Categorical(pd.to_timedelta(WANTED, "h")),
+         [f"0 days 0{k}:00:00" for k in WANTED]],
+    ),
+    "nanoseconds": (
+        STAMPS,
+        [(own := pd.Timestamp("2020-01-01") + pd.to_timedelta(WANTED, "ns")),
+         pd.Categorical(own), own.tz_localize("UTC"), own.to_numpy()],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_times_of_any_unit(kind: str) -> None:
+    """As labels of groups and as a factor."""
+    own, forms = TIMES[kind]
+    model = _model("y ~ x + C(g) + (1 | g)", g=own)
+    (rows,) = model.labels(as_frame({"y": Y, "x": X, "g": own})).values()
+    groups = labeled("g", rows)
+    assert len(groups.labels) == 4
+    others = {"y": np.zeros(4), "x": X[:4]}
+    for values in forms:
+        asked = labeled("g", labels(as_frame({"g": values}), "g"))
+        known = groups.levels.codes(asked.levels.values)[asked.codes]
+        assert (known + 1).tolist() == WANTED
+        found = _rows(model, {**others, "g": values})["X"] * model.scale + model.center
+        np.testing.assert_allclose(found[:, 2:], np.eye(5)[WANTED][:, 2:], atol=1e-9)
+
+
+def test_a_factor_of_single_precision_knows_its_own_rows() -> None:
+    tenths = NUMBERS / 10
+    kinds: list[Any] = [np.float16, np.float32]
+    for kind in kinds:
+        model = _model("y ~ x + C(g)", g=tenths.astype(kind))
+        rows = {"y": np.zeros(9), "x": X[:9], "g": tenths[:9].astype(kind)}
+        wanted = _rows(model, rows)["X"]
+        assert len(np.unique(wanted[:, 2:], axis=0)) > 1
+        forms = [rows["g"]]
+        if kind == np.float32:
+            forms += [tenths[:9], pd.Categorical(tenths[:9])]
+        for form in forms:
+            np.testing.assert_array_equal(
+                _rows(model, {**rows, "g": form})["X"], wanted
+            )
+
+
+@pytest.mark.parametrize("first", [2**25, 2**40, 2**63])
+def test_large_integers_are_labels(first: int) -> None:
+    """The numbers themselves are in no column that would round them."""
+    ids = np.array([first + int(k) for k in NUMBERS], np.uint64)
+    rows = {"y": Y, "x": X, "g": NUMBERS}
+    small, large = (
+        sgmcmc.glm("y ~ x + (1 | g)", data, seed=1, verbose=False)
+        for data in (rows, {**rows, "g": ids})
+    )
+    pd.testing.assert_frame_equal(large.summary(), small.summary())
+    # Effects are drawn by their labels, so that draws differ.
+    assert abs(large.loo().elpd - small.loo().elpd) < 2
+    dataset = {"y": Y, "g": ids, "h": pd.Categorical(TEXT)}
+    groups = Groups("g", {"z": 0.0}, _law)
+    model = read_groups(groups, _log_lik, dataset, {"m": np.zeros(4), "tau": 1.0}, None)
+    assert model.structure.labels["g"].tolist() == sorted({int(k) for k in ids})
+    assert ("g" in model.dataset) == (first < 2**31)

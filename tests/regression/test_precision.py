@@ -176,3 +176,16 @@ def test_weights_that_are_all_zero_are_refused() -> None:
         sgmcmc.glm(
             "y ~ x", {"x": X, "y": X + RNG.normal(size=N)}, weights=np.zeros(N), **QUIET
         )
+
+
+@pytest.mark.parametrize("unit", [1e-45, 1e45])
+def test_slopes_of_groups_in_units_beyond_single_precision(unit: float) -> None:
+    rng = np.random.default_rng(2)
+    x, g = rng.normal(size=200), rng.integers(0, 8, 200)
+    y = 1 + 2 * x + rng.normal(size=8)[g] + rng.normal(size=200)
+    table = sgmcmc.glm(
+        "y ~ x + (x | g)", {"y": y, "x": x * unit, "g": g}, seed=1, verbose=False
+    ).summary()
+    assert np.isfinite(table["estimate"]).all() and np.isfinite(table["error"]).all()
+    assert abs(table["estimate"]["x"] * unit - 2) < 0.3
+    assert 0.01 < table["estimate"]["sd(g: x)"] * unit < 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.groups.labels import labeled
+from sgmcmc.regression.building import make_model
+from sgmcmc.regression.families import read_family
+from sgmcmc.regression.formula import parse
+from sgmcmc.regression.frames import as_frame, with_levels_of
+from sgmcmc.regression.model import RegressionModel
+from sgmcmc.regression.sampling import need_known_levels, stacked
 from sgmcmc.regression.saved import Content
 from tests import seams
 
@@ -106,6 +114,32 @@ def test_groups_of_numbers_are_those_of_the_same_value() -> None:
     expected = fit.update(numbers.iloc[200:], seed=1, verbose=False).summary()
     for kind in (float, str):
         new = numbers.iloc[200:].astype({"site": kind})
+        updated = fit.update(new, seed=1, verbose=False)
+        assert len(updated.effects("site")) == 8
+        pd.testing.assert_frame_equal(updated.summary(), expected)
+
+
+@pytest.mark.parametrize("prior", [None, {"kind[T.low]": (0.0, 0.01)}])
+def test_text_and_then_a_category_keep_the_reference(prior: Any) -> None:
+    """Both have "high" as reference, which is not the level of the first row."""
+    old = OLD.sort_values("kind", ascending=False)
+    coded = NEW.assign(kind=NEW["kind"].astype("category"))
+    fit = sgmcmc.glm("y ~ x + kind", old, priors=prior, **QUIET)
+    expected = fit.update(NEW, seed=1, verbose=False).summary()
+    found = fit.update(coded, seed=1, verbose=False).summary()
+    pd.testing.assert_frame_equal(found, expected)
+    other = sgmcmc.glm("y ~ x + kind", coded, priors=prior, **QUIET)
+    combined = sgmcmc.combine([fit, other], verbose=False)
+    pd.testing.assert_frame_equal(combined.summary(), expected)
+
+
+def test_groups_of_fractions_and_of_text_are_those_of_the_same_value() -> None:
+    tenths = FRAME.assign(site=FRAME["site"].map(ord) / 10)
+    for kind in (float, str):
+        rows = tenths.astype({"site": kind})
+        fit = sgmcmc.glm("y ~ x + (1 | site)", rows.iloc[:200], **QUIET)
+        expected = fit.update(rows.iloc[200:], seed=1, verbose=False).summary()
+        new = tenths.iloc[200:].astype({"site": "float32"})
         updated = fit.update(new, seed=1, verbose=False)
         assert len(updated.effects("site")) == 8
         pd.testing.assert_frame_equal(updated.summary(), expected)
@@ -254,3 +288,89 @@ def test_a_new_level_of_the_response_is_refused() -> None:
     fit = sgmcmc.glm("y ~ x", frame, "ordinal", ess=50, n_chains=2, **QUIET)
     with pytest.raises(ValueError, match="3"):
         fit.update(frame.assign(y=3), verbose=False)
+
+
+CODES = np.random.default_rng(4).choice([1, 2, 10], 60)
+CODES[:5] = 10, 2, 1, 2, 10  # neither the first level nor their order comes first
+FORMS: dict[str, Any] = {
+    "integers": CODES,
+    "floats": CODES.astype(float),
+    "single precision": CODES.astype(np.float32),
+    "text": CODES.astype(str),
+    "text of floats": CODES.astype(float).astype(str),
+    "categories": pd.Categorical(CODES),
+    "categories in another order": pd.Categorical(CODES, [10, 1, 2]),
+    "categories of text": pd.Categorical(CODES.astype(str), ["2", "10", "1"]),
+}
+
+
+def _content(codes: Any) -> Content:
+    y = np.arange(float(len(codes)))
+    frame = as_frame({"y": y, "k": codes, "h": codes})
+    formula = "y ~ C(k) + (1 | h)"
+    return Content(formula, "gaussian", "identity", {}, frame, None, None, 0, {})
+
+
+def _model_of(content: Content) -> RegressionModel:
+    family = read_family("gaussian", None)
+    return make_model(parse(content.formula), content.frame, family, None)[0]
+
+
+@pytest.mark.parametrize("second", FORMS)
+@pytest.mark.parametrize("first", FORMS)
+def test_levels_of_all_rows_are_those_of_the_first(first: str, second: str) -> None:
+    """Factors keep their reference and their names, and groups of one value are one."""
+    old, new = _content(FORMS[first][:40]), _content(FORMS[second][40:])
+    model = _model_of(old)
+    need_known_levels(model, new.frame)
+    both = stacked([old, new], model.coded_columns)
+    joined = _model_of(both)
+    assert joined.terms == model.terms
+    wanted = model.factors["k"].levels
+    assert joined.factors["k"].levels.codes(wanted.values).tolist() == [0, 1, 2]
+    X = joined.design.matrix(with_levels_of(both.frame, joined.factors))[:, 1:]
+    np.testing.assert_array_equal(X, np.eye(3)[wanted.codes(CODES)][:, 1:])
+    (groups,) = joined.labels(both.frame).values()
+    found = labeled("h", groups)
+    assert found.levels.codes(CODES).tolist() == found.codes.tolist()
+    assert len(found.levels) == 3
+
+
+def test_levels_of_fractions_and_new_groups() -> None:
+    tenths = CODES / 10
+    for first, second in ((float, "f4"), ("f4", float)):
+        parts = [
+            _content(tenths[:40].astype(first)),
+            _content(tenths[40:].astype(second)),
+        ]
+        model = _model_of(parts[0])
+        need_known_levels(model, parts[1].frame)
+        joined = _model_of(stacked(parts, model.coded_columns))
+        assert joined.terms == model.terms
+    text, other = _content(np.array(["b", "c"] * 5)), _content(pd.Categorical(["a"]))
+    both = stacked([text, other], ["k", "h"])
+    assert _model_of(both).terms == ("Intercept", "C(k)[T.b]", "C(k)[T.c]")
+
+
+def test_an_update_beyond_the_knots_of_a_spline() -> None:
+    rows = OLD.sort_values("x")
+    model = _model_of(
+        replace(_content(CODES), formula="y ~ bs(x, df=4) + kind", frame=rows[:100])
+    )
+    need_known_levels(model, rows[100:])
+    with pytest.raises(ValueError, match="'none'"):
+        need_known_levels(model, rows[100:].assign(kind="none"))
+
+
+def test_a_factor_of_one_regression_alone() -> None:
+    numbers = FRAME.assign(kind=np.arange(300) % 3)
+    fits = [
+        sgmcmc.glm("y ~ x + kind", rows, **QUIET)
+        for rows in (numbers[:200], numbers[200:].astype({"kind": str}))
+    ]
+    with pytest.raises(
+        ValueError, match=r"factors is \[\] in the first and \['kind'\]"
+    ):
+        sgmcmc.combine(fits)
+    with pytest.raises(ValueError, match="'kind' must be numbers, as in the rows"):
+        fits[0].update(numbers[:9].astype({"kind": str}))
