@@ -163,7 +163,10 @@ def is_small(data: RegressionData, keywords: Mapping[str, Any]) -> bool:
         return False
     rows = len(data.frame)
     if model.effects:
-        return rows * _first_nodes(1) <= _SETTINGS.terms
+        fewest = min(len(effects.terms) for effects in model.effects)
+        if fewest > len(_SETTINGS.nodes):
+            return False
+        return rows * _first_nodes(fewest) ** fewest <= _SETTINGS.terms
     most = _SETTINGS.distinct if data.weights is not None else _SETTINGS.rows
     return rows <= most
 
