@@ -21,6 +21,7 @@ from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.priors import log_prior
 from tests import seams
+from tests.regression.beside_chains import need_posterior_of_chain
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 ROWS, GROUPS = 60, 8
@@ -383,26 +384,4 @@ def test_a_chain_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_draws_have_the_posterior_of_a_chain(formula: str, family: str) -> None:
-    """Means and SDs of coefficients, and of logs: those of shapes have heavy tails."""
-    many: dict[str, Any] = {"ess": 2000, **QUIET}
-    direct = sgmcmc.glm(formula, FRAME, family, **many).samples
-    chain = sgmcmc.glm(
-        formula, FRAME, family, reduce=False, tolerance=0.01, **many
-    ).samples
-    assert direct.settings["method"] == "elliptical_slice" != chain.settings["method"]
-    for name in direct:
-        own, other = (
-            np.asarray(samples[name], np.float64).reshape(-1, *samples[name].shape[2:])
-            for samples in (direct, chain)
-        )
-        if name == "cor_g":
-            own, other = np.arctanh(own), np.arctanh(other)
-        elif name != "b":
-            own, other = np.log(own), np.log(other)
-        sd = other.std(0)
-        mean_error = np.sqrt(2.0 / 2000) + 0.01
-        assert (np.abs(own.mean(0) - other.mean(0)) < 4.5 * mean_error * sd).all()
-        # Of a kurtosis of 6, an SD has √(5/4/2000) as its standard error.
-        np.testing.assert_allclose(
-            own.std(0), sd, rtol=4.5 * np.sqrt(2.5 / 2000) + 0.02
-        )
+    need_posterior_of_chain(formula, FRAME, family)

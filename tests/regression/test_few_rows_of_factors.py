@@ -20,6 +20,7 @@ from sgmcmc.regression.families import read_family
 from sgmcmc.regression.few_rows import FewRowsCall, is_small
 from sgmcmc.regression.formula import parse
 from sgmcmc.regression.laplace import LaplaceCoordinates
+from tests.regression.beside_chains import need_posterior_of_chain
 
 QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
 SUBJECTS, ITEMS = 12, 7
@@ -271,23 +272,4 @@ def test_scales_out_of_range_have_no_mode(crossed: FewRowsCall) -> None:
     ],
 )
 def test_draws_have_the_posterior_of_a_chain(formula: str, family: str) -> None:
-    """Means and SDs of coefficients and effects, and of the logs of scales."""
-    many: dict[str, Any] = {"ess": 2000, **QUIET}
-    direct = sgmcmc.glm(formula, FRAME, family, **many).samples
-    chain = sgmcmc.glm(
-        formula, FRAME, family, reduce=False, tolerance=0.01, **many
-    ).samples
-    assert direct.settings["method"] == "elliptical_slice" != chain.settings["method"]
-    for name in direct:
-        own, other = (
-            np.asarray(samples[name], np.float64).reshape(-1, *samples[name].shape[2:])
-            for samples in (direct, chain)
-        )
-        if name.startswith("sd"):
-            own, other = np.log(own), np.log(other)
-        error = 4.5 * np.sqrt(2.0 / 2000.0)
-        distance = np.abs(own.mean(0) - other.mean(0)) / other.std(0)
-        assert (distance < error).all(), name
-        # Kurtosis of logs of scales near zero is up to that of a log-gamma, 6.
-        ratio = np.log(own.std(0) / other.std(0))
-        assert (np.abs(ratio) < error * np.sqrt(8.0 / 4.0)).all(), name
+    need_posterior_of_chain(formula, FRAME, family)
