@@ -247,6 +247,7 @@ class EllipticalChains:
         moves: Moves of all coordinates but those of the t; ``None`` if there are no others.
 
     Attributes:
+        moves: As given.
         size: Number of coordinates of the t.
         evaluations: Number of log densities that were computed.
     """
@@ -265,7 +266,7 @@ class EllipticalChains:
     ) -> None:
         self._log_density, self._t, self._ahead = log_density, approximation, ahead
         self._seed, self._chains, self._phase = seed, chains, phase
-        self._moves, self.size = moves, len(approximation.mean)
+        self.moves, self.size = moves, len(approximation.mean)
         self.evaluations = 0
         self._z = self._starts()
         self._log_ratio = self._log_ratios(self._z)
@@ -279,8 +280,8 @@ class EllipticalChains:
             normals = rng.standard_normal(self.size)
             chi_square = 2.0 * rng.standard_gamma(0.5 * degrees)
             start = normals * np.sqrt(degrees / chi_square)
-            if self._moves is not None:
-                start = np.append(start, rng.standard_normal(self._moves.size))
+            if self.moves is not None:
+                start = np.append(start, rng.standard_normal(self.moves.size))
             starts.append(start)
         z = np.array(starts)
         for _ in range(_SETTINGS.shrinkages):
@@ -301,14 +302,14 @@ class EllipticalChains:
     def _positions(self, z: np.ndarray) -> np.ndarray:
         """Return positions of standardized ones, (..., d)."""
         first = self._t.positions(z[..., : self.size])
-        if self._moves is None:
+        if self.moves is None:
             return first
         return np.concatenate([first, z[..., self.size :]], -1)
 
     def block(self, number: int) -> np.ndarray:
         """Return the positions of the next block, (chains, BLOCK, d)."""
         z, log_ratio = self._z, self._log_ratio
-        degrees, moves = _SETTINGS.degrees, self._moves
+        degrees, moves = _SETTINGS.degrees, self.moves
         shape = 0.5 * (self.size + degrees)
         each = self._chains, BLOCK, 1 if moves is None else _SETTINGS.slices
         normals, gammas = np.empty((*each, self.size)), np.empty(each)

@@ -130,11 +130,17 @@ class RegressionPrior:
         params, self._bijectors = parameters_of(model)
         arrays = {name: np.asarray(v, np.float64) for name, v in params.items()}
         self.layout = Layout({name: array.shape for name, array in arrays.items()})
-        coordinates = {
-            name: np.asarray(bijector.inverse(arrays[name]))
-            for name, bijector in self._bijectors.items()
-        }
-        self.start = self.layout.join({**arrays, **coordinates}, np.dtype(np.float64))
+        self.start = self.positions(arrays)[0]
+
+    def positions(self, params: Arrays) -> np.ndarray:
+        """Return the positions of parameters, (c, ...) or those of one, as (c, d)."""
+        columns = []
+        for name, size in self.layout.sizes.items():
+            values = np.asarray(params[name], np.float64).reshape(-1, size)
+            if name in self._bijectors:
+                values = np.asarray(self._bijectors[name].inverse(values))
+            columns.append(values)
+        return np.concatenate(columns, 1)
 
     def __call__(
         self, positions: np.ndarray
@@ -185,6 +191,15 @@ class GroupedRows:
         """Return the sums over the rows of each group, (..., groups)."""
         return np.asarray(np.add.reduceat(of_rows, self._starts, -1))
 
+    def predictors(self, columns: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Return their part of the linear predictors, (c, rows).
+
+        Args:
+            columns: Factors of standardized effects, (c, q, rows).
+            u: Standardized effects, (c, groups, q).
+        """
+        return np.einsum("cin,cni->cn", columns, u[:, self.codes])
+
     def largest(self, of_rows: np.ndarray) -> np.ndarray:
         """Return the largest value in the rows of each group, (..., groups)."""
         return np.asarray(np.maximum.reduceat(of_rows, self._starts, -1))
@@ -217,10 +232,14 @@ class FurtherEffects:
             }
         )
 
+    def joined(self, params: Arrays) -> np.ndarray:
+        """Return effects by name as coordinates, (c, m)."""
+        flat = [params[name].reshape(-1, n) for name, n in self.layout.sizes.items()]
+        return np.concatenate(flat, 1)
+
     def predictors(self, params: Arrays) -> np.ndarray:
         """Return their part of the linear predictors, (c, rows)."""
-        flat = [params[name].reshape(-1, n) for name, n in self.layout.sizes.items()]
-        return np.asarray((self.z @ np.concatenate(flat, 1).T).T)
+        return np.asarray((self.z @ self.joined(params).T).T)
 
 
 class QuadratureRule(NamedTuple):
@@ -365,6 +384,13 @@ class RegressionDensity:
         """Return the parameters at positions, (c, ...), by name."""
         return self.prior_and_params(positions)[1]
 
+    def positions(self, params: Arrays) -> np.ndarray:
+        """Return the positions of parameters, (c, ...) by name, as (c, d)."""
+        positions = self.prior.positions(params)
+        if self.further is None:
+            return positions
+        return np.concatenate([positions, self.further.joined(params)], 1)
+
     def prior_and_params(
         self, positions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -409,7 +435,7 @@ class RegressionDensity:
         u = modes[:, np.newaxis] + np.einsum("cgji,kj->ckgi", inverses, x)
         # Linear in the nodes: predictors of rows at all of them are one product of matrices.
         codes = self.groups.codes
-        center = fixed + np.einsum("cin,cni->cn", columns, modes[:, codes])
+        center = fixed + self.groups.predictors(columns, modes)
         slopes = np.einsum("cin,cnji->cjn", columns, inverses[:, codes])
         eta = center[:, np.newaxis] + x @ slopes
         heights = self.groups.sums(self.terms(eta, params)) - 0.5 * (u**2).sum(-1)
@@ -534,8 +560,8 @@ class RegressionDensity:
         u = np.zeros((len(fixed), groups.codes[-1] + 1, q))
         products = columns[:, :, np.newaxis] * columns[:, np.newaxis]
         for _ in range(_SETTINGS.steps):
-            of_effects = np.einsum("cin,cni->cn", columns, u[:, groups.codes])
-            slopes, curvatures = self.terms.differentiated(fixed + of_effects, params)
+            eta = fixed + groups.predictors(columns, u)
+            slopes, curvatures = self.terms.differentiated(eta, params)
             of_groups = groups.sums(columns * slopes[:, np.newaxis])
             gradient = of_groups.transpose(0, 2, 1) - u
             weights = np.maximum(-curvatures, 0.0)[:, np.newaxis, np.newaxis]
@@ -548,8 +574,7 @@ class RegressionDensity:
             is_left = gain > _SETTINGS.gain
             if not is_left.any():
                 break
-            change = np.einsum("cin,cni->cn", columns, step[:, groups.codes])
-            largest = groups.largest(np.abs(change))
+            largest = groups.largest(np.abs(groups.predictors(columns, step)))
             shorter = _SETTINGS.longest / np.maximum(largest, _SETTINGS.longest)
             u = u + np.where(is_left, shorter, 0.0)[..., np.newaxis] * step
         return u, np.where(valid, np.linalg.cholesky(precision), np.nan)

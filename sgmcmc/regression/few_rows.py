@@ -40,6 +40,7 @@ from sgmcmc.regression.laplace import LaplaceCoordinates
 from sgmcmc.regression.model import WEIGHTS
 from sgmcmc.regression.priors import has_distributions
 from sgmcmc.regression.sums import columns_of, dense_design, indicators
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Fact
 from sgmcmc.results.samples import Samples
@@ -71,7 +72,7 @@ _SETTINGS = _Settings()
 
 
 @dataclass(frozen=True)
-class _Target:
+class _SampledDensity:
     """A log density in the coordinates of a sampler.
 
     Attributes:
@@ -99,9 +100,8 @@ class _Target:
         """Return positions of the density, (c, d)."""
         return x if self.coordinates is None else self.coordinates.positions(x)
 
-    @cached_property
     def moves(self) -> HamiltonianMoves | None:
-        """Moves of all coordinates but the scales; ``None`` if all are moved together."""
+        """Return moves of all coordinates but the scales; ``None`` if all are moved together."""
         if self.coordinates is None:
             return None
         return HamiltonianMoves(self._slope, self.coordinates.size)
@@ -125,7 +125,7 @@ class _Target:
             return True
         return isinstance(self.compute, CompiledDensity) and self.compute.has_gradient
 
-    def with_nodes(self, nodes: int) -> _Target:
+    def with_nodes(self, nodes: int) -> _SampledDensity:
         """Return the same with other nodes of the quadrature."""
         return replace(self, density=replace(self.density, nodes=nodes))
 
@@ -139,7 +139,7 @@ class _Quadrature:
         error: Standard deviation of its change with more nodes.
     """
 
-    target: _Target
+    target: _SampledDensity
     error: float
 
 
@@ -189,33 +189,20 @@ class FewRowsDraws(DirectDraws):
 
     def __init__(
         self,
-        target: _Target,
+        target: _SampledDensity,
         sampler: EllipticalChains,
         chains: int,
         seed: int,
         dtype: np.dtype,
     ) -> None:
         super().__init__(chains, seed, dtype)
-        self.sampler, self._target = sampler, target
-        self._first_positions: np.ndarray | None = None
+        self.sampler: EllipticalChains = sampler
+        self._target = target
 
     @property
     def density(self) -> RegressionDensity:
         """Density."""
         return self._target.density
-
-    @property
-    def first_positions(self) -> np.ndarray:
-        """Positions of the density of the first block of draws, (draws, d)."""
-        if self._first_positions is None:
-            self.add_block()
-        assert self._first_positions is not None
-        return self._first_positions
-
-    @property
-    def moves(self) -> HamiltonianMoves | None:
-        """Moves of coefficients and effects given the scales, if there are any."""
-        return self._target.moves
 
     def at(
         self, positions: np.ndarray, number: int
@@ -223,8 +210,6 @@ class FewRowsDraws(DirectDraws):
         """Return the parameters of a block, and the log posterior."""
         shape = positions.shape[:2]
         flat = self._target.positions(positions.reshape(-1, positions.shape[-1]))
-        if self._first_positions is None:
-            self._first_positions = flat
         draws = {
             name: values.reshape(*shape, *values.shape[1:])
             for name, values in self.density.params(flat).items()
@@ -288,24 +273,23 @@ class FewRowsCall(DirectCall):
         draws, _ = self.draws.first(self.draws.length)
         if diagnose(draws).smallest < _SETTINGS.effective:
             return False
-        return self._error_at_draws <= _SETTINGS.largest_error
+        return self._error_at(draws) <= _SETTINGS.largest_error
 
-    @cached_property
-    def _error_at_draws(self) -> float:
-        """The error of the log density by the quadrature, SD over draws.
+    def _error_at(self, draws: Mapping[str, np.ndarray]) -> float:
+        """Return the error of the log density by the quadrature, SD over draws.
 
         It is beside more nodes around modes that are searched.
         """
-        density = self.draws.density
+        density = self._compared.target.density
         if density.groups is None:
             return 0.0
-        positions = self.draws.first_positions
+        positions = density.positions(draws)
         some = np.linspace(0, len(positions) - 1, _SETTINGS.draws_compared).astype(int)
-        some = np.unique(some)
+        positions = positions[np.unique(some)]
         nodes = _SETTINGS.nodes[len(density.groups.z) - 1]
         finer = [number for number in nodes if number > density.nodes] or nodes[-1:]
         exact = replace(density, rule=None, nodes=finer[0])
-        return float(np.std(exact(positions[some]) - density(positions[some])))
+        return float(np.std(exact(positions) - density(positions)))
 
     @cached_property
     def _start(self) -> RegressionDensity:
@@ -352,7 +336,7 @@ class FewRowsCall(DirectCall):
 
     @cached_property
     def _compared(self) -> _Quadrature:
-        target = _Target(self._start, self._coordinates)
+        target = _SampledDensity(self._start, self._coordinates)
         t = self._approximation
         z = np.random.default_rng(0).standard_normal((_SETTINGS.compared, self.size))
         x = np.concatenate([t.positions(z[:, : len(t.mean)]), z[:, len(t.mean) :]], 1)
@@ -383,7 +367,7 @@ class FewRowsCall(DirectCall):
         """Draws, none to begin with."""
         target, seed, chains = self._compared.target, self.seed, self.goal.n_chains
         self.clock.done("mode")
-        ahead, moves = target.ahead, target.moves
+        ahead, moves = target.ahead, target.moves()
         approximation = fitted(target, self._approximation, seed, ahead, moves)
         sampler = EllipticalChains(
             target, approximation, seed, chains, ahead=ahead, moves=moves
@@ -417,7 +401,7 @@ class FewRowsCall(DirectCall):
             facts[Fact.REDUCTION] = (
                 f"{rows} rows as {distinct} distinct ones, with their numbers"
             )
-        shown, moves = ", ".join(map(repr, names)), self.draws.moves
+        shown, moves = ", ".join(map(repr, names)), self.draws.sampler.moves
         if moves is None:
             facts["sampled"] = f"{shown}, by elliptical slices"
         else:
@@ -433,7 +417,8 @@ class FewRowsCall(DirectCall):
         """Return the facts about groups, and warnings."""
         if self.factors is None:
             return {}, []
-        structure, nodes = self.factors.structure, self.draws.density.nodes
+        structure, nodes = self.factors.structure, self._compared.target.density.nodes
+        error = self._error_at(by_chain(samples.settings, samples))
         facts = {
             **{
                 f"levels of {by!r}": len(shown)
@@ -441,9 +426,9 @@ class FewRowsCall(DirectCall):
             },
             "integrated out": self._integrated,
             "nodes in each direction": nodes,
-            "quadrature error of the log posterior, SD over draws": self._error_at_draws,
+            "quadrature error of the log posterior, SD over draws": error,
         }
-        return facts, quadrature_warnings(structure, nodes, self._error_at_draws)
+        return facts, quadrature_warnings(structure, nodes, error)
 
 
 def _rows(

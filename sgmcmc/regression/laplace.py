@@ -61,7 +61,7 @@ class _Newton(NamedTuple):
     half_log_det: float
 
 
-class _Mode(NamedTuple):
+class _ConditionalMode(NamedTuple):
     """The mode of coefficients and effects given the scales.
 
     Attributes:
@@ -115,7 +115,7 @@ class LaplaceModes:
         parameters[:, self.of_scales], parameters[:, self.of_b] = scales, w[:, :p]
         return np.concatenate([parameters, w[:, p:]], 1)
 
-    def at(self, scales: np.ndarray) -> _Mode:
+    def at(self, scales: np.ndarray) -> _ConditionalMode:
         """Return the mode at scales, (k,), searched from the one before.
 
         Raises:
@@ -144,12 +144,12 @@ class LaplaceModes:
         value = log_prior + terms - 0.5 * (u**2).sum() - step.half_log_det
         if np.isfinite(value):
             self._w, self._u = w, u
-        return _Mode(w, u, step.root, float(value))
+        return _ConditionalMode(w, u, step.root, float(value))
 
     def _predictors(
         self, columns: np.ndarray, w: np.ndarray, u: np.ndarray
     ) -> np.ndarray:
-        of_groups = (columns * u[self._groups.codes].T).sum(0)
+        (of_groups,) = self._groups.predictors(columns[np.newaxis], u[np.newaxis])
         return np.asarray(self._columns @ w + of_groups)
 
     def _prior_and_params(
